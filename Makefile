@@ -1,0 +1,45 @@
+# Everything runs from a virtual environment in the checkout, made on first use and again when pyproject.toml changes.
+# Needs: Python 3.11 or newer, git, make.
+
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: help demo test check format bench soak clean
+
+help:  ## show what there is
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Logboom needs Python 3.11 or newer; set PYTHON=/path/to/python3"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## write a million records, kill the writer, recover, read back
+	@$(BIN)/python examples/demo.py
+
+check: $(READY)  ## format, lint, types, import layers
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: $(READY)  ## all tests but the long ones
+	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadgroup
+
+soak: $(READY)  ## full kill counts and long fuzzing
+	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py
+	$(BIN)/python -m pytest -m soak -n 2
+
+bench: $(READY)  ## every benchmark; tables on screen, JSON in bench/results
+	@for bench in bench/*.py; do case $$bench in bench/harness.py) ;; *) $(BIN)/python $$bench || exit 1 ;; esac; done
+
+format: $(READY)  ## let ruff format and fix
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

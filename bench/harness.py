@@ -1,0 +1,160 @@
+"""Compare callables in one run: interleaved rounds, medians and spread, one table and one JSON file.
+
+A shared machine is fast and slow by turns, so only ratios within a run mean anything: every round times each
+subject once, for a short burst, and the ratio is that of the medians over all rounds. The collector is off meanwhile.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median, quantiles
+from time import perf_counter_ns
+from typing import Any, Final, Literal
+
+from rich.console import Console
+from rich.table import Table
+
+Subject = Callable[[], object]
+Better = Literal["lower", "higher"]
+
+RESULTS: Final = Path(__file__).parent / "results"
+ROUNDS: Final = 200
+BURST_NS: Final = 500_000
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Microseconds per call: the median of all rounds, and the middle half around it."""
+
+    median_us: float
+    low_us: float
+    high_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One measured value. `ratio` is to `against`; `better` says on which side of `goal` it has to be."""
+
+    name: str
+    value: float
+    unit: str
+    spread: tuple[float, float] | None = None
+    against: str | None = None
+    ratio: float | None = None
+    goal: float | None = None
+    better: Better = "lower"
+    met: bool | None = None
+
+
+def time_interleaved(subjects: Mapping[str, Subject], rounds: int = ROUNDS) -> dict[str, Timing]:
+    """Time each subject in every round, in bursts of about half a millisecond."""
+    calls = {name: _calls_per_burst(subject) for name, subject in subjects.items()}
+    times: dict[str, list[float]] = {name: [] for name in subjects}
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for name, subject in subjects.items():
+                times[name].append(_burst(subject, calls[name]))
+    finally:
+        gc.enable()
+    return {name: _summarise(samples) for name, samples in times.items()}
+
+
+def compare(name: str, timings: Mapping[str, Timing], against: str | None = None, goal: float | None = None) -> Row:
+    """A row in microseconds per call, as a ratio to another subject of the same run."""
+    timing = timings[name]
+    ratio = timing.median_us / timings[against].median_us if against else None
+    met = ratio <= goal if ratio is not None and goal is not None else None
+    spread = (timing.low_us, timing.high_us)
+    return Row(name, timing.median_us, "us", spread, against, ratio, goal, "lower", met)
+
+
+def rate(name: str, timings: Mapping[str, Timing], size_bytes: int) -> Row:
+    """A row in MB/s of a subject that handles so many bytes per call."""
+    timing = timings[name]
+    spread = (size_bytes / timing.high_us, size_bytes / timing.low_us)
+    return Row(name, size_bytes / timing.median_us, "MB/s", spread, better="higher")
+
+
+def report(bench: str, rows: list[Row]) -> None:
+    """Print the table and write results/BENCH.json."""
+    table = Table(title=bench)
+    for heading in ("", "median", "middle half", "", "against", "ratio", "goal", "met"):
+        table.add_column(heading, justify="left" if heading in ("", "against") else "right")
+    for row in rows:
+        table.add_row(*_cells(row))
+    Console(width=150).print(table)
+    RESULTS.mkdir(exist_ok=True)
+    content = {"bench": bench, "machine": machine(), "rows": [_rounded(asdict(row)) for row in rows]}
+    (RESULTS / f"{bench}.json").write_text(json.dumps(content, indent=1) + "\n")
+
+
+def machine() -> dict[str, str | int | None]:
+    return {
+        "cpu": _cpu_model(),
+        "cpu_count": os.cpu_count(),
+        "kernel": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "pyarrow": version("pyarrow"),
+        "numpy": version("numpy"),
+    }
+
+
+def _calls_per_burst(subject: Subject) -> int:
+    subject()
+    calls = 1
+    while (took := _burst(subject, calls) * calls * 1000) < BURST_NS / 4:
+        calls *= 2
+    return max(1, round(calls * BURST_NS / took))
+
+
+def _burst(subject: Subject, calls: int) -> float:
+    start = perf_counter_ns()
+    for _ in range(calls):
+        subject()
+    return (perf_counter_ns() - start) / calls / 1000
+
+
+def _summarise(samples: list[float]) -> Timing:
+    quarters = quantiles(samples, n=4)
+    return Timing(median(samples), quarters[0], quarters[2])
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    bound = {"lower": "≤", "higher": "≥"}[row.better]
+    return (
+        row.name,
+        f"{row.value:,.2f}",
+        "" if row.spread is None else f"{row.spread[0]:,.2f} – {row.spread[1]:,.2f}",
+        row.unit,
+        row.against or "",
+        "" if row.ratio is None else f"{row.ratio:.2f}",
+        "" if row.goal is None else f"{bound} {row.goal:g}",
+        {True: "yes", False: "no", None: ""}[row.met],
+    )
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, 3)
+    if isinstance(value, dict):
+        return {key: _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_rounded(entry) for entry in value]
+    return value
+
+
+def _cpu_model() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())

@@ -1,0 +1,40 @@
+"""One record, as people write and read it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A value and what is known about it. Immutable.
+
+    `timestamp` is in microseconds since 1970; None lets the log's append time stand in for it.
+    `value` None is a tombstone. `seqno` is None until the record has been read from a log.
+
+    >>> Record(b"21.5", channel="site/7/temp", tags=("outdoor",)).tags
+    ('outdoor',)
+    """
+
+    value: bytes | None
+    key: bytes | None = None
+    timestamp: int | None = None
+    channel: str | None = None
+    tags: tuple[str, ...] = ()
+    headers: tuple[tuple[str, bytes], ...] = ()
+    seqno: int | None = None
+
+    @property
+    def time(self) -> datetime | None:
+        """The timestamp as an aware datetime."""
+        return None if self.timestamp is None else _EPOCH + timedelta(microseconds=self.timestamp)
+
+
+def microseconds(moment: datetime) -> int:
+    """A datetime as microseconds since 1970; one without a time zone is taken as UTC, as Arrow does."""
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,141 @@
+"""Which records of a batch: by seqno, tag, channel pattern, key. Evaluated on columns, never record by record.
+
+Channel patterns are MQTT's: levels are separated by `/`, `+` stands for one level, a trailing `#` for any number of
+levels including none. A trailing `*` makes what stands before it a prefix. Anything else is the channel itself.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
+
+from logboom.batch import arrow
+from logboom.batch.columns import Lists
+from logboom.errors import InvalidPattern
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+    from logboom.batch.batch import Batch
+
+    Mask = np.ndarray[Any, np.dtype[np.bool_]]
+
+PATTERN_BYTES_MAX: Final = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a reader wants. Fields that are None (or empty) do not restrict."""
+
+    seqno_from: int | None = None
+    seqno_until: int | None = None
+    tags_any: tuple[str, ...] = ()
+    tags_all: tuple[str, ...] = ()
+    channel: str | None = None
+    key: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if self.channel is not None:
+            pattern(self.channel)
+        for tag in (*self.tags_any, *self.tags_all):
+            _encoded(tag)
+
+    def mask(self, batch: Batch) -> pa.BooleanArray | None:
+        """True for every record wanted; None where that is all of them."""
+        import numpy as np
+        import pyarrow as pa
+
+        _ = batch.columns  # verifies record_count before anything of that size is made
+        parts: list[Mask] = []
+        seqnos = batch.seqnos()
+        low = seqnos.start if self.seqno_from is None else max(seqnos.start, self.seqno_from)
+        high = seqnos.stop if self.seqno_until is None else min(seqnos.stop, self.seqno_until)
+        if low > seqnos.start or high < seqnos.stop:
+            inside = np.zeros(len(seqnos), np.bool_)
+            inside[max(0, low - seqnos.start) : max(0, high - seqnos.start)] = True
+            parts.append(inside)
+        if self.tags_any:
+            parts.append(_has_tag(batch, self.tags_any))
+        parts += [_has_tag(batch, (tag,)) for tag in self.tags_all]
+        if self.channel is not None:
+            parts.append(_channel_mask(batch, self.channel))
+        if self.key is not None:
+            parts.append(_key_mask(batch, self.key))
+        return pa.array(np.logical_and.reduce(parts)) if parts else None
+
+
+@lru_cache(maxsize=1024)
+def pattern(text: str) -> tuple[str, str]:
+    """How to match a channel pattern: ("exact" | "prefix" | "regex", argument)."""
+    if not 1 <= len(_encoded(text)) <= PATTERN_BYTES_MAX:
+        raise InvalidPattern(f"a channel pattern has 1 to {PATTERN_BYTES_MAX} bytes")
+    levels = text.split("/")
+    if "#" in text and (levels[-1] != "#" or text.count("#") > 1):
+        raise InvalidPattern(f"{text!r}: # stands alone as the last level")
+    if any("+" in level and level != "+" for level in levels):
+        raise InvalidPattern(f"{text!r}: + stands alone in its level")
+    if "+" not in text and "#" not in text:
+        return ("prefix", text[:-1]) if text.endswith("*") else ("exact", text)
+    body = "/".join("[^/]*" if level == "+" else re.escape(level) for level in levels if level != "#")
+    if levels[-1] == "#":
+        body += "(/.*)?" if len(levels) > 1 else ".*"
+    return "regex", f"(?s)^{body}$"
+
+
+def _encoded(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidPattern(f"{text!r} is text that UTF-8 cannot hold: {error.reason}") from None
+
+
+def _channel_mask(batch: Batch, text: str) -> Mask:
+    import numpy as np
+    import pyarrow.compute as pc
+
+    if batch.columns.channel is None:
+        return np.zeros(len(batch), np.bool_)
+    how, argument = pattern(text)
+    column = arrow.column(batch, "channel")
+    if how == "exact":
+        matches = pc.equal(column, argument)
+    elif how == "prefix":
+        matches = pc.starts_with(column, argument)
+    else:
+        matches = pc.match_substring_regex(column, argument)
+    return _to_mask(matches)
+
+
+def _key_mask(batch: Batch, key: bytes) -> Mask:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if batch.columns.key is None:
+        return np.zeros(len(batch), np.bool_)
+    return _to_mask(pc.equal(arrow.column(batch, "key"), pa.scalar(key, pa.binary())))
+
+
+def _has_tag(batch: Batch, wanted: tuple[str, ...]) -> Mask:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lists: Lists | None = batch.columns.tags
+    count = len(batch)
+    if lists is None:
+        return np.zeros(count, np.bool_)
+    column = arrow.column(batch, "tags")
+    hits = np.zeros(len(column.values) + 1, np.int32)
+    np.cumsum(_to_mask(pc.is_in(column.values, pa.array(wanted, pa.string()))), out=hits[1:])
+    steps = np.frombuffer(batch.body, np.int32, count + 1, lists.offsets)
+    found: Mask = hits[steps[1:]] > hits[steps[:-1]]
+    return found
+
+
+def _to_mask(matches: pa.BooleanArray) -> Mask:
+    mask: Mask = matches.fill_null(False).to_numpy(zero_copy_only=False)
+    return mask

@@ -1,0 +1,205 @@
+"""Every error Logboom raises, one tree, each named by its condition and carrying its data.
+
+    LogboomError
+    ├── BatchError                 bytes that are not a batch we can take
+    │   ├── NotABatch              too short, wrong magic, impossible size
+    │   ├── HeaderCorrupt          header_crc does not hold
+    │   ├── BodyCorrupt            batch_crc does not hold, or the body does not inflate to what it says
+    │   ├── UnsupportedBatch       a version, flag, kind, encoding or codec this release does not know
+    │   ├── MalformedBatch         sound checksums around a broken structure
+    │   └── BatchTooLarge          more than the limit, stored or inflated
+    ├── InvalidColumn              what the caller gave cannot become a column (also a ValueError)
+    ├── InvalidPattern             a channel pattern that means nothing (also a ValueError)
+    ├── AppendRefused              this batch was not appended; nothing was written of it
+    │   ├── UnexpectedSeqno        expect_seqno is not the next seqno
+    │   ├── UnknownProducer        a stream that does not start at 0 from a producer this log does not know
+    │   ├── ProducerFenced         a lower epoch than the producer's newest
+    │   ├── SequenceGap            numbers between the producer's last batch and this one are missing
+    │   ├── RepeatForgotten        a repeat too old, or cut differently, to be answered as the first time
+    │   ├── LowSpace               the volume's free space is below the reserve, or ran out
+    │   ├── WriteFailed            the operating system refused the write
+    │   └── LogReadOnly            damaged, failed or closed: the log takes no writes, and says why
+    └── StorageError
+        ├── SeqnoOutOfRange        below first or above next
+        ├── IndexOutOfRange        a batch number the log does not hold, or may not truncate to
+        ├── Damage                 bytes that were once sound are not: where, and which seqnos
+        ├── SyncFailed             a sync failed: what was not yet promised is unknown, the log stops writing
+        ├── DirectoryInUse         another process writes to this data directory
+        └── DirectoryUnusable      not a data directory of ours: newer format, foreign or broken
+"""
+
+from __future__ import annotations
+
+
+class LogboomError(Exception):
+    """The root of the tree."""
+
+
+class BatchError(LogboomError):
+    """Bytes that are not a batch we can take."""
+
+
+class NotABatch(BatchError):
+    """Too short, wrong magic, or a size no batch can have."""
+
+
+class HeaderCorrupt(BatchError):
+    """header_crc does not match the header."""
+
+
+class BodyCorrupt(BatchError):
+    """batch_crc does not match, or the body does not inflate to what the header says."""
+
+
+class UnsupportedBatch(BatchError):
+    """A version, flag, kind, encoding or codec this release does not know. Never skipped, never rewritten."""
+
+
+class MalformedBatch(BatchError):
+    """The checksums hold, the structure does not."""
+
+
+class BatchTooLarge(BatchError):
+    """A batch over the limit, as stored or inflated."""
+
+    def __init__(self, size_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"batch of {size_bytes:,} bytes is over the limit of {limit_bytes:,}")
+        self.size_bytes = size_bytes
+        self.limit_bytes = limit_bytes
+
+
+class InvalidColumn(LogboomError, ValueError):
+    """What the caller gave cannot become a column of a batch."""
+
+    def __init__(self, column: str, reason: str) -> None:
+        super().__init__(f"{column}: {reason}")
+        self.column = column
+        self.reason = reason
+
+
+class InvalidPattern(LogboomError, ValueError):
+    """A channel pattern that means nothing."""
+
+
+class AppendRefused(LogboomError):
+    """This batch was not appended, and nothing of it was written."""
+
+
+class UnexpectedSeqno(AppendRefused):
+    """The append demanded a seqno that is not the next one."""
+
+    def __init__(self, expected: int, next_seqno: int) -> None:
+        super().__init__(f"expected to append at seqno {expected}, the next is {next_seqno}")
+        self.expected = expected
+        self.next_seqno = next_seqno
+
+
+class UnknownProducer(AppendRefused):
+    """A producer this log does not know (any more) must start its stream at 0, under a new epoch or id."""
+
+    def __init__(self, producer_id: int, sequence: int) -> None:
+        super().__init__(f"producer {producer_id} is unknown and does not start at 0 but at {sequence}")
+        self.producer_id = producer_id
+        self.sequence = sequence
+
+
+class ProducerFenced(AppendRefused):
+    """A newer incarnation of this producer has written already."""
+
+    def __init__(self, producer_id: int, epoch: int, newest: int) -> None:
+        super().__init__(f"producer {producer_id} with epoch {epoch} is fenced by epoch {newest}")
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.newest = newest
+
+
+class SequenceGap(AppendRefused):
+    """Records between the producer's last batch and this one are missing."""
+
+    def __init__(self, producer_id: int, sequence: int, expected: int) -> None:
+        super().__init__(f"producer {producer_id} sent sequence {sequence}, expected {expected}")
+        self.producer_id = producer_id
+        self.sequence = sequence
+        self.expected = expected
+
+
+class RepeatForgotten(AppendRefused):
+    """The sequence lies behind, but no remembered batch is the same: it cannot be answered as the first time."""
+
+    def __init__(self, producer_id: int, sequence: int, expected: int) -> None:
+        super().__init__(
+            f"producer {producer_id} repeats sequence {sequence} (next is {expected}), and no remembered batch matches it"
+        )
+        self.producer_id = producer_id
+        self.sequence = sequence
+        self.expected = expected
+
+
+class LowSpace(AppendRefused):
+    """Writes wait until there is more free space than the reserve; reads go on."""
+
+    def __init__(self, free_bytes: int, reserve_bytes: int) -> None:
+        super().__init__(f"{free_bytes:,} bytes are free, the reserve is {reserve_bytes:,}: free space or lower the reserve")
+        self.free_bytes = free_bytes
+        self.reserve_bytes = reserve_bytes
+
+
+class WriteFailed(AppendRefused):
+    """The operating system refused the write; the file was cut back to its last whole batch."""
+
+
+class LogReadOnly(AppendRefused):
+    """The log takes no writes, and says why."""
+
+
+class StorageError(LogboomError):
+    """Something about the files of a log."""
+
+
+class SeqnoOutOfRange(StorageError):
+    """A seqno below the first readable one or above the next."""
+
+    def __init__(self, seqno: int, first: int, next_seqno: int) -> None:
+        super().__init__(f"seqno {seqno} is outside of the log, which has {first} up to and not including {next_seqno}")
+        self.seqno = seqno
+        self.first = first
+        self.next = next_seqno
+
+
+class IndexOutOfRange(StorageError):
+    """A batch number the log does not hold, or must not be cut back to."""
+
+    def __init__(self, index: int, lowest: int, highest: int) -> None:
+        super().__init__(f"index {index} is outside of {lowest} to {highest}")
+        self.index = index
+        self.lowest = lowest
+        self.highest = highest
+
+
+class Damage(StorageError):
+    """Bytes of a log that were once sound are not any more.
+
+    Seqnos from `seqno_from` up to and not including `seqno_until` cannot be read;
+    `seqno_until` is None where nothing sound follows.
+    """
+
+    def __init__(self, path: str, position: int, seqno_from: int, seqno_until: int | None, reason: str) -> None:
+        until = "the end" if seqno_until is None else f"{seqno_until - 1}"
+        super().__init__(f"{path} is damaged at byte {position} (seqnos {seqno_from} to {until}): {reason}")
+        self.path = path
+        self.position = position
+        self.seqno_from = seqno_from
+        self.seqno_until = seqno_until
+        self.reason = reason
+
+
+class SyncFailed(StorageError):
+    """A sync failed. What was not yet promised is unknown; the log stops writing and a restart recovers."""
+
+
+class DirectoryInUse(StorageError):
+    """Another process writes to this data directory."""
+
+
+class DirectoryUnusable(StorageError):
+    """Not a data directory this release can write to."""

@@ -1,0 +1,98 @@
+"""A group of batches on its way into a log: stamped, checked against their producers, written with one call.
+
+Nothing of the log changes while a group is gathered: seqnos, indexes and producer streams are staged here, and become
+the log's only when the write has succeeded. So a failed write needs no undoing.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logboom.batch.batch import Batch
+from logboom.batch.header import HEADER_SIZE, MAGIC, SYNCED_UNKNOWN, Buffer, Header, stamp
+from logboom.errors import LogboomError
+from logboom.storage.disk import BUFFERS_MAX
+from logboom.storage.producers import Stream, Written, check_sequence
+from logboom.storage.tail import Control, Tail
+
+GROUP_BYTES_MAX = 256 * 1024 * 1024
+
+
+class Appended(NamedTuple):
+    """Where a batch went. For a repeat: where it went the first time."""
+
+    base_seqno: int
+    record_count: int
+    index: int  # type: ignore[assignment]
+    append_time: int
+    repeat: bool = False
+
+    @property
+    def next_seqno(self) -> int:
+        return self.base_seqno + self.record_count
+
+
+Answer = Appended | LogboomError
+"""One per batch: where it is, or why it is not there."""
+
+
+class Staged(NamedTuple):
+    number: int
+    header: Header
+    position: int
+    control: Control | None
+
+
+class Group:
+    def __init__(self, tail: Tail, position: int, now: int, term: int, synced_index: int) -> None:
+        self._tail = tail
+        self._term = max(term, tail.term)
+        self._append_time = max(now, tail.append_time)
+        self._synced_index = synced_index
+        self._streams: dict[int, Stream] = {}
+        self.start = self.position = position
+        self.next_seqno = tail.next_seqno
+        self.next_index = tail.next_index
+        self.buffers: list[Buffer] = []
+        self.staged: list[Staged] = []
+        self.answers: list[tuple[int, Appended]] = []
+
+    @property
+    def full(self) -> bool:
+        return len(self.buffers) + 2 > BUFFERS_MAX or self.position - self.start > GROUP_BYTES_MAX
+
+    def repeat_of(self, header: Header) -> Appended | None:
+        """Where this batch is already, if its producer sent it before. Raises if the producer must not send it now."""
+        producer_id = header.producer_id
+        if not producer_id:
+            return None
+        stream = self._streams.get(producer_id) or self._tail.producers.get(producer_id)
+        written = check_sequence(stream, header)
+        if written is None:
+            return None
+        return Appended(written.base_seqno, written.count, written.index, written.append_time, True)
+
+    def add(self, number: int, batch: Batch, control: Control | None) -> None:
+        """Give the batch its numbers and queue its bytes. `number` is its place among the caller's batches."""
+        header = batch.header
+        seqno, index = self.next_seqno, self.next_index
+        synced = min(index - self._synced_index, SYNCED_UNKNOWN)
+        front = stamp(batch.data[:HEADER_SIZE], seqno, index, self._append_time, self._term, synced)
+        stamped = Header._make(
+            (MAGIC, header.size, seqno, index, self._append_time, self._term, synced, *header[7:21], 0)
+        )
+        self.buffers.append(front)
+        self.buffers.append(batch.data[HEADER_SIZE:])
+        self.staged.append(Staged(number, stamped, self.position, control))
+        self.answers.append((number, Appended(seqno, header.record_count, index, self._append_time)))
+        if header.producer_id:
+            self._stage_stream(stamped)
+        self.position += header.size
+        self.next_seqno = seqno + header.record_count
+        self.next_index = index + 1
+
+    def _stage_stream(self, header: Header) -> None:
+        written = Written(header.producer_seq, header.record_count, header.base_seqno, header.index, header.append_time)
+        stream = self._streams.get(header.producer_id) or self._tail.producers.get(header.producer_id)
+        epoch = header.producer_epoch
+        self._streams[header.producer_id] = stream.then(epoch, written) if stream else Stream(epoch, (written,))

@@ -1,0 +1,186 @@
+"""A data directory: one writer, the `state` file, and the logs below it.
+
+    DATA/node.json   node id and format version; a newer format is refused
+    DATA/lock        held while open; says who holds it, and whether the last shut-down was clean
+    DATA/state       where every log stands
+    DATA/topics/<name>~<topic id, 32 hex digits>/<partition>/    one log each
+
+Topics are somebody else's business: here a log is a path whose last two parts carry its identity. Logs are opened
+concurrently, because opening is mostly waiting for the disk.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from logboom.errors import DirectoryUnusable
+from logboom.storage.config import LogConfig
+from logboom.storage.disk import Disk, File, OsDisk, read_file, replace_file
+from logboom.storage.files import RESERVE_BYTES, OpenFiles
+from logboom.storage.log import Log
+from logboom.storage.segment import LOG_NAME, SNAP_NAME
+from logboom.storage.state import State
+
+FORMAT: Final = 1
+OPEN_THREADS: Final = 16
+_IDENTITY: Final = re.compile(r"(?:.*/)?[^/]*~([0-9a-f]{32})/(\d+)/*")
+
+
+class Node(msgspec.Struct, frozen=True):
+    """Whose directory this is."""
+
+    node_id: str
+    format: int = FORMAT
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """What the lock file says: the process that writes here, and whether it closed the directory properly."""
+
+    pid: int
+    clean: bool
+
+
+class DataDirectory:
+    def __init__(self, path: str, disk: Disk, files: OpenFiles, lock: File, node: Node, clean: bool) -> None:
+        self.path = path
+        self.files = files
+        self.node = node
+        self.was_clean = clean
+        """Whether whoever wrote here last closed it properly; true for a new directory."""
+        self._disk = disk
+        self._lock: File | None = lock
+        self._state = State.open(disk, f"{path}/state")
+        self._logs: dict[str, Log] = {}
+
+    @classmethod
+    def open(
+        cls, path: str, disk: Disk | None = None, files_max: int = 512, reserve_bytes: int = RESERVE_BYTES
+    ) -> DataDirectory:
+        """Take the directory for writing; it is made where there is none."""
+        path = path.rstrip("/") or "/"
+        if disk is None:
+            os.makedirs(path, exist_ok=True)
+            disk = OsDisk(path)
+        disk.make_directory(path)
+        lock = disk.lock(f"{path}/lock")
+        node = _read_node(disk, path)
+        said = lock.read(lock.size(), 0)
+        clean = not said or _decode_holder(said).clean
+        _write_holder(lock, Holder(os.getpid(), False))
+        return cls(path, disk, OpenFiles(disk, files_max, reserve_bytes), lock, node, clean)
+
+    def __enter__(self) -> DataDirectory:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open_log(self, name: str, config: LogConfig | None = None) -> Log:
+        """Open, or begin, the log at this path below the directory, such as `topics/events~<topic id>/0`."""
+        (log,) = self.open_logs([name], config)
+        return log
+
+    def open_logs(self, names: Iterable[str], config: LogConfig | None = None) -> list[Log]:
+        """Open many logs at once."""
+        names = list(names)
+        slots = [self._state.claim(*identity(name)) for name in names]
+        with ThreadPoolExecutor(min(OPEN_THREADS, max(1, len(names)))) as threads:
+            logs = list(
+                threads.map(lambda name, slot: Log.open(self.files, f"{self.path}/{name}", config, slot), names, slots)
+            )
+        self._logs.update(zip(names, logs, strict=True))
+        return logs
+
+    def log_names(self) -> list[str]:
+        """The logs there are, by their paths below the directory."""
+        return sorted(path[len(self.path) + 1 :] for path in find_logs(self._disk, f"{self.path}/topics"))
+
+    def sync(self) -> None:
+        """Group commit: make everything written to any log durable, with one sync, and commit it."""
+        pending = [(log, begun) for log in self._logs.values() if (begun := log.begin_sync()) is not None]
+        try:
+            self._disk.sync([begun.file for _, begun in pending])
+        except OSError as error:
+            failures = [log.fail_sync(error) for log, _ in pending]
+            raise failures[0] from error
+        for log, begun in pending:
+            log.end_sync(begun)
+            log.commit(begun.index)
+
+    def close(self) -> None:
+        """Close all logs and let go of the directory."""
+        if self._lock is None:
+            return
+        for log in self._logs.values():
+            log.close()
+        self._state.sync()
+        _write_holder(self._lock, Holder(os.getpid(), True))
+        self._lock.sync()
+        self._lock = None
+        self.files.clear()
+
+
+def identity(name: str) -> tuple[bytes, int]:
+    """The topic id and partition that a log's path carries."""
+    match = _IDENTITY.fullmatch(name)
+    if match is None or ".." in name.split("/"):
+        raise ValueError(f"{name!r} does not end in NAME~TOPIC_ID/PARTITION with 32 hex digits as topic id")
+    return bytes.fromhex(match[1]), int(match[2])
+
+
+def log_name(topic: str, topic_id: uuid.UUID, partition: int) -> str:
+    """The path below a data directory of a log. `topic` must be safe as a file name."""
+    return f"topics/{topic}~{topic_id.hex}/{partition}"
+
+
+def find_logs(disk: Disk, path: str, is_directory: Callable[[str], bool] = os.path.isdir) -> Iterator[str]:
+    """Every directory at or below `path` that holds segments."""
+    if not disk.exists(path):
+        return
+    names = disk.list(path)
+    if any(LOG_NAME.fullmatch(name) or SNAP_NAME.fullmatch(name) for name in names):
+        yield path
+        return
+    for name in sorted(names):
+        if is_directory(f"{path}/{name}"):
+            yield from find_logs(disk, f"{path}/{name}", is_directory)
+
+
+def _read_node(disk: Disk, path: str) -> Node:
+    data = read_file(disk, f"{path}/node.json")
+    if data is None:
+        node = Node(uuid.uuid4().hex)
+        replace_file(disk, f"{path}/node.json", msgspec.json.encode(node))
+        return node
+    try:
+        node = msgspec.json.decode(data, type=Node)
+    except msgspec.MsgspecError as error:
+        raise DirectoryUnusable(f"{path}/node.json is not ours: {error}; name another directory") from None
+    if node.format > FORMAT:
+        raise DirectoryUnusable(
+            f"{path} has format {node.format}, this release writes {FORMAT}: use the release that wrote it"
+        )
+    return node
+
+
+def _decode_holder(said: bytes) -> Holder:
+    try:
+        return msgspec.json.decode(said, type=Holder)
+    except msgspec.MsgspecError:
+        return Holder(0, False)
+
+
+def _write_holder(lock: File, holder: Holder) -> None:
+    said = msgspec.json.encode(holder) + b"\n"
+    lock.truncate(0)
+    lock.write([said], 0)

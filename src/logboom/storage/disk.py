@@ -1,0 +1,228 @@
+"""The one seam to the operating system.
+
+Everything storage does to files goes through a `Disk`, so that tests can tear, lose, reorder and fail it. Paths are
+plain strings. A `File` closes itself when the last reference goes; views of its map keep it alive.
+
+`Disk.sync` is the group commit of the whole node: a few files get fdatasync, many get one syncfs of the volume, which
+reports write-back errors since Linux 5.8. Names are durable only after `sync_directory`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import fcntl
+import mmap
+import os
+import platform
+from collections.abc import Collection, Sequence
+from typing import Final, Protocol
+
+from logboom.batch.header import Buffer
+from logboom.errors import DirectoryInUse
+
+SYNCFS_ABOVE: Final = 8
+BUFFERS_MAX: Final = 1024
+"""IOV_MAX: the most buffers one write takes."""
+
+
+class File(Protocol):
+    """An open file. Reads may be short only at the end of the file; writes may be short at any time."""
+
+    @property
+    def path(self) -> str: ...
+    def size(self) -> int: ...
+    def read(self, size: int, position: int) -> bytes: ...
+    def write(self, buffers: Sequence[Buffer], position: int) -> int: ...
+    def truncate(self, size: int) -> None: ...
+    def sync(self) -> None: ...
+    def drop_cache(self) -> None: ...
+    def map(self) -> memoryview: ...
+
+
+class Disk(Protocol):
+    def open(self, path: str) -> File: ...
+    def create(self, path: str) -> File: ...
+    def exists(self, path: str) -> bool: ...
+    def list(self, path: str) -> list[str]: ...
+    def make_directory(self, path: str) -> None: ...
+    def rename(self, old: str, new: str) -> None: ...
+    def unlink(self, path: str) -> None: ...
+    def sync_directory(self, path: str) -> None: ...
+    def sync(self, files: Collection[File]) -> None: ...
+    def free_bytes(self) -> int: ...
+    def lock(self, path: str) -> File: ...
+
+
+class OsFile:
+    """A file of this machine."""
+
+    __slots__ = ("_fd", "_map", "_path", "device")
+
+    def __init__(self, path: str, flags: int) -> None:
+        self._fd = -1
+        self._fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        self._path = path
+        self._map: memoryview | None = None
+        self.device = os.fstat(self._fd).st_dev
+
+    @property
+    def path(self) -> str:
+        return self._path
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def size(self) -> int:
+        return os.fstat(self._fd).st_size
+
+    def read(self, size: int, position: int) -> bytes:
+        data = os.pread(self._fd, size, position)
+        if len(data) == size:
+            return data
+        pieces = [data]
+        while data and (size := size - len(data)):
+            position += len(data)
+            data = os.pread(self._fd, size, position)
+            pieces.append(data)
+        return b"".join(pieces)
+
+    def write(self, buffers: Sequence[Buffer], position: int) -> int:
+        return os.pwritev(self._fd, buffers, position)
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+
+    def sync(self) -> None:
+        os.fdatasync(self._fd)
+
+    def drop_cache(self) -> None:
+        """Best effort: what is read next should come from the disk, not from pages that may never have reached it."""
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def map(self) -> memoryview:
+        """The whole file, read-only. Only for files never truncated: touching what is gone kills the process."""
+        if self._map is None:
+            size = self.size()
+            self._map = memoryview(mmap.mmap(self._fd, size, prot=mmap.PROT_READ)) if size else memoryview(b"")
+        return self._map
+
+    def __del__(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+class OsDisk:
+    """The file systems of this machine; `root` names the volume that `syncfs` and `free_bytes` speak of."""
+
+    def __init__(self, root: str) -> None:
+        self._root = OsFile(root, os.O_RDONLY | os.O_DIRECTORY)
+        self._syncfs = _find_syncfs()
+
+    def open(self, path: str) -> OsFile:
+        try:
+            return OsFile(path, os.O_RDWR)
+        except OSError as error:
+            if error.errno not in _READ_ONLY_ERRORS:
+                raise
+            return OsFile(path, os.O_RDONLY)
+
+    def create(self, path: str) -> OsFile:
+        """A new, empty file; what had that name is an error."""
+        return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def list(self, path: str) -> list[str]:
+        return os.listdir(path)
+
+    def make_directory(self, path: str) -> None:
+        """The directory and those above it, durable; one that is there already is fine."""
+        if os.path.isdir(path):
+            return
+        parent = os.path.dirname(path)
+        if parent:
+            self.make_directory(parent)
+        os.makedirs(path, exist_ok=True)
+        self.sync_directory(parent or ".")
+
+    def rename(self, old: str, new: str) -> None:
+        os.rename(old, new)
+
+    def unlink(self, path: str) -> None:
+        os.unlink(path)
+
+    def sync_directory(self, path: str) -> None:
+        directory = OsFile(path, os.O_RDONLY | os.O_DIRECTORY)
+        os.fsync(directory.fileno())
+
+    def sync(self, files: Collection[File]) -> None:
+        if len(files) > SYNCFS_ABOVE and self._syncfs is not None:
+            here = [file for file in files if isinstance(file, OsFile) and file.device == self._root.device]
+            if len(here) > SYNCFS_ABOVE:
+                if self._syncfs(self._root.fileno()):
+                    error = ctypes.get_errno()
+                    raise OSError(error, os.strerror(error))
+                done = set(map(id, here))
+                files = [file for file in files if id(file) not in done]
+        for file in files:
+            file.sync()
+
+    def free_bytes(self) -> int:
+        volume = os.fstatvfs(self._root.fileno())
+        return volume.f_bavail * volume.f_frsize
+
+    def lock(self, path: str) -> OsFile:
+        """Hold this file exclusively until it is closed or the process ends."""
+        file = OsFile(path, os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = file.read(200, 0).decode("ascii", "replace").strip()
+            where = os.path.dirname(path)
+            raise DirectoryInUse(
+                f"{where} is in use by another process ({holder or 'unknown'}): stop it, or use another directory"
+            ) from None
+        return file
+
+
+_READ_ONLY_ERRORS: Final = (1, 13, 30)  # EPERM, EACCES, EROFS: a check may run where it must not write
+
+
+def _find_syncfs() -> ctypes._NamedFuncPointer | None:
+    try:
+        release = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
+        return ctypes.CDLL(None, use_errno=True).syncfs if release >= (5, 8) else None
+    except (ValueError, OSError, AttributeError):
+        return None
+
+
+def read_file(disk: Disk, path: str) -> bytes | None:
+    """The whole file, or None where there is none."""
+    try:
+        file = disk.open(path)
+    except FileNotFoundError:
+        return None
+    return file.read(file.size(), 0)
+
+
+def replace_file(disk: Disk, path: str, data: bytes, durable: bool = True) -> None:
+    """Write a file so that after a crash it is whole or as it was before; if not `durable`, it may also be garbage."""
+    temporary = path + ".tmp"
+    if disk.exists(temporary):
+        disk.unlink(temporary)
+    file = disk.create(temporary)
+    write_all(file, data)
+    if durable:
+        file.sync()
+    disk.rename(temporary, path)
+    if durable:
+        disk.sync_directory(os.path.dirname(path))
+
+
+def write_all(file: File, data: Buffer, position: int = 0) -> None:
+    view = memoryview(data)
+    while view:
+        written = file.write([view], position)
+        position += written
+        view = view[written:]

@@ -1,0 +1,118 @@
+"""Sparse map from seqno, index and time to byte positions within one segment.
+
+An entry stands for the first batch that begins at least `every_bytes` after the previous entry's: its seqno, index and
+position, and the highest timestamp of all batches before it in the segment. All four ascend, so each is searched by
+bisection; the caller walks batch headers from there.
+
+On disk (`.idx`, written when the segment is sealed): a header of 64 bytes, then the four columns. Derived and never
+trusted: one that does not match its segment is ignored and made again from the .log file.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left, bisect_right
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+EVERY_BYTES: Final = 4096
+MAGIC: Final = b"LGIX"
+VERSION: Final = 1
+_HEADER = Struct("<4sIQQQQqQI4x")
+_CRC = Struct("<I")
+
+
+class Place(NamedTuple):
+    """Where a batch begins, and its numbers."""
+
+    position: int
+    seqno: int
+    index: int  # type: ignore[assignment]
+
+
+class Summary(NamedTuple):
+    """What a sealed segment holds: its bytes, where it ends, its newest timestamp."""
+
+    size: int
+    next_seqno: int
+    next_index: int
+    max_timestamp: int
+
+
+class SparseIndex:
+    __slots__ = ("_every", "_indexes", "_maxima", "_next_position", "_positions", "_seqnos")
+
+    def __init__(self, every_bytes: int = EVERY_BYTES) -> None:
+        self._every = every_bytes
+        self._next_position = 0
+        self._seqnos = array("Q")
+        self._indexes = array("Q")
+        self._positions = array("Q")
+        self._maxima = array("q")
+
+    def __len__(self) -> int:
+        return len(self._positions)
+
+    def add(self, seqno: int, index: int, position: int, max_timestamp_before: int, always: bool = False) -> None:
+        """Note a batch, if it is far enough from the last one noted."""
+        if position < self._next_position and not always:
+            return
+        self._next_position = position + self._every
+        self._seqnos.append(seqno)
+        self._indexes.append(index)
+        self._positions.append(position)
+        self._maxima.append(max_timestamp_before)
+
+    def truncate(self, position: int) -> None:
+        """Forget what lies at or behind `position`."""
+        keep = bisect_left(self._positions, position)
+        for column in (self._seqnos, self._indexes, self._positions, self._maxima):
+            del column[keep:]
+        self._next_position = self._positions[-1] + self._every if keep else 0
+
+    def by_seqno(self, seqno: int) -> Place | None:
+        """A place at or before the batch that holds this record."""
+        return self._place(bisect_right(self._seqnos, seqno) - 1)
+
+    def by_index(self, index: int) -> Place | None:
+        """A place at or before the batch with this index."""
+        return self._place(bisect_right(self._indexes, index) - 1)
+
+    def by_position(self, position: int) -> Place | None:
+        """The last place at or before this byte."""
+        return self._place(bisect_right(self._positions, position) - 1)
+
+    def by_time(self, timestamp: int) -> Place | None:
+        """A place such that no record before it has this timestamp or a later one."""
+        return self._place(bisect_left(self._maxima, timestamp) - 1)
+
+    def _place(self, number: int) -> Place | None:
+        if number < 0:
+            return None
+        return Place(self._positions[number], self._seqnos[number], self._indexes[number])
+
+    def encode(self, summary: Summary) -> bytes:
+        columns = b"".join(column.tobytes() for column in (self._seqnos, self._indexes, self._positions, self._maxima))
+        header = _HEADER.pack(MAGIC, VERSION, len(self), *summary, self._every, 0)[:60]
+        return b"".join((header, _CRC.pack(crc32c(columns, crc32c(header))), columns))
+
+    @classmethod
+    def decode(cls, data: bytes) -> tuple[SparseIndex, Summary] | None:
+        """The index and what it says of its segment; None for anything that is not whole and ours."""
+        if len(data) < 64 or (len(data) - 64) % 32:
+            return None
+        magic, version, count, size, next_seqno, next_index, newest, every, _ = _HEADER.unpack_from(data)
+        view = memoryview(data)
+        (crc,) = _CRC.unpack_from(data, 60)
+        if magic != MAGIC or version != VERSION or 64 + 32 * count != len(data):
+            return None
+        if crc != crc32c(view[64:], crc32c(view[:60])):
+            return None
+        index = cls(every)
+        step = 8 * count
+        for number, column in enumerate((index._seqnos, index._indexes, index._positions, index._maxima)):
+            column.frombytes(view[64 + number * step : 64 + (number + 1) * step])
+        index._next_position = index._positions[-1] + every if count else 0
+        return index, Summary(size, next_seqno, next_index, newest)

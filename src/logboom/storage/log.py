@@ -1,0 +1,409 @@
+"""A log: one totally ordered sequence of records in append-only segments.
+
+    append → (written) → sync → (synced) → commit → (committed, readable)
+
+Invariants. Seqnos and indexes are dense. Readers see whole batches below committed and nothing else. What `sync`
+returned for survives power loss. A segment is synced before its successor takes a byte. Committed bytes are never cut,
+only unlinked. After a failed sync the log takes no writes; reopening recovers.
+
+Plain synchronous code with one owner: whoever calls the methods that write must not call two of them at once. A sync
+may run on another thread between `begin_sync` and `end_sync` while the owner goes on appending. There is no clock here:
+the time comes in as `now`, microseconds since 1970.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import deque
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+
+from logboom.batch.batch import Batch
+from logboom.batch.builder import build_control
+from logboom.batch.header import KIND_DATA, NO_TIMESTAMP
+from logboom.errors import (
+    AppendRefused,
+    BatchError,
+    Damage,
+    IndexOutOfRange,
+    LogboomError,
+    LogReadOnly,
+    LowSpace,
+    MalformedBatch,
+    SeqnoOutOfRange,
+    SyncFailed,
+    UnexpectedSeqno,
+    WriteFailed,
+)
+from logboom.storage.append import Answer, Appended, Group
+from logboom.storage.config import LogConfig
+from logboom.storage.disk import File, replace_file
+from logboom.storage.files import OpenFiles
+from logboom.storage.index import Summary
+from logboom.storage.reading import Boundary, ReadableLog
+from logboom.storage.recovery import Recovered, recover, snapshot_of
+from logboom.storage.scan import Bad, Window, scan
+from logboom.storage.segment import Segment
+from logboom.storage.state import Slot
+from logboom.storage.tail import Floor, Tail
+
+_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+
+
+class PendingSync(NamedTuple):
+    """What a sync under way will have made durable: hand `file` to `Disk.sync`, then this to `end_sync`."""
+
+    file: File
+    index: int  # type: ignore[assignment]
+
+
+class Log(ReadableLog):
+    def __init__(
+        self, files: OpenFiles, directory: str, config: LogConfig, slot: Slot | None, found: Recovered
+    ) -> None:
+        super().__init__(directory, found.segments, found.tail, found.end)
+        self.config = config
+        self.recovered = found
+        """What opening found and did."""
+        self._files = files
+        self._slot = slot
+        self._generation = found.generation
+        self._segment_append_time = found.segment_append_time
+        self._segment_max_timestamp = found.segment_max_timestamp
+        self._synced_index = found.tail.next_index - 1
+        self._pending: deque[Boundary] = deque()
+        self._dirty: File | None = None
+        self._refusal: str | None = None if found.damage is None else str(found.damage)
+
+    @classmethod
+    def open(cls, files: OpenFiles, directory: str, config: LogConfig | None = None, slot: Slot | None = None) -> Log:
+        """Recover the log in this directory, or begin one. Nothing is committed yet: the owner knows what is."""
+        config = config or LogConfig()
+        found = recover(files, directory, config, slot.standing if slot else None)
+        return cls(files, directory, config, slot, found)
+
+    def __repr__(self) -> str:
+        return f"<Log {self.directory}: first {self.first}, committed {self.committed}, next {self.next}>"
+
+    @property
+    def synced_index(self) -> int:
+        return self._synced_index
+
+    @property
+    def term(self) -> int:
+        return self._tail.term
+
+    @property
+    def refusal(self) -> str | None:
+        """Why the log takes no writes, or None where it does."""
+        return self._refusal
+
+    def append(
+        self, batches: Sequence[Batch], now: int, term: int = 0, expect: Sequence[int | None] | None = None
+    ) -> list[Answer]:
+        """Write batches with as few calls as can be; one answer for each, in order.
+
+        A batch is refused by itself, without harm to the others. A repeat of what its producer has sent before gets the
+        first answer. `expect` demands the seqno a batch must get. Nothing is durable before a sync.
+        """
+        answers: list[Answer | None] = [None] * len(batches)
+        if self._end and self._segment_age(now) >= self.config.segment_age_us:
+            self._try_roll()
+        group = self._group(now, term)
+        for number, batch in enumerate(batches):
+            try:
+                batch.verify(self.config.batch_bytes_max)
+                if batch.header.kind != KIND_DATA:
+                    raise MalformedBatch("only the log itself writes control batches")
+                repeat = group.repeat_of(batch.header)
+                if repeat is not None:
+                    group.answers.append((number, repeat))
+                    continue
+                wanted = expect[number] if expect is not None else None
+                if wanted is not None and wanted != group.next_seqno:
+                    raise UnexpectedSeqno(wanted, group.next_seqno)
+            except (BatchError, AppendRefused) as error:
+                answers[number] = error
+                continue
+            if group.full or (group.position and group.position + batch.header.size > self.config.segment_bytes):
+                group = self._next_group(group, answers, now, term, batch.header.size)
+            group.add(number, batch, None)
+        self._write(group, answers)
+        return answers  # type: ignore[return-value]
+
+    def append_one(self, batch: Batch, now: int, term: int = 0, expect: int | None = None) -> Appended:
+        """Append a single batch, or raise why not."""
+        (answer,) = self.append([batch], now, term, [expect])
+        if isinstance(answer, LogboomError):
+            raise answer
+        return answer
+
+    def trim(self, seqno: int, now: int, term: int = 0) -> Appended:
+        """Set the floor: nothing below `seqno` is ever served again. Durable and committed as any append."""
+        if not self.first <= seqno <= self.committed:
+            raise SeqnoOutOfRange(seqno, self.first, self.committed)
+        group = self._group(now, term)
+        group.add(0, build_control(Floor(seqno)), Floor(seqno))
+        answers: list[Answer | None] = [None]
+        self._write(group, answers)
+        answer = answers[0]
+        if not isinstance(answer, Appended):
+            assert answer is not None
+            raise answer
+        return answer
+
+    def _segment_age(self, now: int) -> int:
+        return 0 if self._segment_append_time is None else now - self._segment_append_time
+
+    def _group(self, now: int, term: int) -> Group:
+        return Group(self._tail, self._end, now, term, self._synced_index)
+
+    def _next_group(self, group: Group, answers: list[Answer | None], now: int, term: int, size: int) -> Group:
+        """Write what is gathered, and roll if the next batch would make the segment too large."""
+        self._write(group, answers)
+        if self._end and self._end + size > self.config.segment_bytes:
+            self._try_roll()
+        return self._group(now, term)
+
+    def _write(self, group: Group, answers: list[Answer | None]) -> None:
+        error = self._write_staged(group) if group.staged else None
+        for number, answer in group.answers:
+            lost = error is not None and answer.index >= self._tail.next_index
+            answers[number] = error if lost else answer
+
+    def _write_staged(self, group: Group) -> LogboomError | None:
+        """Put the group on disk and make it the log's; or, as if it had never been, say why not."""
+        if self._refusal is not None:
+            return LogReadOnly(self._refusal)
+        size = group.position - group.start
+        try:
+            self._files.space.take(size)
+            file = self._active_file()
+            written = file.write(group.buffers, group.start)
+            if written != size:
+                raise OSError(errno.EIO, f"only {written} of {size} bytes were written")
+        except LowSpace as error:
+            return error
+        except OSError as error:
+            self._cut_back()
+            if error.errno in _NO_SPACE:
+                return LowSpace(0, self._files.space.reserve_bytes)
+            return WriteFailed(f"{self.directory}: {error.strerror}")
+        self._dirty = file
+        self._take(group)
+        return None
+
+    def _take(self, group: Group) -> None:
+        segment, tail = self._segments[-1], self._tail
+        index, newest = segment.index, self._segment_max_timestamp
+        for staged in group.staged:
+            header, position = staged.header, staged.position
+            index.add(header.base_seqno, header.index, position, newest)
+            tail.follow(header, staged.control)
+            if header.kind == KIND_DATA:
+                newest = max(newest, header.effective_max_timestamp)
+            self._pending.append(Boundary(header.index, header.next_seqno, segment, position + header.size))
+        if self._segment_append_time is None:
+            self._segment_append_time = tail.append_time
+        self._segment_max_timestamp = newest
+        self._end = group.position
+
+    def _active_file(self) -> File:
+        """The file that takes the appends, made when the first one comes."""
+        if self._dirty is not None:
+            return self._dirty
+        segment = self._segments[-1]
+        if self._end == 0 and not self._files.disk.exists(segment.log_path):
+            file = self._files.disk.create(segment.log_path)
+            self._files.disk.sync_directory(self.directory)
+            self._files.put(file)
+            return file
+        return segment.file()
+
+    def _cut_back(self) -> None:
+        """After a short or failed write: the file ends with its last whole batch again, before anything else."""
+        try:
+            segment = self._segments[-1]
+            if self._files.disk.exists(segment.log_path):
+                segment.file().truncate(self._end)
+        except OSError as error:
+            self._fail(f"a write failed and what it left could not be cut off: {error}")
+
+    def _fail(self, reason: str) -> None:
+        self._refusal = f"{self.directory}: {reason}; reopen the log to recover"
+
+    def begin_sync(self) -> PendingSync | None:
+        """What is to be synced, or None where everything is."""
+        if self._dirty is None or self._refusal is not None:
+            return None
+        return PendingSync(self._dirty, self.last_index)
+
+    def end_sync(self, pending: PendingSync) -> None:
+        """The sync succeeded."""
+        self._synced_index = max(self._synced_index, pending.index)
+        if self._synced_index == self.last_index:
+            self._dirty = None
+        self._write_state()
+
+    def fail_sync(self, error: OSError) -> SyncFailed:
+        """The sync failed: no retry, no promise, no more writes. The page cache may hold what the disk never will."""
+        self._fail(f"a sync failed: {error}")
+        return SyncFailed(self._refusal)
+
+    def sync(self) -> int:
+        """Make everything written durable; returns the highest index that now is."""
+        if self._refusal is not None and self._dirty is not None:
+            raise SyncFailed(self._refusal)
+        pending = self.begin_sync()
+        if pending is not None:
+            try:
+                self._files.disk.sync([pending.file])
+            except OSError as error:
+                raise self.fail_sync(error) from error
+            self.end_sync(pending)
+        return self._synced_index
+
+    def commit(self, index: int) -> None:
+        """Show readers everything up to this batch. The owner says so once it is synced as the topic demands."""
+        if index <= self._committed.index:
+            return
+        if index > self.last_index:
+            raise IndexOutOfRange(index, self._committed.index, self.last_index)
+        if self._pending and self._pending[0].index <= index:
+            while self._pending and self._pending[0].index <= index:
+                self._committed = self._pending.popleft()
+        else:
+            self._committed = self._locate(index)
+        self._write_state()
+
+    def _write_state(self) -> None:
+        if self._slot is None:
+            return
+        try:
+            self._slot.write(self._generation, self.first, self.committed, self._synced_index)
+        except OSError as error:
+            self._fail(f"the state file cannot be written: {error}")
+
+    def roll(self) -> None:
+        """Seal the active segment and begin the next; does nothing while it is empty."""
+        if not self._end:
+            return
+        if self._refusal is not None:
+            raise LogReadOnly(self._refusal)
+        self.sync()
+        old, tail = self._segments[-1], self._tail
+        tail.producers.expire(tail.append_time - self.config.producer_expiry_us)
+        old.seal(Summary(self._end, tail.next_seqno, tail.next_index, self._segment_max_timestamp))
+        self._begin_segment()
+
+    def _try_roll(self) -> None:
+        """Roll; where the disk does not let us, the segment grows instead."""
+        try:
+            self.roll()
+        except (OSError, LogboomError):
+            return
+
+    def _begin_segment(self) -> None:
+        tail = self._tail
+        segment = Segment(self._files, self.directory, tail.next_seqno, tail.next_index, self._generation)
+        replace_file(self._files.disk, segment.snap_path, tail.snapshot(self._generation).encode())
+        segment.start_index(self.config.index_bytes)
+        self._segments.append(segment)
+        self._end = 0
+        self._segment_append_time = None
+        self._segment_max_timestamp = NO_TIMESTAMP
+
+    def truncate(self, index: int) -> None:
+        """Cut everything behind batch `index` off, durably. Committed batches cannot be."""
+        if not max(self._committed.index, self.first_index - 1) <= index <= self.last_index:
+            raise IndexOutOfRange(index, self._committed.index, self.last_index)
+        if self._refusal is not None:
+            raise LogReadOnly(self._refusal)
+        if index == self.last_index:
+            return
+        try:
+            self._truncate(index)
+        except OSError as error:
+            self._fail(f"a truncation failed half way: {error}")
+            raise SyncFailed(self._refusal) from error
+
+    def _truncate(self, index: int) -> None:
+        if self._slot is not None:
+            # Before the bytes go: else a crash in between would look like lost records.
+            self._slot.write(self._generation, self.first, self.committed, min(self._synced_index, index))
+            self._slot.sync()
+        while len(self._segments) > 1 and self._segments[-1].first_index > index + 1:
+            self._remove(self._segments.pop())
+        segment, number = self._segments[-1], len(self._segments) - 1
+        segment.unseal()
+        self._dirty = None
+        size = segment.file().size() if self._files.disk.exists(segment.log_path) else 0
+        snapshot, damage = snapshot_of(self._files, self._segments, number, self.config)
+        if damage is not None:
+            raise damage
+        self._rebuild(Tail.at(snapshot, self.config.producers_max), index, size)
+        if size:
+            segment.file().truncate(self._end)
+            segment.file().sync()
+        self._synced_index = index
+        while self._pending and self._pending[-1].index > index:
+            self._pending.pop()
+
+    def _rebuild(self, tail: Tail, index: int, size: int) -> None:
+        """Follow the active segment again, up to a batch: the producer table has no way back."""
+        segment = self._segments[-1]
+        sparse = segment.start_index(self.config.index_bytes)
+        self._tail, self._end = tail, 0
+        self._segment_append_time, self._segment_max_timestamp = None, NO_TIMESTAMP
+        if tail.next_index > index:
+            return
+        for found in scan(Window(segment.file(), size), 0, size, tail):
+            if isinstance(found, Bad):
+                raise Damage(segment.log_path, found.position, tail.next_seqno, None, found.reason)
+            position, header = found
+            sparse.add(header.base_seqno, header.index, position, self._segment_max_timestamp)
+            if header.kind == KIND_DATA:
+                self._segment_max_timestamp = max(self._segment_max_timestamp, header.effective_max_timestamp)
+            if self._segment_append_time is None:
+                self._segment_append_time = header.append_time
+            self._end = position + header.size
+            if header.index == index:
+                return
+
+    def drop(self, seqno: int) -> int:
+        """Drop the oldest segments as long as all their records are committed and lie below `seqno`; returns how many.
+
+        The segment that takes the appends stays: roll first to be rid of everything.
+        """
+        dropped = 0
+        while len(self._segments) > 1:
+            oldest, following = self._segments[0], self._segments[1]
+            if following.first_seqno > seqno or following.first_index > self._committed.index + 1:
+                break
+            self._segments.pop(0)
+            self._write_state()
+            self._remove(oldest)
+            dropped += 1
+        return dropped
+
+    def _remove(self, segment: Segment) -> None:
+        """The .log goes durably before its snapshot: one that came back without it would look damaged."""
+        disk = self._files.disk
+        self._files.forget(segment.log_path)
+        for path in (segment.log_path, segment.index_path):
+            if disk.exists(path):
+                disk.unlink(path)
+        disk.sync_directory(self.directory)
+        if disk.exists(segment.snap_path):
+            disk.unlink(segment.snap_path)
+            disk.sync_directory(self.directory)
+
+    def close(self) -> None:
+        """Sync, and take no more writes. What is not synced because that fails is not promised either."""
+        if self._refusal is None:
+            self.sync()
+            self._write_state()
+            self._refusal = f"{self.directory}: the log is closed"
+        for segment in self._segments:
+            self._files.forget(segment.log_path)
+        self._dirty = None

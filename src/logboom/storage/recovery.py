@@ -1,0 +1,193 @@
+"""Opening a log: from what a crash left on disk to a tail that can be trusted.
+
+Rules, in order. Sync the last segment and the directory and drop cached pages, because the page cache may hold what
+the disk does not. Take the tail from the last segment's snapshot and follow every batch of that segment. The first
+bad batch is damage, and is never cut, if a later sound batch says it was synced, if the `state` file says so, or if it
+is of a version we do not know; otherwise it is a torn tail and is cut, synced, before anything is appended.
+
+Only the last segment is read. Opening twice gives the same as opening once.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from logboom.batch.header import KIND_DATA, NO_TIMESTAMP
+from logboom.errors import Damage
+from logboom.storage.config import LogConfig
+from logboom.storage.disk import read_file, replace_file
+from logboom.storage.files import OpenFiles
+from logboom.storage.scan import Bad, TooHostile, Window, next_sound, proves_synced, scan
+from logboom.storage.segment import INDEX_NAME, LOG_NAME, SNAP_NAME, Segment
+from logboom.storage.state import Standing
+from logboom.storage.tail import Snapshot, Tail
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What opening found, and did."""
+
+    segments: list[Segment]
+    tail: Tail
+    end: int
+    """Bytes of the last segment that are sound."""
+    generation: int
+    segment_append_time: int | None = None
+    """When the last segment's first batch was appended."""
+    segment_max_timestamp: int = NO_TIMESTAMP
+    """The newest timestamp in the last segment."""
+    cut_bytes: int = 0
+    """How much of a torn tail was cut off."""
+    damage: Damage | None = None
+    """Why the log takes no writes."""
+
+
+def recover(files: OpenFiles, directory: str, config: LogConfig, standing: Standing | None) -> Recovered:
+    disk = files.disk
+    disk.make_directory(directory)
+    disk.sync_directory(directory)
+    segments = find_segments(files, directory, clean=True)
+    if not segments:
+        return _begin(files, directory, config, standing)
+    last = segments[-1]
+    snapshot, damage = snapshot_of(files, segments, len(segments) - 1, config)
+    generation = max(snapshot.generation, *(segment.generation for segment in segments))
+    tail = Tail.at(snapshot, config.producers_max)
+    found = Recovered(segments, tail, 0, generation, damage=damage)
+    if damage is not None and standing is not None:
+        tail.floor = max(tail.floor, standing.first)
+    if disk.exists(last.log_path):
+        _follow(last, found, config, standing)
+    elif standing is not None and standing.synced_index >= tail.next_index:
+        found.damage = _missing_tail(last, 0, tail, standing)
+    return found
+
+
+def find_segments(files: OpenFiles, directory: str, clean: bool = False) -> list[Segment]:
+    """The segments by their names, oldest first; `clean` also removes what crashes and drops left lying about."""
+    disk = files.disk
+    names = disk.list(directory)
+    litter = [name for name in names if name.endswith(".tmp")]
+    generations: dict[tuple[int, int], int] = {}
+    for name in sorted(names):
+        if match := LOG_NAME.fullmatch(name):
+            seqno, index, generation = map(int, match.groups())
+            if (seqno, index) in generations:
+                older = Segment(files, directory, seqno, index, generations[seqno, index])
+                litter.append(os.path.basename(older.log_path))
+            generations[seqno, index] = generation
+    keys = sorted(generations.keys() | {(int(m[1]), int(m[2])) for m in map(SNAP_NAME.fullmatch, names) if m})
+    while len(keys) > 1 and keys[0] not in generations:
+        litter.append(os.path.basename(Segment(files, directory, *keys.pop(0), 0).snap_path))
+    indexes = ((name, INDEX_NAME.fullmatch(name)) for name in names)
+    litter += [name for name, m in indexes if m and generations.get((int(m[1]), int(m[2]))) != int(m[3])]
+    if clean:
+        for name in litter:
+            disk.unlink(f"{directory}/{name}")
+    return [Segment(files, directory, *key, generations.get(key, 0)) for key in keys]
+
+
+def snapshot_of(
+    files: OpenFiles, segments: list[Segment], number: int, config: LogConfig, write: bool = True
+) -> tuple[Snapshot, Damage | None]:
+    """The snapshot of a segment; a damaged one is made again from the one before and a scan.
+
+    Where that cannot be, the name tells the numbers and the damage says that producers and floor are not known.
+    """
+    segment = segments[number]
+    snapshot = Snapshot.decode(read_file(files.disk, segment.snap_path))
+    numbers = (segment.first_seqno, segment.first_index)
+    if snapshot is not None and (snapshot.next_seqno, snapshot.next_index) == numbers:
+        return snapshot, None
+    if number and files.disk.exists(segments[number - 1].log_path):
+        before, damage = snapshot_of(files, segments, number - 1, config, write)
+        tail = Tail.at(before, config.producers_max)
+        if damage is None and _reaches(segments[number - 1], tail, segment):
+            tail.producers.expire(tail.append_time - config.producer_expiry_us)
+            snapshot = tail.snapshot(max(before.generation, segment.generation))
+            if write:
+                replace_file(files.disk, segment.snap_path, snapshot.encode())
+            return snapshot, None
+    reason = "the snapshot is missing or damaged, and nothing before it can stand in"
+    floor = segment.first_seqno
+    snapshot = Snapshot(segment.first_seqno, segment.first_index, floor=floor, generation=segment.generation)
+    return snapshot, Damage(segment.snap_path, 0, segment.first_seqno, None, reason)
+
+
+def _reaches(segment: Segment, tail: Tail, following: Segment) -> bool:
+    end = segment.file().size()
+    for found in scan(Window(segment.file(), end), 0, end, tail):
+        if isinstance(found, Bad):
+            return False
+    return (tail.next_seqno, tail.next_index) == (following.first_seqno, following.first_index)
+
+
+def _begin(files: OpenFiles, directory: str, config: LogConfig, standing: Standing | None) -> Recovered:
+    """A log with no files: a new one, unless something says there must have been some."""
+    segment = Segment(files, directory, 0, 1, 0)
+    tail = Tail.at(Snapshot(0, 1), config.producers_max)
+    segment.start_index(config.index_bytes)
+    if standing is not None and standing.synced_index:
+        return Recovered([segment], tail, 0, 0, damage=_missing_tail(segment, 0, tail, standing))
+    replace_file(files.disk, segment.snap_path, tail.snapshot(0).encode())
+    return Recovered([segment], tail, 0, 0)
+
+
+def _follow(segment: Segment, found: Recovered, config: LogConfig, standing: Standing | None) -> None:
+    """Verify the last segment and cut a torn tail off it."""
+    file, tail = segment.file(), found.tail
+    file.sync()
+    file.drop_cache()
+    size = file.size()
+    window = Window(file, size)
+    index = segment.start_index(config.index_bytes)
+    bad: Bad | None = None
+    newest = NO_TIMESTAMP
+    for item in scan(window, 0, size, tail):
+        if isinstance(item, Bad):
+            bad = item
+            break
+        position, header = item
+        if found.segment_append_time is None:
+            found.segment_append_time = header.append_time
+        index.add(header.base_seqno, header.index, position, newest)
+        if header.kind == KIND_DATA:
+            newest = max(newest, header.effective_max_timestamp)
+        found.end = position + header.size
+    found.segment_max_timestamp = newest
+    if bad is None:
+        if standing is not None and standing.synced_index >= tail.next_index:
+            found.damage = _missing_tail(segment, size, tail, standing)
+        return
+    evidence = evidence_of_damage(window, bad, size, tail, standing)
+    if evidence is not None:
+        found.damage = found.damage or Damage(
+            segment.log_path, bad.position, tail.next_seqno, None, f"{bad.reason}; {evidence}"
+        )
+        return
+    found.cut_bytes = size - bad.position
+    file.truncate(bad.position)
+    file.sync()
+
+
+def evidence_of_damage(window: Window, bad: Bad, end: int, tail: Tail, standing: Standing | None) -> str | None:
+    """What says that a bad batch was once synced, and so is damage; None where it may be a torn tail."""
+    if standing is not None and standing.synced_index >= tail.next_index:
+        return f"the state file says that batches up to {standing.synced_index} were synced"
+    if bad.unsupported:
+        return "it is of a format this release does not know"
+    try:
+        later = next_sound(window, bad, end, tail, proves_synced(tail.next_index))
+    except TooHostile:
+        return "what follows cannot be told apart with bounded work"
+    if later is not None:
+        return f"batch {later[1].index} at byte {later[0]} says that it was synced"
+    return None
+
+
+def _missing_tail(segment: Segment, position: int, tail: Tail, standing: Standing) -> Damage:
+    reason = (
+        f"the log ends at batch {tail.next_index - 1}, the state file says that {standing.synced_index} were synced"
+    )
+    return Damage(segment.log_path, position, tail.next_seqno, None, reason)

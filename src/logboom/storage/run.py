@@ -1,0 +1,55 @@
+"""What a read gives: consecutive whole batches as one range of one file.
+
+The range can be sent as it is, mapped or read; `batches` parses and verifies it on the way to a local reader. The first
+batch may begin before the seqno asked for: the reader skips within it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from logboom.batch.batch import Batch
+from logboom.errors import BatchError, Damage
+from logboom.storage.disk import File
+
+
+class Run(NamedTuple):
+    file: File
+    position: int
+    size: int
+    base_seqno: int
+    next_seqno: int
+    first_index: int
+    next_index: int
+    mappable: bool
+    """Whether the file is sealed and wholly committed, so that it may be mapped."""
+
+    def view(self) -> memoryview:
+        """The bytes: shared with the map where there may be one, else read now."""
+        if self.mappable:
+            data = self.file.map()[self.position : self.position + self.size]
+        else:
+            data = memoryview(self.file.read(self.size, self.position))
+        if len(data) != self.size:
+            raise Damage(self.file.path, self.position, self.base_seqno, self.next_seqno, "the file is too short")
+        return data
+
+    def batches(self) -> Iterator[Batch]:
+        """Every batch, control batches too, each one verified. Raises Damage at the first that is not sound."""
+        data, offset, seqno, index = self.view(), 0, self.base_seqno, self.first_index
+        while offset < self.size:
+            until = None
+            try:
+                batch = Batch.parse(data[offset:])
+                header = batch.header
+                until = header.next_seqno
+                if header.base_seqno != seqno or header.index != index:
+                    until = None
+                    raise BatchError(f"batch {header.index} stands where {index} must be")
+                batch.verify()
+            except BatchError as error:
+                raise Damage(self.file.path, self.position + offset, seqno, until, str(error)) from None
+            yield batch
+            offset += header.size
+            seqno, index = header.next_seqno, header.index + 1

@@ -1,0 +1,197 @@
+"""Reading stored batches one after another, and telling a torn tail from damage.
+
+`Window` reads a file through a bounded buffer. `scan` follows a tail over every batch of a segment and stops at the
+first that is not sound: checksums, structure, consecutive index and seqno, a term and time that never go back.
+`next_sound` finds where sound batches begin again behind a bad one; a body may contain what looks like a batch, so it
+demands a plausible place in the log, and bounds the work that hostile bytes can cause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from logboom.batch.batch import Batch
+from logboom.batch.header import BATCH_SIZE_MAX, HEADER_SIZE, MAGIC, SYNCED_UNKNOWN, Header, read_header
+from logboom.errors import BatchError, NotABatch, UnsupportedBatch
+from logboom.storage.disk import File
+from logboom.storage.index import Place
+from logboom.storage.tail import Tail, read_control
+
+_CHUNK: Final = 1 << 20
+_WORK_FACTOR: Final = 8
+
+
+class Window:
+    """A moving view of a file: at most a chunk, or one batch, in memory."""
+
+    __slots__ = ("_chunk", "_data", "_end", "_file", "_start")
+
+    def __init__(self, file: File, end: int, chunk: int = _CHUNK) -> None:
+        self._file = file
+        self._end = end
+        self._chunk = chunk
+        self._start = 0
+        self._data = memoryview(b"")
+
+    def view(self, position: int, size: int) -> memoryview:
+        """These bytes; fewer where the file, or what is asked to be seen of it, ends."""
+        size = min(size, self._end - position)
+        offset = position - self._start
+        if offset < 0 or offset + size > len(self._data):
+            self._data = memoryview(self._file.read(min(max(size, self._chunk), self._end - position), position))
+            self._start, offset = position, 0
+        return self._data[offset : offset + size]
+
+    def header(self, position: int) -> Header:
+        return read_header(self.view(position, HEADER_SIZE))
+
+    def batch(self, position: int) -> Batch:
+        """The batch at this position, verified."""
+        header = self.header(position)
+        if position + header.size > self._end:
+            raise NotABatch(f"the batch of {header.size} bytes ends behind the file")
+        batch = Batch(header, self.view(position, header.size), False)
+        batch.verify()
+        return batch
+
+
+class Bad(NamedTuple):
+    """The first batch that is not sound: where, why, and where the next begins if its header can be believed."""
+
+    position: int
+    reason: str
+    next_position: int
+    unsupported: bool = False
+
+
+def scan(window: Window, position: int, end: int, tail: Tail) -> Iterator[tuple[int, Header] | Bad]:
+    """Move `tail` over every batch from `position`; yields each one's place and header, at last a Bad where one is."""
+    while position < end:
+        unsupported = False
+        try:
+            batch = window.batch(position)
+            header = batch.header
+            reason = tail.expects(header)
+            if reason is None:
+                tail.follow(header, read_control(batch))
+        except BatchError as error:
+            reason = str(error)
+            unsupported = isinstance(error, UnsupportedBatch)
+        if reason is not None:
+            yield Bad(position, reason, position + _believable_size(window, position), unsupported)
+            return
+        yield position, header
+        position += header.size
+
+
+def _believable_size(window: Window, position: int) -> int:
+    try:
+        return window.header(position).size
+    except BatchError:
+        return 8
+
+
+class Gap(NamedTuple):
+    """Bytes between sound batches that hold none, and the seqnos that are missing with them (None: to the end)."""
+
+    position: int
+    seqno_from: int
+    seqno_until: int | None
+    reason: str
+
+
+def walk(window: Window, place: Place, end: int) -> Iterator[tuple[int, Header] | Gap]:
+    """Headers only, from a place on, across damage: each true batch start with its header, and the gaps between."""
+    position, seqno, index = place
+    while position < end:
+        try:
+            header = window.header(position)
+            reason = None if header.index == index and header.base_seqno == seqno else "another batch must be here"
+            if position + header.size > end:
+                reason = "the batch ends behind the segment"
+        except BatchError as error:
+            reason = str(error)
+        if reason is None:
+            yield position, header
+            position, seqno, index = position + header.size, header.next_seqno, header.index + 1
+            continue
+        bad = Bad(position, reason, position + 8)
+        try:
+            found = next_sound(window, bad, end, Tail(seqno, index), lambda header: True)
+        except TooHostile:
+            found = None
+        yield Gap(position, seqno, found[1].base_seqno if found else None, reason)
+        if found is None:
+            return
+        position, seqno, index = found[0], found[1].base_seqno, found[1].index
+
+
+Accept = Callable[[Header], bool]
+
+
+def next_sound(window: Window, bad: Bad, end: int, tail: Tail, accept: Accept) -> tuple[int, Header] | None:
+    """The first sound batch behind a bad one that could belong to this log and that `accept` takes.
+
+    Raises `TooHostile` where that cannot be told with bounded work.
+    """
+    work = _WORK_FACTOR * (end - bad.position) + 2 * BATCH_SIZE_MAX
+    position = (bad.next_position + 7) & ~7
+    while position + HEADER_SIZE <= end:
+        header = _plausible(window, position, end, tail, bad.position)
+        if header is None:
+            position = _next_magic(window, position + 8, end)
+            continue
+        work -= header.size
+        if work < 0:
+            raise TooHostile
+        if not _holds(window, position):
+            position = _next_magic(window, position + 8, end)
+        elif accept(header):
+            return position, header
+        else:
+            position += header.size
+    return None
+
+
+class TooHostile(Exception):
+    """So many things that look like batches that looking further would take for ever."""
+
+
+def proves_synced(index: int) -> Accept:
+    """Accepts a batch whose stamp says that batch `index` was already synced when it was written."""
+    return lambda header: header.synced != SYNCED_UNKNOWN and header.index - header.synced >= index
+
+
+def _plausible(window: Window, position: int, end: int, tail: Tail, bad_position: int) -> Header | None:
+    try:
+        header = window.header(position)
+    except BatchError:
+        return None
+    batches_between = (position - bad_position) // HEADER_SIZE
+    if not tail.next_index < header.index <= tail.next_index + max(1, batches_between):
+        return None
+    if header.base_seqno < tail.next_seqno or header.term < tail.term or header.append_time < tail.append_time:
+        return None
+    return header if position + header.size <= end else None
+
+
+def _holds(window: Window, position: int) -> bool:
+    try:
+        window.batch(position)
+    except BatchError:
+        return False
+    return True
+
+
+def _next_magic(window: Window, position: int, end: int) -> int:
+    """The next place, a multiple of 8, where a batch could begin; `end` where there is none."""
+    while position < end:
+        view = bytes(window.view(position, _CHUNK))
+        at = view.find(MAGIC)
+        while at >= 0 and at & 7:
+            at = view.find(MAGIC, at + 1)
+        if at >= 0:
+            return position + at
+        position += len(view) & ~7 or 8
+    return end

@@ -1,0 +1,230 @@
+"""One file of consecutive batches, and how to find a place in it.
+
+Names: `<first seqno>-<first index>-<generation>.log` and `.idx`, `<first seqno>-<first index>.snap`; all decimal,
+padded with zeros so that they sort. The highest generation of a segment wins.
+
+A segment knows where it begins; where it ends is its owner's to say (`end`), because what lies behind may be torn or
+not yet committed. Lookups bisect the sparse index and walk headers from there: every header passed is checked, so a
+position returned is the true start of a batch with the number asked for, or `Damage` is raised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from logboom.batch.batch import Batch
+from logboom.batch.header import HEADER_SIZE, KIND_DATA, NO_TIMESTAMP, Header
+from logboom.errors import BatchError, Damage
+from logboom.storage.disk import File, read_file, replace_file
+from logboom.storage.files import OpenFiles
+from logboom.storage.index import Place, SparseIndex, Summary
+from logboom.storage.scan import Gap, Window, walk
+from logboom.storage.tail import Snapshot
+
+LOG_NAME: Final = re.compile(r"(\d{20})-(\d{20})-(\d{10})\.log")
+SNAP_NAME: Final = re.compile(r"(\d{20})-(\d{20})\.snap")
+INDEX_NAME: Final = re.compile(r"(\d{20})-(\d{20})-(\d{10})\.idx")
+_WALK_BYTES: Final = 4096
+
+
+def snap_path(directory: str, seqno: int, index: int) -> str:
+    return f"{directory}/{seqno:020}-{index:020}.snap"
+
+
+class Segment:
+    __slots__ = (
+        "_before",
+        "_files",
+        "_index",
+        "_rebuilt",
+        "_summary",
+        "directory",
+        "first_index",
+        "first_seqno",
+        "generation",
+    )
+
+    def __init__(self, files: OpenFiles, directory: str, first_seqno: int, first_index: int, generation: int) -> None:
+        self._files = files
+        self.directory = directory
+        self.first_seqno = first_seqno
+        self.first_index = first_index
+        self.generation = generation
+        self._index: SparseIndex | None = None
+        self._summary: Summary | None = None
+        self._rebuilt = False
+        self._before: int | None = None
+
+    def __repr__(self) -> str:
+        return f"<Segment {self.log_path}>"
+
+    @property
+    def log_path(self) -> str:
+        return f"{self.directory}/{self.first_seqno:020}-{self.first_index:020}-{self.generation:010}.log"
+
+    @property
+    def index_path(self) -> str:
+        return f"{self.log_path[:-4]}.idx"
+
+    @property
+    def snap_path(self) -> str:
+        return snap_path(self.directory, self.first_seqno, self.first_index)
+
+    def file(self) -> File:
+        return self._files.get(self.log_path)
+
+    @property
+    def index(self) -> SparseIndex:
+        """The sparse index: as written while the segment was active, as loaded, or made again from the file."""
+        if self._index is None:
+            self._load()
+        assert self._index is not None
+        return self._index
+
+    @property
+    def size(self) -> int:
+        """Bytes of a sealed segment."""
+        if self._summary is None:
+            return self.file().size()
+        return self._summary.size
+
+    @property
+    def max_timestamp(self) -> int:
+        """The newest timestamp in a sealed segment."""
+        if self._summary is None:
+            self._load()
+        assert self._summary is not None
+        return self._summary.max_timestamp
+
+    @property
+    def max_timestamp_before(self) -> int | None:
+        """The newest timestamp of all before this segment, dropped or not; None where its snapshot is damaged."""
+        if self._before is None:
+            snapshot = Snapshot.decode(read_file(self._files.disk, self.snap_path))
+            self._before = None if snapshot is None else snapshot.max_timestamp
+        return self._before
+
+    def start_index(self, every_bytes: int) -> SparseIndex:
+        """A fresh index, filled by whoever writes or scans this segment."""
+        self._index = SparseIndex(every_bytes)
+        self._summary = None
+        return self._index
+
+    def seal(self, summary: Summary) -> None:
+        """Nothing will be appended here any more: write the index out. It is derived, so it is not synced."""
+        self._summary = summary
+        replace_file(self._files.disk, self.index_path, self.index.encode(summary), durable=False)
+
+    def unseal(self) -> None:
+        """Bytes will be taken away or added again."""
+        self._summary = None
+        if self._files.disk.exists(self.index_path):
+            self._files.disk.unlink(self.index_path)
+
+    def _load(self) -> None:
+        data = read_file(self._files.disk, self.index_path)
+        loaded = SparseIndex.decode(data) if data is not None else None
+        if loaded is None or loaded[1].size != self.file().size():
+            self._rebuild()
+        else:
+            self._index, self._summary = loaded
+
+    def _rebuild(self) -> None:
+        """From the headers in the file. Every batch behind a gap gets an entry, so that a gap hides only itself."""
+        size = self.file().size()
+        index = SparseIndex()
+        newest = NO_TIMESTAMP
+        seqno, number = self.first_seqno, self.first_index
+        after_gap = False
+        for found in walk(Window(self.file(), size), self.start, size):
+            if isinstance(found, Gap):
+                after_gap = True
+                continue
+            position, header = found
+            index.add(header.base_seqno, header.index, position, newest, after_gap)
+            after_gap = False
+            if header.kind == KIND_DATA:
+                newest = max(newest, header.effective_max_timestamp)
+            seqno, number = header.next_seqno, header.index + 1
+        self._index, self._summary = index, Summary(size, seqno, number, newest)
+        self._rebuilt = True
+
+    @property
+    def start(self) -> Place:
+        return Place(0, self.first_seqno, self.first_index)
+
+    def find_seqno(self, seqno: int, end: int) -> tuple[int, Header] | None:
+        """The batch that holds this record."""
+        return self._find(lambda: self.index.by_seqno(seqno), end, lambda header: header.next_seqno > seqno)
+
+    def find_index(self, index: int, end: int) -> tuple[int, Header] | None:
+        """The batch with this index."""
+        return self._find(lambda: self.index.by_index(index), end, lambda header: header.index >= index)
+
+    def find_time(self, timestamp: int, seqno_from: int, end: int) -> tuple[int, Header] | None:
+        """The first batch with a record at or after this time that is not wholly before `seqno_from`."""
+
+        def wanted(header: Header) -> bool:
+            return (
+                header.kind == KIND_DATA
+                and header.next_seqno > seqno_from
+                and header.effective_max_timestamp >= timestamp
+            )
+
+        def start() -> Place | None:
+            places = self.index.by_time(timestamp), self.index.by_seqno(seqno_from)
+            return max((place for place in places if place), default=None)
+
+        return self._find(start, end, wanted)
+
+    def _find(
+        self, start: Callable[[], Place | None], end: int, wanted: Callable[[Header], bool]
+    ) -> tuple[int, Header] | None:
+        try:
+            return self._walk_to(start() or self.start, end, wanted)
+        except Damage:
+            # The index may be at fault, or too coarse to get past the damage: make it again, once.
+            if self._rebuilt:
+                raise
+            self._rebuild()
+            return self._walk_to(start() or self.start, end, wanted)
+
+    def _walk_to(self, place: Place, end: int, wanted: Callable[[Header], bool]) -> tuple[int, Header] | None:
+        for found in walk(Window(self.file(), end, _WALK_BYTES), place, end):
+            if isinstance(found, Gap):
+                raise Damage(self.log_path, found.position, found.seqno_from, found.seqno_until, found.reason)
+            if wanted(found[1]):
+                return found
+        return None
+
+    def end_of_run(self, first: tuple[int, Header], limit: int, seqno_until: int | None, end: int) -> Place:
+        """The last batch boundary at or before byte `limit`, with no batch from `seqno_until` on, and before any gap.
+
+        At least the batch `first` lies before it.
+        """
+        position, header = first
+        place = self.index.by_position(limit)
+        if seqno_until is not None:
+            by_seqno = self.index.by_seqno(seqno_until)
+            place = min(place, by_seqno) if place and by_seqno else None
+        if place is None or place.position <= position:
+            place = Place(position + header.size, header.next_seqno, header.index + 1)
+        for found in walk(Window(self.file(), end, _WALK_BYTES), place, end):
+            if isinstance(found, Gap):
+                break
+            position, header = found
+            if position + header.size > limit or (seqno_until is not None and header.base_seqno >= seqno_until):
+                break
+            place = Place(position + header.size, header.next_seqno, header.index + 1)
+        return place
+
+    def batch(self, position: int, end: int) -> Batch:
+        """The batch at this true start, verified."""
+        window = Window(self.file(), end, HEADER_SIZE)
+        header = window.header(position)
+        try:
+            return window.batch(position)
+        except BatchError as error:
+            raise Damage(self.log_path, position, header.base_seqno, header.next_seqno, str(error)) from None

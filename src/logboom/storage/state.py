@@ -1,0 +1,119 @@
+"""The `state` file: where every log of a node stands, for readers in other processes and for recovery.
+
+A slot of 64 bytes per log, written with one pwrite and read through a map; slot 0 is the file's own header:
+
+     0 topic id  16s     16 partition u32    20 generation u32
+    24 first seqno u64   32 committed seqno u64   40 synced index u64   48 spare 12s   60 crc32c u32
+
+It is a hint. Recovery lets it veto a cut, never permit one: `synced` rises only after the sync it speaks of, and is
+lowered and synced before a truncation. A slot whose CRC does not hold says nothing.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from logboom.errors import DirectoryUnusable
+from logboom.storage.disk import Disk, File, read_file, replace_file
+
+SLOT_SIZE: Final = 64
+MAGIC: Final = b"LGST"
+_VERSION: Final = (1).to_bytes(4, "little")
+_SLOT = Struct("<16sIIQQQ12x")
+_CRC = Struct("<I")
+
+
+class Standing(NamedTuple):
+    """Where a log stands."""
+
+    topic_id: bytes
+    partition: int
+    generation: int
+    first: int
+    committed: int
+    synced_index: int
+
+
+class Slot:
+    """One log's place in the state file."""
+
+    __slots__ = ("_file", "_position", "partition", "standing", "topic_id")
+
+    def __init__(self, file: File, number: int, topic_id: bytes, partition: int, standing: Standing | None) -> None:
+        self._file = file
+        self._position = number * SLOT_SIZE
+        self.topic_id = topic_id
+        self.partition = partition
+        self.standing = standing
+        """What the slot said when it was claimed, or what was written since."""
+
+    def write(self, generation: int, first: int, committed: int, synced_index: int) -> None:
+        standing = Standing(self.topic_id, self.partition, generation, first, committed, synced_index)
+        if standing != self.standing:
+            self._file.write([_encode(standing)], self._position)
+            self.standing = standing
+
+    def sync(self) -> None:
+        self._file.sync()
+
+
+class State:
+    def __init__(self, file: File) -> None:
+        self._file = file
+        data = file.read(file.size(), 0)
+        standings = [decode(data, position) for position in range(0, len(data), SLOT_SIZE)]
+        self._count = max(1, len(standings))
+        self._free = [number for number, standing in enumerate(standings) if standing is None and number]
+        self._known = {
+            (standing.topic_id, standing.partition): (number, standing)
+            for number, standing in enumerate(standings)
+            if standing is not None and number
+        }
+
+    @classmethod
+    def open(cls, disk: Disk, path: str) -> State:
+        """The state file, made where there is none or what is there cannot be read: it is only a hint."""
+        front = (read_file(disk, path) or b"")[:SLOT_SIZE]
+        if len(front) < SLOT_SIZE or front[:4] != MAGIC or _CRC.unpack_from(front, 60)[0] != crc32c(front[:60]):
+            replace_file(disk, path, _sealed((MAGIC + _VERSION).ljust(60, b"\0")))
+        elif front[4:8] != _VERSION:
+            raise DirectoryUnusable(f"{path} is of a newer format: use the release that wrote it")
+        return cls(disk.open(path))
+
+    def claim(self, topic_id: bytes, partition: int) -> Slot:
+        """The slot of this log; where it has none, one that nobody can read, or a new one at the end."""
+        known = self._known.get((topic_id, partition))
+        if known is not None:
+            return Slot(self._file, known[0], topic_id, partition, known[1])
+        if self._free:
+            number = self._free.pop()
+        else:
+            number = self._count
+            self._count += 1
+        return Slot(self._file, number, topic_id, partition, None)
+
+    def standing(self, topic_id: bytes, partition: int) -> Standing | None:
+        known = self._known.get((topic_id, partition))
+        return None if known is None else known[1]
+
+    def sync(self) -> None:
+        self._file.sync()
+
+
+def decode(data: bytes | memoryview, position: int) -> Standing | None:
+    """The slot at this byte position; None where its CRC does not hold."""
+    slot = data[position : position + SLOT_SIZE]
+    if len(slot) < SLOT_SIZE or _CRC.unpack_from(slot, 60)[0] != crc32c(slot[:60]):
+        return None
+    return Standing._make(_SLOT.unpack_from(slot))
+
+
+def _encode(standing: Standing) -> bytes:
+    return _sealed(_SLOT.pack(*standing))
+
+
+def _sealed(front: bytes) -> bytes:
+    return front + _CRC.pack(crc32c(front))

@@ -1,0 +1,149 @@
+"""Where a log ends: everything the next append depends on.
+
+A tail is a pure function of the batches before it. The snapshot of a segment is the tail at its first byte; `follow`
+moves it over one batch. Recovery, appending, truncation and checking all use this one account, so they cannot differ.
+
+A snapshot file is 16 bytes (magic, version, size, CRC32C of the rest) and msgpack.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import Final
+
+import msgspec
+from crc32c import crc32c
+
+from logboom.batch.batch import Batch
+from logboom.batch.header import KIND_CONTROL, KIND_DATA, NO_TIMESTAMP, Header
+from logboom.errors import UnsupportedBatch
+from logboom.storage.producers import Producers, Stream, Written
+
+MAGIC: Final = b"LGSN"
+VERSION: Final = 1
+_FRONT = Struct("<4sIII")
+
+
+class Floor(msgspec.Struct, frozen=True, tag="floor"):
+    """A control batch: nothing below this seqno is ever served again."""
+
+    seqno: int
+
+
+class Lost(msgspec.Struct, frozen=True, tag="lost"):
+    """The body of a lost batch: what repair knew of what it stands for."""
+
+    reason: str
+
+
+Control = Floor | Lost
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """A tail at rest. Fields may be added with defaults; they are never renamed."""
+
+    next_seqno: int
+    next_index: int
+    term: int = 0
+    append_time: int = NO_TIMESTAMP
+    max_timestamp: int = NO_TIMESTAMP
+    floor: int = 0
+    generation: int = 0
+    producers: dict[int, Stream] = {}
+
+    def encode(self) -> bytes:
+        body = msgspec.msgpack.encode(self)
+        return _FRONT.pack(MAGIC, VERSION, len(body), crc32c(body)) + body
+
+    @classmethod
+    def decode(cls, data: bytes | None) -> Snapshot | None:
+        """None for anything that is not a whole snapshot of ours."""
+        if data is None or len(data) < _FRONT.size:
+            return None
+        magic, version, size, crc = _FRONT.unpack_from(data)
+        body = data[_FRONT.size :]
+        if magic != MAGIC or version != VERSION or size != len(body) or crc != crc32c(body):
+            return None
+        try:
+            return msgspec.msgpack.decode(body, type=cls)
+        except msgspec.MsgspecError:
+            return None
+
+
+@dataclass(slots=True)
+class Tail:
+    next_seqno: int = 0
+    next_index: int = 1
+    term: int = 0
+    append_time: int = NO_TIMESTAMP
+    max_timestamp: int = NO_TIMESTAMP
+    floor: int = 0
+    producers: Producers = field(default_factory=Producers)
+
+    @classmethod
+    def at(cls, snapshot: Snapshot, producers_max: int) -> Tail:
+        return cls(
+            snapshot.next_seqno,
+            snapshot.next_index,
+            snapshot.term,
+            snapshot.append_time,
+            snapshot.max_timestamp,
+            snapshot.floor,
+            Producers(snapshot.producers, producers_max),
+        )
+
+    def snapshot(self, generation: int) -> Snapshot:
+        return Snapshot(
+            self.next_seqno,
+            self.next_index,
+            self.term,
+            self.append_time,
+            self.max_timestamp,
+            self.floor,
+            generation,
+            self.producers.streams(),
+        )
+
+    def expects(self, header: Header) -> str | None:
+        """Why a stored batch cannot be the next one, or None where it can."""
+        if header.index != self.next_index:
+            return f"index is {header.index}, expected {self.next_index}"
+        if header.base_seqno != self.next_seqno:
+            return f"base_seqno is {header.base_seqno}, expected {self.next_seqno}"
+        if header.term < self.term:
+            return f"term goes back from {self.term} to {header.term}"
+        if header.append_time < self.append_time:
+            return f"append_time goes back from {self.append_time} to {header.append_time}"
+        return None
+
+    def follow(self, header: Header, control: Control | None = None) -> None:
+        """Move over one stamped batch that is the next one."""
+        if header.producer_id:
+            written = Written(
+                header.producer_seq, header.record_count, header.base_seqno, header.index, header.append_time
+            )
+            self.producers.record(header.producer_id, header.producer_epoch, written)
+        self.next_seqno = header.base_seqno + header.record_count
+        self.next_index = header.index + 1
+        self.term = header.term
+        self.append_time = header.append_time
+        if header.kind == KIND_DATA:
+            newest = header.effective_max_timestamp
+            if newest > self.max_timestamp:
+                self.max_timestamp = newest
+        if isinstance(control, Floor) and control.seqno > self.floor:
+            self.floor = control.seqno
+
+
+def read_control(batch: Batch) -> Control | None:
+    """What a control or lost batch says; None for a data batch."""
+    if batch.header.kind == KIND_DATA:
+        return None
+    try:
+        control: Control = msgspec.msgpack.decode(batch.body, type=Control)
+    except msgspec.MsgspecError as error:
+        raise UnsupportedBatch(f"a control batch this release does not know: {error}") from None
+    if (batch.header.kind == KIND_CONTROL) != isinstance(control, Floor):
+        raise UnsupportedBatch(f"kind {batch.header.kind} with a body for another")
+    return control

@@ -1,0 +1,250 @@
+"""Damage is never mistaken for a torn tail where anything tells them apart, and never served as a record."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+
+from logboom.batch import Producer, build
+from logboom.errors import Damage, LogReadOnly
+from logboom.storage import Log, OpenFiles
+from simulation.disk import SimulatedDisk, Truncate, Write, apply
+from simulation.model import DIRECTORY, SMALL, make_batch, open_log
+
+NOW = 1_000_000
+COUNT = 3
+
+
+def written(sync_every: int = 1, batches: int = 14) -> SimulatedDisk:
+    """A log of two sealed segments and a third, closed properly."""
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    for number in range(batches):
+        producer = Producer(5, 0, number * COUNT) if number % 2 else Producer()
+        producer = Producer(5 + number, 0, 0) if producer.id else producer
+        log.append_one(make_batch(number, COUNT, NOW + number, producer), NOW + number, 1)
+        if number % sync_every == 0:
+            log.commit(log.sync())
+        if number in (4, 9):
+            log.roll()
+    log.commit(log.sync())
+    log.close()
+    disk.kill()
+    return disk
+
+
+def truth(batches: int = 14) -> dict[int, bytes | None]:
+    records = [value for number in range(batches) for value in make_batch(number, COUNT, None).values()]
+    return dict(enumerate(records))
+
+
+def flipped(disk: SimulatedDisk, path: str, position: int, mask: int = 0xFF) -> SimulatedDisk:
+    other = copy.deepcopy(disk)
+    other.names[path].cached[position] ^= mask
+    other.names[path].durable[:] = other.names[path].cached
+    return other
+
+
+def served(log: Log) -> dict[int, bytes | None]:
+    """Every record the log gives, past any damage it admits."""
+    got: dict[int, bytes | None] = {}
+    seqno = log.first
+    while seqno < log.committed:
+        try:
+            for batch in log.batches(seqno):
+                got.update(zip(batch.seqnos(), batch.values(), strict=True))
+                seqno = batch.header.next_seqno
+            break
+        except Damage as damage:
+            if damage.seqno_until is None or damage.seqno_until <= seqno:
+                break
+            seqno = damage.seqno_until
+    return got
+
+
+def names(disk: SimulatedDisk, ending: str) -> list[str]:
+    return sorted(name for name in disk.names if name.endswith(ending))
+
+
+@pytest.mark.parametrize("segment", [0, 1, 2])
+def test_no_flipped_byte_of_a_segment_is_served_or_cut(segment: int) -> None:
+    disk, right = written(), truth()
+    path = names(disk, ".log")[segment]
+    for position in range(len(disk.names[path].cached)):
+        other = flipped(disk, path, position, 1 << position % 8)
+        log = open_log(other)
+        assert log.recovered.cut_bytes == 0
+        if segment == 2:
+            assert log.recovered.damage is not None, position
+            with pytest.raises(LogReadOnly):
+                log.append_one(make_batch(99, 1, None), NOW, 1)
+        else:
+            assert log.refusal is None
+            assert log.next == len(right)
+        log.commit(log.last_index)
+        got = served(log)
+        assert got.items() <= right.items(), position
+        lost = len(right) - len(got)
+        assert lost >= COUNT if segment == 2 else 0 < lost <= 2 * COUNT, position
+
+
+@pytest.mark.parametrize("ending", [".idx", ".snap", "/state"])
+def test_no_flipped_byte_beside_the_segments_changes_what_is_served(ending: str) -> None:
+    disk, right = written(), truth()
+    sound = open_log(copy.deepcopy(disk))
+    sound.commit(sound.last_index)
+    times = [sound.seqno_at(NOW + number) for number in range(14)]
+    for path in names(disk, ending):
+        for position in range(len(disk.names[path].cached)):
+            other = flipped(disk, path, position)
+            log = open_log(other)
+            assert log.recovered.cut_bytes == 0
+            log.commit(log.last_index)
+            assert served(log) == right, (path, position)
+            assert [log.seqno_at(NOW + number) for number in range(14)] == times
+            first_snapshot = ending == ".snap" and path == names(disk, ending)[0]
+            assert first_snapshot or log.refusal is None
+
+
+def test_a_damaged_snapshot_is_made_again_with_its_producers() -> None:
+    disk = written()
+    path = names(disk, ".snap")[-1]
+    right = disk.names[path].cached
+    other = flipped(disk, path, 20)
+    open_log(other)
+    assert other.names[path].cached == right
+    assert other.names[path].durable == right
+
+
+def test_a_missing_snapshot_is_made_again() -> None:
+    disk = written()
+    path = names(disk, ".snap")[-1]
+    right = disk.names.pop(path).cached
+    log = open_log(disk)
+    assert log.refusal is None
+    assert disk.names[path].cached == right
+
+
+def test_a_log_whose_first_snapshot_is_lost_takes_no_writes() -> None:
+    """Its floor and its producers are not known any more, so it must not guess."""
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    log.append_one(make_batch(1, COUNT, None), NOW, 1)
+    log.sync()
+    disk.kill()
+    del disk.names[names(disk, ".snap")[0]]
+    log = open_log(disk)
+    assert log.refusal is not None
+    assert "snapshot" in log.refusal
+
+
+def test_without_the_state_file_a_later_batch_proves_that_an_earlier_one_was_synced() -> None:
+    disk = written()
+    path = names(disk, ".log")[-1]
+    size = len(disk.names[path].cached)
+    last = make_batch(13, COUNT, NOW, Producer(18, 0, 0)).header.size
+    for position in range(0, size - last, 3):
+        other = flipped(disk, path, position)
+        log = Log.open(OpenFiles(other, reserve_bytes=0), DIRECTORY, SMALL)
+        assert log.recovered.damage is not None, position
+        assert log.recovered.cut_bytes == 0
+
+
+def test_without_any_evidence_a_bad_last_batch_is_a_torn_tail() -> None:
+    disk = written()
+    path = names(disk, ".log")[-1]
+    other = flipped(disk, path, len(disk.names[path].cached) - 1)
+    log = Log.open(OpenFiles(other, reserve_bytes=0), DIRECTORY, SMALL)
+    assert log.recovered.damage is None
+    assert log.recovered.cut_bytes > 0
+    assert log.next == len(truth()) - COUNT
+
+
+def test_a_batch_that_was_never_known_synced_is_cut_even_when_later_ones_reached_the_disk() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    log.append_one(make_batch(0, COUNT, None), NOW, 1)
+    log.sync()
+    for number in (1, 2, 3):
+        log.append_one(make_batch(number, COUNT, None), NOW, 1)
+    inode = disk.names[log.segments[-1].log_path]
+    lost, *rest = [operation for operation in inode.unsynced if isinstance(operation, Write)]
+    for operation in rest:
+        apply(inode.durable, operation)
+    inode.unsynced = []
+    left = disk._after(lambda operation: operation, lambda change: True)
+    log = open_log(left)
+    assert log.recovered.damage is None
+    assert log.recovered.cut_bytes == sum(len(operation.data) for operation in (lost, *rest))
+    assert log.next == COUNT
+
+
+def test_a_body_that_contains_a_copy_of_later_batches_proves_nothing() -> None:
+    """A record may hold a dump of a log: with a sound header its size is trusted and its body not looked into."""
+    source = written()
+    dump = bytes(source.names[names(source, ".log")[0]].cached)
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    log.append_one(build([dump]), NOW, 1)
+    inode = disk.names[log.segments[-1].log_path]
+    apply(inode.cached, Truncate(len(inode.cached) - 8))
+    inode.durable[:] = inode.cached
+    inode.unsynced = []
+    disk.sync_directory(DIRECTORY)
+    log = open_log(disk)
+    assert log.recovered.damage is None
+    assert log.next == 0
+
+
+def test_a_log_that_lost_its_synced_end_says_so() -> None:
+    disk = written()
+    path = names(disk, ".log")[-1]
+    for content in (disk.names[path].cached, disk.names[path].durable):
+        del content[-make_batch(13, COUNT, NOW, Producer(18, 0, 0)).header.size :]
+    log = open_log(disk)
+    assert log.recovered.damage is not None
+    assert "were synced" in str(log.recovered.damage)
+
+
+def test_a_log_whose_files_vanished_is_not_begun_anew() -> None:
+    disk = written()
+    for path in [path for path in disk.names if path.startswith(DIRECTORY)]:
+        del disk.names[path]
+    log = open_log(disk)
+    assert log.recovered.damage is not None
+    assert log.refusal is not None
+
+
+def test_a_missing_middle_segment_hides_only_its_own_records() -> None:
+    disk, right = written(), truth()
+    path = names(disk, ".log")[1]
+    del disk.names[path]
+    log = open_log(disk)
+    assert log.refusal is None
+    log.commit(log.last_index)
+    with pytest.raises(Damage) as caught:
+        list(log.batches(15))
+    assert (caught.value.seqno_from, caught.value.seqno_until) == (15, 30)
+    got = served(log)
+    assert got == {seqno: value for seqno, value in right.items() if not 15 <= seqno < 30}
+
+
+def test_hostile_bytes_that_look_like_endless_batches_do_not_hold_up_recovery() -> None:
+    """A torn batch whose header is gone, its body full of headers that each claim the rest of the file."""
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    log.append_one(make_batch(0, 1, None), NOW, 1)
+    log.sync()
+    inode = disk.names[log.segments[-1].log_path]
+    batch = make_batch(1, 1, None)
+    from logboom.batch import stamp
+
+    header = bytearray(batch.data[:96])
+    header[4:8] = (8192).to_bytes(4, "little")
+    fakes = b"".join(stamp(bytes(header), 1, index, NOW, 1, 1) for index in range(3, 2000))
+    apply(inode.cached, Write(len(inode.cached), bytes(96) + fakes))
+    inode.durable[:] = inode.cached
+    disk.sync_directory(DIRECTORY)
+    log = open_log(disk)
+    assert log.next == 1

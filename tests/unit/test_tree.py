@@ -1,0 +1,50 @@
+"""The shape of the source tree itself: where clocks, sockets and event loops may be, and what modules are called."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "src" / "logboom"
+PURE = ("batch", "storage", "raft")
+FORBIDDEN = {"asyncio", "socket", "ssl", "selectors", "select", "time", "sched", "uvloop", "threading"}
+DRAWERS = {"util", "utils", "helper", "helpers", "common", "base", "misc", "manager", "managers", "tools"}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def imported(module: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(module.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module.split(".")[0]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_the_core_knows_no_event_loop_no_network_and_no_clock(module: Path) -> None:
+    if module.relative_to(SOURCE).parts[0] not in PURE:
+        return
+    assert not FORBIDDEN & set(imported(module))
+    called = [node.attr for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Attribute)]
+    assert not {"now", "utcnow", "today", "monotonic", "perf_counter"} & set(called)
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_module_is_a_drawer(module: Path) -> None:
+    assert not DRAWERS & {part.removesuffix(".py") for part in module.relative_to(SOURCE).parts}
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_module_says_what_it_is(module: Path) -> None:
+    assert ast.get_docstring(ast.parse(module.read_text()))
+
+
+def test_every_error_is_in_the_drawn_tree() -> None:
+    from logboom import errors
+
+    drawn = errors.__doc__ or ""
+    named = [name for name, value in vars(errors).items() if isinstance(value, type)]
+    assert [name for name in named if name not in drawn] == []
