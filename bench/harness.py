@@ -1,7 +1,8 @@
 """Compare callables in one run: interleaved rounds, medians and spread, one table and one JSON file.
 
 A shared machine is fast and slow by turns, so only ratios within a run mean anything: every round times each
-subject once, for a short burst, and the ratio is that of the medians over all rounds. The collector is off meanwhile.
+subject once, for a short burst, and a ratio is the median of the ratios within the rounds: when the machine changes
+its pace half way, it changes for both sides. The collector is off meanwhile.
 """
 
 from __future__ import annotations
@@ -31,11 +32,15 @@ BURST_NS: Final = 500_000
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Microseconds per call: the median of all rounds, and the middle half around it."""
+    """Microseconds per call: the median of all rounds, the middle half around it, and each round."""
 
     median_us: float
     low_us: float
     high_us: float
+    rounds_us: tuple[float, ...]
+
+    def ratio_to(self, other: Timing) -> float:
+        return median(ours / theirs for ours, theirs in zip(self.rounds_us, other.rounds_us, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,20 +73,46 @@ def time_interleaved(subjects: Mapping[str, Subject], rounds: int = ROUNDS) -> d
     return {name: _summarise(samples) for name, samples in times.items()}
 
 
-def compare(name: str, timings: Mapping[str, Timing], against: str | None = None, goal: float | None = None) -> Row:
-    """A row in microseconds per call, as a ratio to another subject of the same run."""
+def time_prepared(subjects: Mapping[str, tuple[Subject, Subject]], rounds: int = ROUNDS) -> dict[str, Timing]:
+    """Time subjects that use something up: each one is prepared, untimed, and then called once, in every round."""
+    times: dict[str, list[float]] = {name: [] for name in subjects}
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for name, (prepare, subject) in subjects.items():
+                prepare()
+                times[name].append(_burst(subject, 1))
+    finally:
+        gc.enable()
+    return {name: _summarise(samples) for name, samples in times.items()}
+
+
+def compare(
+    name: str,
+    timings: Mapping[str, Timing],
+    against: str | None = None,
+    goal: float | None = None,
+    unit: Literal["us", "ms", "s"] = "us",
+) -> Row:
+    """A row of time per call, as a ratio to another subject of the same run."""
     timing = timings[name]
-    ratio = timing.median_us / timings[against].median_us if against else None
+    ratio = timing.ratio_to(timings[against]) if against else None
     met = ratio <= goal if ratio is not None and goal is not None else None
-    spread = (timing.low_us, timing.high_us)
-    return Row(name, timing.median_us, "us", spread, against, ratio, goal, "lower", met)
+    scale = {"us": 1, "ms": 1000, "s": 1_000_000}[unit]
+    spread = (timing.low_us / scale, timing.high_us / scale)
+    return Row(name, timing.median_us / scale, unit, spread, against, ratio, goal, "lower", met)
 
 
-def rate(name: str, timings: Mapping[str, Timing], size_bytes: int) -> Row:
-    """A row in MB/s of a subject that handles so many bytes per call."""
+def rate(
+    name: str, timings: Mapping[str, Timing], size_bytes: int, against: str | None = None, goal: float | None = None
+) -> Row:
+    """A row in MB/s of a subject that handles so many bytes per call, as a ratio to another of the same run."""
     timing = timings[name]
     spread = (size_bytes / timing.high_us, size_bytes / timing.low_us)
-    return Row(name, size_bytes / timing.median_us, "MB/s", spread, better="higher")
+    ratio = timings[against].ratio_to(timing) if against else None
+    met = ratio >= goal if ratio is not None and goal is not None else None
+    return Row(name, size_bytes / timing.median_us, "MB/s", spread, against, ratio, goal, "higher", met)
 
 
 def report(bench: str, rows: list[Row]) -> None:
@@ -125,7 +156,7 @@ def _burst(subject: Subject, calls: int) -> float:
 
 def _summarise(samples: list[float]) -> Timing:
     quarters = quantiles(samples, n=4)
-    return Timing(median(samples), quarters[0], quarters[2])
+    return Timing(median(samples), quarters[0], quarters[2], tuple(samples))
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -133,7 +164,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         row.name,
         f"{row.value:,.2f}",
-        "" if row.spread is None else f"{row.spread[0]:,.2f} – {row.spread[1]:,.2f}",
+        "" if row.spread is None else f"{row.spread[0]:,.2f} to {row.spread[1]:,.2f}",
         row.unit,
         row.against or "",
         "" if row.ratio is None else f"{row.ratio:.2f}",

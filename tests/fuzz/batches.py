@@ -12,7 +12,8 @@ import faulthandler
 import resource
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from random import Random
 from struct import Struct
@@ -33,6 +34,7 @@ from logboom.batch import (
     build_control,
     build_records,
     codec,
+    columns,
     stamp,
     validation,
 )
@@ -92,7 +94,9 @@ def with_fields(data: bytes | bytearray | memoryview, **fields: Any) -> bytes:
     return bytes(changed)
 
 
-def with_body(data: bytes | bytearray | memoryview, body: bytes | bytearray, codec_number: int = 0, **fields: Any) -> bytes:
+def with_body(
+    data: bytes | bytearray | memoryview, body: bytes | bytearray, codec_number: int = 0, **fields: Any
+) -> bytes:
     """The batch with another body, stored with this codec; sizes, padding and checksums made to fit."""
     stored = codec.deflate(bytes(body), codec_number) if codec_number else bytes(body)
     padding = -len(stored) & 7
@@ -122,7 +126,9 @@ def sources() -> tuple[bytes, ...]:
         build_control(_Note("control")),
         build_control(_Note("lost"), KIND_LOST, 12),
     ]
-    stamped = [stamp(b.data[:HEADER_SIZE], 1000, 7, 1_700_000_000_000_000, 3, 1) + bytes(b.data[HEADER_SIZE:]) for b in batches]
+    stamped = [
+        stamp(b.data[:HEADER_SIZE], 1000, 7, 1_700_000_000_000_000, 3, 1) + bytes(b.data[HEADER_SIZE:]) for b in batches
+    ]
     return tuple(bytes(b.data) for b in batches) + tuple(stamped)
 
 
@@ -163,7 +169,20 @@ def _fields(random: Random, data: bytes) -> bytes:
         offset, pack = random.choice(list(FIELDS.values())[1:])
         width = 8 * pack.size
         (old,) = _unsigned(pack.size).unpack_from(changed, offset)
-        new = random.choice((0, 1, 2, 8, old + 1, old - 1, old ^ 1 << random.randrange(width), 1 << width - 1, -1, random.getrandbits(width)))
+        new = random.choice(
+            (
+                0,
+                1,
+                2,
+                8,
+                old + 1,
+                old - 1,
+                old ^ 1 << random.randrange(width),
+                1 << width - 1,
+                -1,
+                random.getrandbits(width),
+            )
+        )
         _unsigned(pack.size).pack_into(changed, offset, new & (1 << width) - 1)
     return seal(changed)
 
@@ -216,10 +235,14 @@ def _scramble_body(random: Random, body: bytes) -> bytes:
     (old,) = _I32.unpack_from(changed, at)
     match random.randrange(5):
         case 0 | 1:
-            new = random.choice((0, 1, -1, 2**31 - 1, -(2**31), old + 1, old - 1, old + 8, len(body), random.randrange(64)))
+            new = random.choice(
+                (0, 1, -1, 2**31 - 1, -(2**31), old + 1, old - 1, old + 8, len(body), random.randrange(64))
+            )
             _I32.pack_into(changed, at, (new + 2**31) % 2**32 - 2**31)
         case 2:
-            changed[at : at + 4] = random.choice((b"\x80\x80\x80\x80", b"\xff\xff\xff\xff", b"\xed\xa0\x80a", b"\xc3\xbc\xc3\xbc"))
+            changed[at : at + 4] = random.choice(
+                (b"\x80\x80\x80\x80", b"\xff\xff\xff\xff", b"\xed\xa0\x80a", b"\xc3\xbc\xc3\xbc")
+            )
         case 3:
             changed[at:at] = bytes(8)
         case _:
@@ -237,19 +260,28 @@ _WEIGHTS: Final = (1, 4, 4, 8)
 
 
 def judge(data: bytes) -> str:
-    """"sound", or the name of the error it was refused with. Anything else that happens is a bug and raises."""
+    """ "sound", or the name of the error it was refused with. Anything else that happens is a bug and raises."""
     verdict = _verdict(data)
-    short = validation.SHORT
     for limit in (0, 10_000):
-        try:
-            validation.SHORT = limit  # type: ignore[misc]
+        with short_limit(limit):
             other = _verdict(data)
-        finally:
-            validation.SHORT = short  # type: ignore[misc]
         assert other == verdict, f"{verdict}, but {other} where SHORT is {limit}"
     if verdict == "sound":
         _check_agreement(Batch.parse(data))
     return verdict
+
+
+@contextmanager
+def short_limit(limit: int) -> Iterator[None]:
+    """Up to so many records a body is checked in plain Python, beyond by vectors; the verdict must not depend on it."""
+    kept = [(module, vars(module)["SHORT"]) for module in (columns, validation)]
+    for module, _ in kept:
+        vars(module)["SHORT"] = limit
+    try:
+        yield
+    finally:
+        for module, short in kept:
+            vars(module)["SHORT"] = short
 
 
 def _verdict(data: bytes) -> str:
@@ -275,7 +307,15 @@ def _check_agreement(batch: Batch) -> None:
     table = batch.to_arrow()
     table.validate(full=True)
     assert _rows(table) == records
-    lists = (batch.values(), batch.keys(), batch.timestamps(), batch.channels(), batch.tags(), batch.headers(), batch.seqnos())
+    lists = (
+        batch.values(),
+        batch.keys(),
+        batch.timestamps(),
+        batch.channels(),
+        batch.tags(),
+        batch.headers(),
+        batch.seqnos(),
+    )
     assert [Record(*row) for row in zip(*lists, strict=True)] == records
     assert max(batch.timestamps()) == header.effective_max_timestamp
     _check_selections(batch, records)

@@ -9,13 +9,13 @@ and the bitmap of a channel column with gaps.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from logboom.batch import vector
-from logboom.batch.columns import ABSENT, Columns, Text, all_valid
+from logboom.batch.columns import ABSENT, Columns, Text
 from logboom.batch.header import NO_TIMESTAMP, Header
 from logboom.errors import InvalidColumn
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 ORDER = ("seqno", "timestamp", "key", "value", "channel", "tags", "headers")
 
 
-@cache
+@lru_cache(maxsize=1024)
 def schema(names: tuple[str, ...] = ORDER) -> pa.Schema:
     """The Arrow schema of these columns."""
     import pyarrow as pa
@@ -52,10 +52,9 @@ def schema(names: tuple[str, ...] = ORDER) -> pa.Schema:
 
 
 def record_batch(batch: Batch, names: Sequence[str] | None = None) -> pa.RecordBatch:
-    wanted = ORDER if names is None else tuple(names)
+    names = ORDER if names is None else tuple(names)
     view = _view(batch)
-    arrays = [make(view, kind) for make, kind in _plan(wanted)]
-    return vector.pa.RecordBatch.from_arrays(arrays, schema=schema(wanted))
+    return vector.pa.RecordBatch.from_arrays([make(view, kind) for make, kind in _plan(names)], names)
 
 
 def column(batch: Batch, name: str) -> pa.Array:
@@ -78,7 +77,7 @@ def _view(batch: Batch) -> _View:
     return _View(batch.header, batch.columns, body, vector.pa.py_buffer(body))
 
 
-@cache
+@lru_cache(maxsize=1024)
 def _plan(names: tuple[str, ...]) -> list[tuple[_Make, pa.DataType]]:
     """What makes each of these columns, and of which type."""
     return [(_COLUMNS[field.name], field.type) for field in schema(names)]
@@ -86,10 +85,7 @@ def _plan(names: tuple[str, ...]) -> list[tuple[_Make, pa.DataType]]:
 
 def first_at(batch: Batch, timestamp: int, start: int) -> int | None:
     """The offset of the first record, from `start` on, at or after this time."""
-    import numpy as np
-    import pyarrow as pa
-
-    later = np.asarray(column(batch, "timestamp").cast(pa.int64()))[start:] >= timestamp
+    later = vector.np.asarray(column(batch, "timestamp").cast(vector.pa.int64()))[start:] >= timestamp
     return start + int(later.argmax()) if later.any() else None
 
 
@@ -127,7 +123,7 @@ def _timestamp(view: _View, kind: pa.DataType) -> pa.Array:
         buffer = view.source.slice(view.columns.timestamp, 8 * count)
     else:
         buffer = vector.pa.py_buffer(_filled_timestamps(view))
-    return vector.pa.Array.from_buffers(kind, count, [None, buffer], 0)
+    return vector.from_buffers(kind, count, [None, buffer], 0)
 
 
 def _filled_timestamps(view: _View) -> np.ndarray[Any, np.dtype[np.int64]]:
@@ -159,18 +155,16 @@ def _channel(view: _View, kind: pa.DataType) -> pa.Array:
     if named.all():
         return array
     bitmap = pa.py_buffer(np.packbits(named, bitorder="little"))
-    return vector.pa.Array.from_buffers(kind, text.count, [bitmap, *array.buffers()[1:]])
+    return vector.from_buffers(kind, text.count, [bitmap, *array.buffers()[1:]])
 
 
 def _text(view: _View, text: Text | None, kind: pa.DataType) -> pa.Array:
     if text is None:
         return vector.pa.nulls(view.header.record_count, kind)
     count, source = text.count, view.source
-    buffers = [None, source.slice(text.offsets, 4 * count + 4), source.slice(text.data, text.size)]
-    if text.bitmap == ABSENT or view.body[text.bitmap : text.offsets].tobytes() == all_valid(count):
-        return vector.pa.Array.from_buffers(kind, count, buffers, 0)
-    buffers[0] = source.slice(text.bitmap, (count + 7) >> 3)
-    return vector.pa.Array.from_buffers(kind, count, buffers)
+    bitmap = None if text.bitmap == ABSENT else source.slice(text.bitmap, (count + 7) >> 3)
+    buffers = [bitmap, source.slice(text.offsets, 4 * count + 4), source.slice(text.data, text.size)]
+    return vector.from_buffers(kind, count, buffers)
 
 
 def _tags(view: _View, kind: pa.DataType) -> pa.Array:
@@ -187,20 +181,20 @@ def _headers(view: _View, kind: pa.DataType) -> pa.Array:
         return _empty_lists(kind, count)
     pair = kind.value_type
     children = [_text(view, text, pair.field(i).type) for i, text in enumerate(headers.items)]
-    pairs = vector.pa.Array.from_buffers(pair, headers.items[0].count, [None], 0, children=children)
+    pairs = vector.from_buffers(pair, headers.items[0].count, [None], 0, children=children)
     return _lists(view, headers.offsets, kind, pairs)
 
 
 def _lists(view: _View, offsets: int, kind: pa.DataType, items: pa.Array) -> pa.Array:
     count = view.header.record_count
     buffers = [None, view.source.slice(offsets, 4 * count + 4)]
-    return vector.pa.Array.from_buffers(kind, count, buffers, 0, children=[items])
+    return vector.from_buffers(kind, count, buffers, 0, children=[items])
 
 
 def _empty_lists(kind: pa.DataType, count: int) -> pa.Array:
     pa = vector.pa
     items = pa.array([], kind.value_type)
-    return vector.pa.Array.from_buffers(kind, count, [None, pa.py_buffer(bytes(4 * count + 4))], 0, children=[items])
+    return vector.from_buffers(kind, count, [None, pa.py_buffer(bytes(4 * count + 4))], 0, children=[items])
 
 
 _COLUMNS: dict[str, _Make] = {

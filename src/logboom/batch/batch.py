@@ -22,7 +22,7 @@ from logboom.batch.header import (
 )
 from logboom.batch.record import Record
 from logboom.batch.validation import check_body, check_crc, check_header, inflated
-from logboom.errors import NotABatch, UnsupportedBatch
+from logboom.errors import BatchTooLarge, NotABatch, UnsupportedBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,10 +66,12 @@ class Batch:
         return self._header
 
     def verify(self, limit_bytes: int = BATCH_SIZE_MAX) -> None:
-        """Check everything: header, checksum, and the structure of the body. Does nothing the second time."""
-        if self._verified:
-            return
+        """Check everything: header, checksum, and the structure of the body. The second time, only the limit."""
         header = self.header
+        if self._verified:
+            if header.size > limit_bytes or header.body_size > limit_bytes:
+                raise BatchTooLarge(max(header.size, header.body_size), limit_bytes)
+            return
         check_header(header, limit_bytes)
         check_crc(header, self.data)
         self._body = body = inflated(header, self.data)
@@ -115,15 +117,13 @@ class Batch:
         """The records, made one by one as they are asked for."""
         count = self.header.record_count
         if count <= _FEW and where is None:
-            lists = self._few_lists()
-            for offset, row in enumerate(zip(*lists, strict=True)):
-                value, key, moment, channel, tags, headers = row
-                yield Record(value, key, moment, channel, tags, headers, self.header.base_seqno + offset)
+            for row in zip(*map(self._few, _ORDER), self.seqnos(), strict=True):
+                yield Record(*row)
             return
         rows = self.to_arrow((*_ORDER, "seqno"), where)
         for start in range(0, rows.num_rows, _CHUNK):
             chunk = rows.slice(start, _CHUNK)
-            lists = (arrow.to_list(name, chunk.column(name)) for name in (*_ORDER, "seqno"))
+            lists = [arrow.to_list(name, chunk.column(name)) for name in (*_ORDER, "seqno")]
             for row in zip(*lists, strict=True):
                 yield Record(*row)
 
@@ -161,21 +161,21 @@ class Batch:
 
     def _list(self, name: str) -> list[Any]:
         if self.header.record_count <= _FEW:
-            return self._few_lists()[_ORDER.index(name)]
+            return self._few(name)
         return arrow.to_list(name, arrow.column(self, name))
 
-    def _few_lists(self) -> tuple[list[Any], ...]:
-        """All columns of a batch so small that Arrow would cost more than the loop."""
-        columns, count = self.columns, self.header.record_count
-        channels = self._strings(columns.channel)
-        return (
-            self._strings(columns.value),
-            self._strings(columns.key),
-            self._moments(),
-            [channel.decode() if channel else None for channel in channels],
-            [tuple(tag.decode() for (tag,) in row) for row in self._rows(columns.tags, count)],
-            [tuple((name.decode(), value) for name, value in row) for row in self._rows(columns.headers, count)],
-        )
+    def _few(self, name: str) -> list[Any]:
+        """A column of a batch so small that Arrow would cost more than the loop."""
+        if name == "timestamp":
+            return self._moments()
+        column = getattr(self.columns, name)
+        if name == "tags":
+            return [tuple(tag.decode() for (tag,) in row) for row in self._rows(column)]
+        if name == "headers":
+            return [tuple((name.decode(), value) for name, value in row) for row in self._rows(column)]
+        if name == "channel":
+            return [channel.decode() if channel else None for channel in self._strings(column)]
+        return self._strings(column)
 
     def _moments(self) -> list[int]:
         header = self.header
@@ -200,9 +200,10 @@ class Batch:
                 entries = [entry if bits >> i & 1 else None for i, entry in enumerate(entries)]
         return entries
 
-    def _rows(self, lists: Lists | None, count: int) -> list[list[tuple[Any, ...]]]:
+    def _rows(self, lists: Lists | None) -> list[list[tuple[Any, ...]]]:
+        count = self.header.record_count
         if lists is None:
-            return [[] for _ in range(count)]
+            return [[]] * count
         steps = self.body[lists.offsets : lists.offsets + 4 * count + 4].cast("i").tolist()
         items = list(zip(*map(self._strings, lists.items), strict=True))
         return [items[steps[i] : steps[i + 1]] for i in range(count)]

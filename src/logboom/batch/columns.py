@@ -3,9 +3,9 @@
 For each column present, in the order of its bit, its Arrow buffers follow one another, each padded with
 zeros to 8 bytes. Offsets are i32, start at 0 and never go back. docs/formats/batch.md has the table.
 
-`find_columns` walks the buffers and checks every length, offset and padding before it is used, in plain Python for a few
-entries, with NumPy for many; it allocates nothing that grows with what the body claims. Whether text is UTF-8 is
-`validation`'s business.
+`find_columns` walks the buffers and checks every length, offset and padding before it is used, in plain Python for
+a few entries, with NumPy for many; it allocates nothing that grows with what the body claims. Whether text is UTF-8
+is `validation`'s business.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 import msgspec
 
 from logboom.batch import vector
-from logboom.errors import MalformedBatch
+from logboom.errors import MalformedBatch, UnsupportedBatch
 
 TIMESTAMP: Final = 1
 KEY: Final = 2
@@ -94,7 +94,7 @@ def _all_valid(count: int) -> bytes:
 def find_columns(body: memoryview, count: int, columns: int) -> Columns:
     """Locate the buffers of `columns` for `count` records; the body must end exactly where they do."""
     if columns & ~ALL_COLUMNS:
-        raise MalformedBatch(f"unknown columns {columns:#x}")
+        raise UnsupportedBatch(f"columns {columns:#x}")
     timestamp = ABSENT
     position = 0
     if columns & TIMESTAMP:
@@ -144,7 +144,7 @@ def _find_lists(body: memoryview, position: int, count: int, width: int) -> tupl
 
 
 def _find_offsets(body: memoryview, position: int, count: int) -> tuple[int, int]:
-    """Where the offsets at `position` end, padding included, and the last of them. They start at 0 and never go back."""
+    """Where the offsets at `position` end, padding included, and the last. They start at 0 and never go back."""
     end = position + ((4 * count + 11) & ~7)
     if end > len(body):
         raise MalformedBatch(f"offsets reach byte {end} of a body of {len(body)}")

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 Pieces = list[Any]
 """Buffers to be joined: bytes, or memoryviews of bytes."""
 
-SHORT: Final = 48
+SHORT: Final = 64
+"""Up to so many records plain Python costs less; and their bitmap is a single word."""
 _ZEROS: Final = tuple(bytes(size) for size in range(8))
 _OFFSETS: Final = tuple(Struct(f"<{n + 1}i{'4x' if n % 2 == 0 else ''}") for n in range(SHORT + 1))
 _SINGLE: Final = Struct("<Qii").pack
@@ -36,7 +37,9 @@ _I32: Final = Struct("<i").unpack_from
 
 def is_arrow(column: object) -> bool:
     """Whether this is an Arrow array or becomes one by itself, such as a NumPy array or a pandas Series."""
-    return not isinstance(column, (list, tuple)) and (hasattr(column, "__arrow_array__") or hasattr(column, "__array__"))
+    if isinstance(column, (list, tuple)):
+        return False
+    return hasattr(column, "__arrow_array__") or hasattr(column, "__array__")
 
 
 def single_text(entry: bytes) -> Pieces:
@@ -208,7 +211,7 @@ def timestamps(entries: Any, count: int) -> tuple[Pieces, int, int]:
     column = _long_timestamps(entries)
     _same_count("timestamps", len(column), count)
     low, high = int(column[column.argmin()]), int(column[column.argmax()])
-    return ([] if low == high else [memoryview(column).cast("B")]), low, high
+    return ([] if low == high else [column.data.cast("B")]), low, high
 
 
 def _long_timestamps(entries: Any) -> np.ndarray[Any, np.dtype[np.int64]]:

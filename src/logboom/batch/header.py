@@ -50,7 +50,7 @@ class Header(NamedTuple):
     magic: bytes
     size: int
     base_seqno: int
-    index: int
+    index: int  # type: ignore[assignment]
     append_time: int
     term: int
     synced: int

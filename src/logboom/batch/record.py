@@ -29,8 +29,11 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def time(self) -> datetime | None:
-        """The timestamp as an aware datetime."""
-        return None if self.timestamp is None else _EPOCH + timedelta(microseconds=self.timestamp)
+        """The timestamp as an aware datetime; None also where the calendar of `datetime` does not reach."""
+        try:
+            return None if self.timestamp is None else _EPOCH + timedelta(microseconds=self.timestamp)
+        except OverflowError:
+            return None
 
 
 def microseconds(moment: datetime) -> int:

@@ -79,6 +79,8 @@ def pattern(text: str) -> tuple[str, str]:
         raise InvalidPattern(f"{text!r}: + stands alone in its level")
     if "+" not in text and "#" not in text:
         return ("prefix", text[:-1]) if text.endswith("*") else ("exact", text)
+    if text.endswith("*"):
+        raise InvalidPattern(f"{text!r}: a prefix holds no + and no #")
     body = "/".join("[^/]*" if level == "+" else re.escape(level) for level in levels if level != "#")
     if levels[-1] == "#":
         body += "(/.*)?" if len(levels) > 1 else ".*"

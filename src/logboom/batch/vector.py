@@ -7,6 +7,7 @@ the checks it serves.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,15 +16,16 @@ if TYPE_CHECKING:
 
     I32: np.dtype[np.int32]
     I64: np.dtype[np.int64]
+    from_buffers: Callable[..., pa.Array]
 
-__all__ = ["I32", "I64", "np", "pa"]
+__all__ = ["I32", "I64", "from_buffers", "np", "pa"]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "pa":
+    if name in ("pa", "from_buffers"):
         import pyarrow
 
-        globals()["pa"] = pyarrow
+        globals().update(pa=pyarrow, from_buffers=pyarrow.Array.from_buffers)
     elif name in __all__:
         import numpy
 

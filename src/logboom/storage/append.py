@@ -46,7 +46,7 @@ class Staged(NamedTuple):
 class Group:
     def __init__(self, tail: Tail, position: int, now: int, term: int, synced_index: int) -> None:
         self._tail = tail
-        self._term = max(term, tail.term)
+        self._term = term
         self._append_time = max(now, tail.append_time)
         self._synced_index = synced_index
         self._streams: dict[int, Stream] = {}
@@ -78,8 +78,9 @@ class Group:
         seqno, index = self.next_seqno, self.next_index
         synced = min(index - self._synced_index, SYNCED_UNKNOWN)
         front = stamp(batch.data[:HEADER_SIZE], seqno, index, self._append_time, self._term, synced)
+        crc = int.from_bytes(front[92:], "little")
         stamped = Header._make(
-            (MAGIC, header.size, seqno, index, self._append_time, self._term, synced, *header[7:21], 0)
+            (MAGIC, header.size, seqno, index, self._append_time, self._term, synced, *header[7:21], crc)
         )
         self.buffers.append(front)
         self.buffers.append(batch.data[HEADER_SIZE:])

@@ -7,10 +7,11 @@ A log holds on to a file with unsynced bytes by itself, because closing such a f
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from logboom.errors import LowSpace
 from logboom.storage.disk import Disk, File
+from logboom.storage.index import SparseIndex
 
 RESERVE_BYTES: Final = 64 * 1024 * 1024
 _CHECK_EVERY_BYTES: Final = 8 * 1024 * 1024
@@ -34,12 +35,45 @@ class Space:
             self._unasked_bytes = min(_CHECK_EVERY_BYTES, (free - size - self.reserve_bytes) // 2)
 
 
+Thing = TypeVar("Thing")
+
+
+class Recent(Generic[Thing]):
+    """The things used most recently, by name, up to a limit. Each call is one step under the interpreter's lock."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._things: OrderedDict[str, Thing] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+    def get(self, name: str) -> Thing | None:
+        thing = self._things.pop(name, None)
+        if thing is not None:
+            self._things[name] = thing
+        return thing
+
+    def put(self, name: str, thing: Thing) -> None:
+        self._things[name] = thing
+        if len(self._things) > self._limit:
+            self._things.popitem(last=False)
+
+    def forget(self, name: str) -> None:
+        self._things.pop(name, None)
+
+    def clear(self) -> None:
+        self._things.clear()
+
+
 class OpenFiles:
+    """Also holds the loaded indexes of sealed segments, under the same limit: idle logs hold nothing."""
+
     def __init__(self, disk: Disk, limit: int = 512, reserve_bytes: int = RESERVE_BYTES) -> None:
         self.disk = disk
-        self.limit = limit
         self.space = Space(disk, reserve_bytes)
-        self._files: OrderedDict[str, File] = OrderedDict()
+        self.indexes: Recent[SparseIndex] = Recent(limit)
+        self._files: Recent[File] = Recent(limit)
 
     def __len__(self) -> int:
         return len(self._files)
@@ -49,18 +83,16 @@ class OpenFiles:
         file = self._files.get(path)
         if file is None:
             file = self.disk.open(path)
-        self.put(file)
+            self._files.put(path, file)
         return file
 
     def put(self, file: File) -> None:
-        files = self._files
-        files[file.path] = file
-        files.move_to_end(file.path)
-        while len(files) > self.limit:
-            files.popitem(last=False)
+        self._files.put(file.path, file)
 
     def forget(self, path: str) -> None:
-        self._files.pop(path, None)
+        self._files.forget(path)
+        self.indexes.forget(path)
 
     def clear(self) -> None:
         self._files.clear()
+        self.indexes.clear()

@@ -20,7 +20,7 @@ from crc32c import crc32c
 EVERY_BYTES: Final = 4096
 MAGIC: Final = b"LGIX"
 VERSION: Final = 1
-_HEADER = Struct("<4sIQQQQqQI4x")
+_HEADER = Struct("<4sIQQQQqQI")
 _CRC = Struct("<I")
 
 
@@ -33,12 +33,13 @@ class Place(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """What a sealed segment holds: its bytes, where it ends, its newest timestamp."""
+    """What a sealed segment holds: its bytes, where it ends, its newest timestamp; header_crc of its last batch."""
 
     size: int
     next_seqno: int
     next_index: int
     max_timestamp: int
+    last_header_crc: int
 
 
 class SparseIndex:
@@ -65,13 +66,6 @@ class SparseIndex:
         self._positions.append(position)
         self._maxima.append(max_timestamp_before)
 
-    def truncate(self, position: int) -> None:
-        """Forget what lies at or behind `position`."""
-        keep = bisect_left(self._positions, position)
-        for column in (self._seqnos, self._indexes, self._positions, self._maxima):
-            del column[keep:]
-        self._next_position = self._positions[-1] + self._every if keep else 0
-
     def by_seqno(self, seqno: int) -> Place | None:
         """A place at or before the batch that holds this record."""
         return self._place(bisect_right(self._seqnos, seqno) - 1)
@@ -95,7 +89,7 @@ class SparseIndex:
 
     def encode(self, summary: Summary) -> bytes:
         columns = b"".join(column.tobytes() for column in (self._seqnos, self._indexes, self._positions, self._maxima))
-        header = _HEADER.pack(MAGIC, VERSION, len(self), *summary, self._every, 0)[:60]
+        header = _HEADER.pack(MAGIC, VERSION, len(self), *summary[:4], self._every, summary.last_header_crc)
         return b"".join((header, _CRC.pack(crc32c(columns, crc32c(header))), columns))
 
     @classmethod
@@ -103,7 +97,7 @@ class SparseIndex:
         """The index and what it says of its segment; None for anything that is not whole and ours."""
         if len(data) < 64 or (len(data) - 64) % 32:
             return None
-        magic, version, count, size, next_seqno, next_index, newest, every, _ = _HEADER.unpack_from(data)
+        magic, version, count, size, next_seqno, next_index, newest, every, last = _HEADER.unpack_from(data)
         view = memoryview(data)
         (crc,) = _CRC.unpack_from(data, 60)
         if magic != MAGIC or version != VERSION or 64 + 32 * count != len(data):
@@ -115,4 +109,8 @@ class SparseIndex:
         for number, column in enumerate((index._seqnos, index._indexes, index._positions, index._maxima)):
             column.frombytes(view[64 + number * step : 64 + (number + 1) * step])
         index._next_position = index._positions[-1] + every if count else 0
-        return index, Summary(size, next_seqno, next_index, newest)
+        return index, Summary(size, next_seqno, next_index, newest, last)
+
+    @property
+    def last(self) -> Place | None:
+        return self._place(len(self) - 1)

@@ -16,6 +16,8 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from logboom.batch.batch import Batch
@@ -55,6 +57,8 @@ class PendingSync(NamedTuple):
 
     file: File
     index: int  # type: ignore[assignment]
+    cuts: int
+    """How often the log had been truncated: a sync that began before a truncation says nothing after it."""
 
 
 class Log(ReadableLog):
@@ -70,9 +74,12 @@ class Log(ReadableLog):
         self._generation = found.generation
         self._segment_append_time = found.segment_append_time
         self._segment_max_timestamp = found.segment_max_timestamp
+        self._last_header_crc = found.last_header_crc
         self._synced_index = found.tail.next_index - 1
         self._pending: deque[Boundary] = deque()
         self._dirty: File | None = None
+        self._named = files.disk.exists(found.segments[-1].log_path)
+        self._cuts = 0
         self._refusal: str | None = None if found.damage is None else str(found.damage)
 
     @classmethod
@@ -99,22 +106,28 @@ class Log(ReadableLog):
         return self._refusal
 
     def append(
-        self, batches: Sequence[Batch], now: int, term: int = 0, expect: Sequence[int | None] | None = None
+        self, batches: Sequence[Batch], now: int, term: int | None = None, expect: Sequence[int | None] | None = None
     ) -> list[Answer]:
         """Write batches with as few calls as can be; one answer for each, in order.
 
         A batch is refused by itself, without harm to the others. A repeat of what its producer has sent before gets the
         first answer. `expect` demands the seqno a batch must get. Nothing is durable before a sync.
         """
-        answers: list[Answer | None] = [None] * len(batches)
         if self._end and self._segment_age(now) >= self.config.segment_age_us:
             self._try_roll()
+        answers: list[Answer | None] = [None] * len(batches)
+        failure = self._refused()
         group = self._group(now, term)
         for number, batch in enumerate(batches):
             try:
                 batch.verify(self.config.batch_bytes_max)
                 if batch.header.kind != KIND_DATA:
                     raise MalformedBatch("only the log itself writes control batches")
+                if group.full or (group.position and group.position + batch.header.size > self.config.segment_bytes):
+                    failure = self._write(group, answers) or self._make_room(batch.header.size)
+                    group = self._group(now, term)
+                if failure is not None:
+                    raise failure  # nothing may overtake a batch that could not be written
                 repeat = group.repeat_of(batch.header)
                 if repeat is not None:
                     group.answers.append((number, repeat))
@@ -125,56 +138,61 @@ class Log(ReadableLog):
             except (BatchError, AppendRefused) as error:
                 answers[number] = error
                 continue
-            if group.full or (group.position and group.position + batch.header.size > self.config.segment_bytes):
-                group = self._next_group(group, answers, now, term, batch.header.size)
             group.add(number, batch, None)
         self._write(group, answers)
         return answers  # type: ignore[return-value]
 
-    def append_one(self, batch: Batch, now: int, term: int = 0, expect: int | None = None) -> Appended:
+    def append_one(self, batch: Batch, now: int, term: int | None = None, expect: int | None = None) -> Appended:
         """Append a single batch, or raise why not."""
         (answer,) = self.append([batch], now, term, [expect])
         if isinstance(answer, LogboomError):
             raise answer
         return answer
 
-    def trim(self, seqno: int, now: int, term: int = 0) -> Appended:
+    def trim(self, seqno: int, now: int, term: int | None = None) -> Appended:
         """Set the floor: nothing below `seqno` is ever served again. Durable and committed as any append."""
         if not self.first <= seqno <= self.committed:
             raise SeqnoOutOfRange(seqno, self.first, self.committed)
         group = self._group(now, term)
         group.add(0, build_control(Floor(seqno)), Floor(seqno))
         answers: list[Answer | None] = [None]
-        self._write(group, answers)
-        answer = answers[0]
-        if not isinstance(answer, Appended):
-            assert answer is not None
-            raise answer
+        error = self._write(group, answers)
+        if error is not None:
+            raise error
+        (_, answer) = group.answers[0]
         return answer
 
     def _segment_age(self, now: int) -> int:
         return 0 if self._segment_append_time is None else now - self._segment_append_time
 
-    def _group(self, now: int, term: int) -> Group:
+    def _group(self, now: int, term: int | None) -> Group:
+        if term is None:
+            term = self._tail.term
+        elif term < self._tail.term:
+            raise ValueError(f"term {term} is below the log's {self._tail.term}: a former leader must not append")
         return Group(self._tail, self._end, now, term, self._synced_index)
 
-    def _next_group(self, group: Group, answers: list[Answer | None], now: int, term: int, size: int) -> Group:
-        """Write what is gathered, and roll if the next batch would make the segment too large."""
-        self._write(group, answers)
+    def _refused(self) -> AppendRefused | None:
+        return None if self._refusal is None else LogReadOnly(self._refusal)
+
+    def _make_room(self, size: int) -> AppendRefused | None:
+        """Roll if the next batch would make the segment too large."""
         if self._end and self._end + size > self.config.segment_bytes:
             self._try_roll()
-        return self._group(now, term)
+        return self._refused()
 
-    def _write(self, group: Group, answers: list[Answer | None]) -> None:
+    def _write(self, group: Group, answers: list[Answer | None]) -> AppendRefused | None:
+        """Answer for every batch of the group, all of them written or none."""
         error = self._write_staged(group) if group.staged else None
         for number, answer in group.answers:
             lost = error is not None and answer.index >= self._tail.next_index
             answers[number] = error if lost else answer
+        return error
 
-    def _write_staged(self, group: Group) -> LogboomError | None:
+    def _write_staged(self, group: Group) -> AppendRefused | None:
         """Put the group on disk and make it the log's; or, as if it had never been, say why not."""
         if self._refusal is not None:
-            return LogReadOnly(self._refusal)
+            return self._refused()
         size = group.position - group.start
         try:
             self._files.space.take(size)
@@ -184,6 +202,8 @@ class Log(ReadableLog):
                 raise OSError(errno.EIO, f"only {written} of {size} bytes were written")
         except LowSpace as error:
             return error
+        except SyncFailed as error:
+            return LogReadOnly(str(error))
         except OSError as error:
             self._cut_back()
             if error.errno in _NO_SPACE:
@@ -206,6 +226,7 @@ class Log(ReadableLog):
         if self._segment_append_time is None:
             self._segment_append_time = tail.append_time
         self._segment_max_timestamp = newest
+        self._last_header_crc = group.staged[-1].header.header_crc
         self._end = group.position
 
     def _active_file(self) -> File:
@@ -213,11 +234,15 @@ class Log(ReadableLog):
         if self._dirty is not None:
             return self._dirty
         segment = self._segments[-1]
-        if self._end == 0 and not self._files.disk.exists(segment.log_path):
-            file = self._files.disk.create(segment.log_path)
-            self._files.disk.sync_directory(self.directory)
-            self._files.put(file)
-            return file
+        if not self._named:
+            disk = self._files.disk
+            if not disk.exists(segment.log_path):
+                self._files.put(disk.create(segment.log_path))
+            try:
+                disk.sync_directory(self.directory)
+            except OSError as error:
+                raise self.fail_sync(error) from error
+            self._named = True
         return segment.file()
 
     def _cut_back(self) -> None:
@@ -236,10 +261,12 @@ class Log(ReadableLog):
         """What is to be synced, or None where everything is."""
         if self._dirty is None or self._refusal is not None:
             return None
-        return PendingSync(self._dirty, self.last_index)
+        return PendingSync(self._dirty, self.last_index, self._cuts)
 
     def end_sync(self, pending: PendingSync) -> None:
         """The sync succeeded."""
+        if pending.cuts != self._cuts:
+            return
         self._synced_index = max(self._synced_index, pending.index)
         if self._synced_index == self.last_index:
             self._dirty = None
@@ -291,27 +318,33 @@ class Log(ReadableLog):
         if self._refusal is not None:
             raise LogReadOnly(self._refusal)
         self.sync()
-        old, tail = self._segments[-1], self._tail
-        tail.producers.expire(tail.append_time - self.config.producer_expiry_us)
-        old.seal(Summary(self._end, tail.next_seqno, tail.next_index, self._segment_max_timestamp))
-        self._begin_segment()
-
-    def _try_roll(self) -> None:
-        """Roll; where the disk does not let us, the segment grows instead."""
-        try:
-            self.roll()
-        except (OSError, LogboomError):
-            return
-
-    def _begin_segment(self) -> None:
         tail = self._tail
+        producers = tail.producers.since(tail.append_time - self.config.producer_expiry_us)
+        summary = Summary(
+            self._end, tail.next_seqno, tail.next_index, self._segment_max_timestamp, self._last_header_crc
+        )
         segment = Segment(self._files, self.directory, tail.next_seqno, tail.next_index, self._generation)
-        replace_file(self._files.disk, segment.snap_path, tail.snapshot(self._generation).encode())
+        try:
+            self._segments[-1].seal(summary)
+            snapshot = replace(tail, producers=producers).snapshot(self._generation)
+            replace_file(self._files.disk, segment.snap_path, snapshot.encode())
+        except OSError as error:
+            if error.errno in _NO_SPACE:
+                raise LowSpace(0, self._files.space.reserve_bytes) from error
+            raise self.fail_sync(error) from error
+        self._segments[-1].sealed(summary)
+        tail.producers = producers
         segment.start_index(self.config.index_bytes)
         self._segments.append(segment)
         self._end = 0
+        self._named = False
         self._segment_append_time = None
         self._segment_max_timestamp = NO_TIMESTAMP
+
+    def _try_roll(self) -> None:
+        """Roll; where there is no room for that, the segment grows instead. A failed sync shows in `refusal`."""
+        with suppress(LowSpace, SyncFailed, LogReadOnly):
+            self.roll()
 
     def truncate(self, index: int) -> None:
         """Cut everything behind batch `index` off, durably. Committed batches cannot be."""
@@ -323,11 +356,12 @@ class Log(ReadableLog):
             return
         try:
             self._truncate(index)
-        except OSError as error:
+        except (OSError, Damage) as error:
             self._fail(f"a truncation failed half way: {error}")
             raise SyncFailed(self._refusal) from error
 
     def _truncate(self, index: int) -> None:
+        self._cuts += 1
         if self._slot is not None:
             # Before the bytes go: else a crash in between would look like lost records.
             self._slot.write(self._generation, self.first, self.committed, min(self._synced_index, index))
@@ -337,7 +371,8 @@ class Log(ReadableLog):
         segment, number = self._segments[-1], len(self._segments) - 1
         segment.unseal()
         self._dirty = None
-        size = segment.file().size() if self._files.disk.exists(segment.log_path) else 0
+        self._named = self._files.disk.exists(segment.log_path)
+        size = segment.file().size() if self._named else 0
         snapshot, damage = snapshot_of(self._files, self._segments, number, self.config)
         if damage is not None:
             raise damage
@@ -367,6 +402,7 @@ class Log(ReadableLog):
             if self._segment_append_time is None:
                 self._segment_append_time = header.append_time
             self._end = position + header.size
+            self._last_header_crc = header.header_crc
             if header.index == index:
                 return
 

@@ -71,13 +71,14 @@ class Producers:
         if len(self._streams) > self.limit:
             del self._streams[next(iter(self._streams))]
 
-    def expire(self, before: int) -> None:
-        """Forget producers that last wrote before this append time."""
-        self._streams = {
+    def since(self, append_time: int) -> Producers:
+        """The table without the producers that last wrote before this."""
+        recent = {
             producer_id: stream
             for producer_id, stream in self._streams.items()
-            if stream.batches[-1].append_time >= before
+            if stream.batches[-1].append_time >= append_time
         }
+        return Producers(recent, self.limit)
 
 
 def check_sequence(stream: Stream | None, header: Header) -> Written | None:

@@ -134,7 +134,7 @@ class ReadableLog:
                 if run is None:
                     return
                 for batch in run.batches():
-                    if batch.header.kind == KIND_LOST:
+                    if batch.header.kind == KIND_LOST and batch.header.record_count:
                         raise Damage(run.file.path, run.position, seqno, batch.header.next_seqno, "lost, says repair")
                     if batch.header.kind == KIND_DATA:
                         yield batch

@@ -37,6 +37,8 @@ class Recovered:
     """When the last segment's first batch was appended."""
     segment_max_timestamp: int = NO_TIMESTAMP
     """The newest timestamp in the last segment."""
+    last_header_crc: int = 0
+    """Of the last batch in the last segment."""
     cut_bytes: int = 0
     """How much of a torn tail was cut off."""
     damage: Damage | None = None
@@ -104,7 +106,7 @@ def snapshot_of(
         before, damage = snapshot_of(files, segments, number - 1, config, write)
         tail = Tail.at(before, config.producers_max)
         if damage is None and _reaches(segments[number - 1], tail, segment):
-            tail.producers.expire(tail.append_time - config.producer_expiry_us)
+            tail.producers = tail.producers.since(tail.append_time - config.producer_expiry_us)
             snapshot = tail.snapshot(max(before.generation, segment.generation))
             if write:
                 replace_file(files.disk, segment.snap_path, snapshot.encode())
@@ -155,6 +157,7 @@ def _follow(segment: Segment, found: Recovered, config: LogConfig, standing: Sta
         if header.kind == KIND_DATA:
             newest = max(newest, header.effective_max_timestamp)
         found.end = position + header.size
+        found.last_header_crc = header.header_crc
     found.segment_max_timestamp = newest
     if bad is None:
         if standing is not None and standing.synced_index >= tail.next_index:

@@ -77,11 +77,9 @@ class Segment:
 
     @property
     def index(self) -> SparseIndex:
-        """The sparse index: as written while the segment was active, as loaded, or made again from the file."""
-        if self._index is None:
-            self._load()
-        assert self._index is not None
-        return self._index
+        """The sparse index: as written while the segment is active, as loaded, or made again from the file."""
+        index = self._index if self._index is not None else self._files.indexes.get(self.log_path)
+        return index if index is not None else self._load()[0]
 
     @property
     def size(self) -> int:
@@ -93,10 +91,8 @@ class Segment:
     @property
     def max_timestamp(self) -> int:
         """The newest timestamp in a sealed segment."""
-        if self._summary is None:
-            self._load()
-        assert self._summary is not None
-        return self._summary.max_timestamp
+        summary = self._summary or self._load()[1]
+        return summary.max_timestamp
 
     @property
     def max_timestamp_before(self) -> int | None:
@@ -107,36 +103,56 @@ class Segment:
         return self._before
 
     def start_index(self, every_bytes: int) -> SparseIndex:
-        """A fresh index, filled by whoever writes or scans this segment."""
+        """A fresh index, filled by whoever writes or scans this segment, and kept until it is sealed."""
         self._index = SparseIndex(every_bytes)
         self._summary = None
         return self._index
 
     def seal(self, summary: Summary) -> None:
         """Nothing will be appended here any more: write the index out. It is derived, so it is not synced."""
-        self._summary = summary
         replace_file(self._files.disk, self.index_path, self.index.encode(summary), durable=False)
 
+    def sealed(self, summary: Summary) -> None:
+        """The segment has a successor: its index need not stay in memory."""
+        self._summary = summary
+        self._files.indexes.put(self.log_path, self.index)
+        self._index = None
+
     def unseal(self) -> None:
-        """Bytes will be taken away or added again."""
+        """Bytes will be taken away, and others added."""
         self._summary = None
+        self._files.indexes.forget(self.log_path)
         if self._files.disk.exists(self.index_path):
             self._files.disk.unlink(self.index_path)
 
-    def _load(self) -> None:
+    def _load(self) -> tuple[SparseIndex, Summary]:
         data = read_file(self._files.disk, self.index_path)
         loaded = SparseIndex.decode(data) if data is not None else None
-        if loaded is None or loaded[1].size != self.file().size():
-            self._rebuild()
-        else:
-            self._index, self._summary = loaded
+        if loaded is None or not self._fits(*loaded):
+            return self._rebuild()
+        return self._keep(*loaded)
 
-    def _rebuild(self) -> None:
+    def _fits(self, index: SparseIndex, summary: Summary) -> bool:
+        """Whether an index is of this very file: it may be one that a crash brought back."""
+        if summary.size != self.file().size() or index.last is None:
+            return False
+        last: Header | None = None
+        for found in walk(Window(self.file(), summary.size, _WALK_BYTES), index.last, summary.size):
+            last = None if isinstance(found, Gap) else found[1]
+        return last is not None and last.header_crc == summary.last_header_crc
+
+    def _keep(self, index: SparseIndex, summary: Summary) -> tuple[SparseIndex, Summary]:
+        self._summary = summary
+        if self._index is None:
+            self._files.indexes.put(self.log_path, index)
+        return index, summary
+
+    def _rebuild(self) -> tuple[SparseIndex, Summary]:
         """From the headers in the file. Every batch behind a gap gets an entry, so that a gap hides only itself."""
         size = self.file().size()
         index = SparseIndex()
         newest = NO_TIMESTAMP
-        seqno, number = self.first_seqno, self.first_index
+        seqno, number, crc = self.first_seqno, self.first_index, 0
         after_gap = False
         for found in walk(Window(self.file(), size), self.start, size):
             if isinstance(found, Gap):
@@ -147,9 +163,9 @@ class Segment:
             after_gap = False
             if header.kind == KIND_DATA:
                 newest = max(newest, header.effective_max_timestamp)
-            seqno, number = header.next_seqno, header.index + 1
-        self._index, self._summary = index, Summary(size, seqno, number, newest)
+            seqno, number, crc = header.next_seqno, header.index + 1, header.header_crc
         self._rebuilt = True
+        return self._keep(index, Summary(size, seqno, number, newest, crc))
 
     @property
     def start(self) -> Place:

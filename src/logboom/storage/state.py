@@ -78,7 +78,7 @@ class State:
         """The state file, made where there is none or what is there cannot be read: it is only a hint."""
         front = (read_file(disk, path) or b"")[:SLOT_SIZE]
         if len(front) < SLOT_SIZE or front[:4] != MAGIC or _CRC.unpack_from(front, 60)[0] != crc32c(front[:60]):
-            replace_file(disk, path, _sealed((MAGIC + _VERSION).ljust(60, b"\0")))
+            replace_file(disk, path, FRONT)
         elif front[4:8] != _VERSION:
             raise DirectoryUnusable(f"{path} is of a newer format: use the release that wrote it")
         return cls(disk.open(path))
@@ -117,3 +117,7 @@ def _encode(standing: Standing) -> bytes:
 
 def _sealed(front: bytes) -> bytes:
     return front + _CRC.pack(crc32c(front))
+
+
+FRONT: Final = _sealed((MAGIC + _VERSION).ljust(60, b"\0"))
+"""Slot 0 of this release."""

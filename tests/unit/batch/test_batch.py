@@ -4,9 +4,20 @@ from typing import Any
 
 import msgspec
 import pytest
-from fuzz.batches import mixed_records, with_fields
 
-from logboom.batch import HEADER_SIZE, KIND_CONTROL, KIND_LOST, Batch, Record, build, build_control, build_records, microseconds, stamp
+from fuzz.batches import mixed_records, with_fields
+from logboom.batch import (
+    HEADER_SIZE,
+    KIND_CONTROL,
+    KIND_LOST,
+    Batch,
+    Record,
+    build,
+    build_control,
+    build_records,
+    microseconds,
+    stamp,
+)
 from logboom.errors import BodyCorrupt, UnsupportedBatch
 
 COUNTS = [1, 7, 8, 9, 16, 17, 48, 49, 1000]
@@ -25,7 +36,9 @@ def stamped(batch: Batch) -> Batch:
 
 def seen(records: list[Record]) -> list[Record]:
     return [
-        msgspec.structs.replace(record, seqno=seqno, timestamp=APPENDED if record.timestamp is None else record.timestamp)
+        msgspec.structs.replace(
+            record, seqno=seqno, timestamp=APPENDED if record.timestamp is None else record.timestamp
+        )
         for seqno, record in enumerate(records, BASE)
     ]
 
@@ -97,7 +110,9 @@ def test_a_batch_is_shown_with_its_place_in_the_log() -> None:
     assert repr(stamped(build([b"v"] * 5))) == "<Batch 3 with seqnos 5000..5004, 136 bytes>"
 
 
-@pytest.mark.parametrize("read", [Batch.values, Batch.to_arrow, lambda batch: list(batch.records()), lambda batch: batch.body])
+@pytest.mark.parametrize(
+    "read", [Batch.values, Batch.to_arrow, lambda batch: list(batch.records()), lambda batch: batch.body]
+)
 @pytest.mark.parametrize("count", [3, 100])
 def test_no_way_to_read_goes_past_the_checks(read: Any, count: int) -> None:
     data = bytearray(build([b"value"] * count).data)

@@ -8,9 +8,20 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
-from fuzz.batches import mixed_records
 
-from logboom.batch import BATCH_SIZE_MAX, HEADER_SIZE, NO_TIMESTAMP, Batch, Producer, Record, build, build_records, build_table, stamp
+from fuzz.batches import mixed_records
+from logboom.batch import (
+    BATCH_SIZE_MAX,
+    HEADER_SIZE,
+    NO_TIMESTAMP,
+    Batch,
+    Producer,
+    Record,
+    build,
+    build_records,
+    build_table,
+    stamp,
+)
 from logboom.errors import BatchTooLarge, InvalidColumn
 
 COUNTS = [1, 3, 48, 49, 200]
@@ -23,6 +34,10 @@ def data_of(batch: Batch) -> bytes:
     return bytes(batch.data)
 
 
+def column_of(name: str, entries: Any) -> dict[str, Any]:
+    return {name: entries}
+
+
 def repeated(entries: list[Any], count: int) -> list[Any]:
     return (entries * count)[:count]
 
@@ -32,7 +47,8 @@ def test_values_alone_make_a_batch() -> None:
     assert batch.values() == [b"a", b"", None]
     assert batch.keys() == [None] * 3
     assert batch.channels() == [None] * 3
-    assert batch.tags() == batch.headers() == [()] * 3
+    assert batch.tags() == [()] * 3
+    assert batch.headers() == [()] * 3
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -47,7 +63,10 @@ def test_any_iterable_is_a_column(count: int) -> None:
     values = [b"%d" % i for i in range(count)]
     expected = data_of(build(values, keys=values, timestamps=list(range(count))))
     assert data_of(build(iter(values), keys=tuple(values), timestamps=range(count))) == expected
-    assert data_of(build((v for v in values), keys=dict.fromkeys(values).keys(), timestamps=iter(range(count)))) == expected
+    assert (
+        data_of(build((v for v in values), keys=dict.fromkeys(values).keys(), timestamps=iter(range(count))))
+        == expected
+    )
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -88,7 +107,10 @@ def test_records_come_back_as_they_went_in(count: int) -> None:
 
 
 def test_seqnos_of_records_are_not_kept() -> None:
-    assert [record.seqno for record in build_records([Record(b"a", seqno=7), Record(b"b", seqno=3)]).records()] == [0, 1]
+    assert [record.seqno for record in build_records([Record(b"a", seqno=7), Record(b"b", seqno=3)]).records()] == [
+        0,
+        1,
+    ]
 
 
 def test_the_producer_is_written_into_the_header() -> None:
@@ -151,7 +173,9 @@ def test_lists_of_a_fixed_size_are_tags_too() -> None:
 
 
 def test_list_views_may_overlap_and_run_backwards() -> None:
-    views = pa.ListViewArray.from_arrays(pa.array([1, 0, 0], pa.int32()), pa.array([2, 2, 0], pa.int32()), pa.array(["a", "b", "c"]))
+    views = pa.ListViewArray.from_arrays(
+        pa.array([1, 0, 0], pa.int32()), pa.array([2, 2, 0], pa.int32()), pa.array(["a", "b", "c"])
+    )
     assert build([b"v"] * 3, tags=views).tags() == [("b", "c"), ("a", "b"), ()]
 
 
@@ -180,7 +204,13 @@ def test_every_arrow_type_of_pairs_gives_the_same_headers_as_python_pairs(kind: 
 @pytest.mark.parametrize("count", COUNTS)
 def test_headers_may_be_pairs_of_any_kind_or_a_mapping(count: int) -> None:
     expected = data_of(build([b"v"] * count, headers=[(("ab", b"x"),)] * count))
-    for headers in ([["ab", b"x"]], {"ab": b"x"}, [{"key": "ab", "value": b"x"}], [("ab", "x")], [(b"ab", bytearray(b"x"))]):
+    for headers in (
+        [["ab", b"x"]],
+        {"ab": b"x"},
+        [{"key": "ab", "value": b"x"}],
+        [("ab", "x")],
+        [(b"ab", bytearray(b"x"))],
+    ):
         assert data_of(build([b"v"] * count, headers=[headers] * count)) == expected
 
 
@@ -200,13 +230,17 @@ def test_slices_and_chunks_of_arrow_give_the_same_bytes_as_a_list(count: int, st
     expected = data_of(build_table(pa.RecordBatch.from_pylist(part.to_pylist(), part.schema)))
     assert data_of(build_table(table.slice(start, count))) == expected
     cut = start + count // 2
-    chunks = pa.Table.from_batches([table.slice(start, cut - start), table.slice(cut, start + count - cut), table.slice(0, 0)])
+    chunks = pa.Table.from_batches(
+        [table.slice(start, cut - start), table.slice(cut, start + count - cut), table.slice(0, 0)]
+    )
     assert data_of(build_table(chunks)) == expected
 
 
 @pytest.mark.parametrize("count", COUNTS)
 def test_what_was_read_may_be_written_again(count: int) -> None:
-    batch = build_records([r if r.timestamp is not None else Record(r.value, timestamp=1) for r in mixed_records(count)])
+    batch = build_records(
+        [r if r.timestamp is not None else Record(r.value, timestamp=1) for r in mixed_records(count)]
+    )
     assert data_of(build_table(batch.to_arrow())) == data_of(batch)
     assert data_of(build_table(pa.Table.from_batches([batch.to_arrow()]))) == data_of(batch)
     assert data_of(build_records(batch.records())) == data_of(batch)
@@ -226,7 +260,8 @@ def test_a_pandas_frame_gives_the_same_bytes_as_lists(count: int) -> None:
     headers = repeated([[("k", b"v")], [], [("l", b""), ("l", b"w")]], count)
     moments = [datetime(2024, 1, 1, 0, 0, i % 60, 123456, tzinfo=UTC) for i in range(count)]
     frame = pd.DataFrame(
-        {"value": values, "timestamp": moments, "channel": channels, "tags": tags, "headers": headers}, index=range(5, 5 + count)
+        {"value": values, "timestamp": moments, "channel": channels, "tags": tags, "headers": headers},
+        index=range(5, 5 + count),
     )
     expected = build(values, timestamps=moments, channels=channels, tags=tags, headers=headers)
     assert data_of(build_table(frame)) == data_of(expected)
@@ -359,7 +394,7 @@ def test_columns_of_another_length_are_refused(column: str, length: int, count: 
     entry = {"timestamps": 1, "tags": [], "headers": []}.get(column, "x")
     for entries in ([entry] * length, pa.array([entry] * length)):
         with pytest.raises(InvalidColumn, match=f"{length} entries for {count} records") as caught:
-            build([b"v"] * count, **{column: entries})
+            build([b"v"] * count, **column_of(column, entries))
         assert caught.value.column == column
 
 
@@ -402,7 +437,10 @@ def test_a_batch_needs_at_least_one_record(values: Any) -> None:
         build_records([])
 
 
-@pytest.mark.parametrize("producer", [Producer(-1), Producer(2**64), Producer(1, 2**16), Producer(1, -1), Producer(1, 0, 2**31), Producer(1, 0, -1)])
+@pytest.mark.parametrize(
+    "producer",
+    [Producer(-1), Producer(2**64), Producer(1, 2**16), Producer(1, -1), Producer(1, 0, 2**31), Producer(1, 0, -1)],
+)
 def test_a_producer_that_does_not_fit_the_header_is_refused(producer: Producer) -> None:
     with pytest.raises(InvalidColumn) as caught:
         build([b"a"], producer=producer)

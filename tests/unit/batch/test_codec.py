@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fuzz.batches import mixed_records, with_body, with_fields
 
+from fuzz.batches import mixed_records, with_body, with_fields
 from logboom.batch import HEADER_SIZE, Batch, build, build_records
 from logboom.errors import BatchTooLarge, BodyCorrupt, InvalidColumn, UnsupportedBatch
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from fuzz.batches import mixed_records
 
+from fuzz.batches import mixed_records
 from logboom.batch import Record, build, build_records, encode
 
 LIMIT = encode.SHORT

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from fuzz.batches import FIELDS, seal, with_fields
 
+from fuzz.batches import FIELDS, seal, with_fields
 from logboom.batch import (
     BATCH_SIZE_MAX,
     HEADER_SIZE,
@@ -93,7 +93,7 @@ def test_the_newest_timestamp_counts_the_append_time_only_where_a_record_has_non
     assert read_header(stamp(data[:HEADER_SIZE], 0, 1, append_time, 1, 1)).effective_max_timestamp == newest
 
 
-@pytest.mark.parametrize("length", range(0, 17))
+@pytest.mark.parametrize("length", range(17))
 def test_padding_fills_up_to_the_next_multiple_of_8(length: int) -> None:
     from msgspec import defstruct
 

@@ -23,7 +23,9 @@ def test_the_time_of_a_record_is_its_timestamp_in_utc() -> None:
     assert Record(b"v").time is None
 
 
-@pytest.mark.parametrize("moment", [datetime(2024, 2, 29, 12, 30, 15, 123456), datetime(1, 1, 1), datetime(9999, 12, 31)])
+@pytest.mark.parametrize(
+    "moment", [datetime(2024, 2, 29, 12, 30, 15, 123456), datetime(1, 1, 1), datetime(9999, 12, 31)]
+)
 def test_microseconds_and_time_are_each_others_inverse(moment: datetime) -> None:
     assert Record(b"v", timestamp=microseconds(moment)).time == moment.replace(tzinfo=UTC)
 

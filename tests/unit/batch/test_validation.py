@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from struct import pack_into, unpack_from
 from typing import Any
 
 import msgspec
 import pytest
-from fuzz.batches import judge, mixed_records, with_body, with_fields
 
-from logboom.batch import BATCH_SIZE_MAX, HEADER_SIZE, KIND_LOST, NO_TIMESTAMP, Batch, build, build_control, build_records, validation
+from fuzz.batches import judge, mixed_records, short_limit, with_body, with_fields
+from logboom.batch import (
+    BATCH_SIZE_MAX,
+    HEADER_SIZE,
+    KIND_LOST,
+    NO_TIMESTAMP,
+    Batch,
+    build,
+    build_control,
+    build_records,
+)
 from logboom.errors import BatchTooLarge, BodyCorrupt, MalformedBatch, NotABatch, UnsupportedBatch
 
 Body = bytearray
@@ -27,7 +37,7 @@ LOST = bytes(build_control(Note("hi"), KIND_LOST, 3).data)
 BATCH = bytes(build([b"value"] * 3, keys=[b"k", None, b""], timestamps=[1, 2, 3]).data)
 
 
-def refused(data: bytes, error: type[Exception], match: str = "") -> None:
+def refused(data: bytes, error: type[Exception], match: str | None = None) -> None:
     """Both ways of checking must refuse it, with the same error."""
     assert judge(data) == error.__name__
     with pytest.raises(error, match=match):
@@ -48,7 +58,6 @@ def full(count: int) -> Batch:
     )
 
 
-# Where the buffers of each column with offsets begin: (bitmap or None, offsets, data).
 TEXTS: dict[str, Callable[[Any], Any]] = {
     "key": lambda columns: columns.key,
     "value": lambda columns: columns.value,
@@ -57,8 +66,14 @@ TEXTS: dict[str, Callable[[Any], Any]] = {
     "header names": lambda columns: columns.headers.items[0],
     "header values": lambda columns: columns.headers.items[1],
 }
+
+
+def offsets_of(text: Callable[[Any], Any], columns: Any) -> int:
+    return int(text(columns).offsets)
+
+
 OFFSETS: dict[str, Callable[[Any], int]] = {
-    **{name: (lambda columns, text=text: text(columns).offsets) for name, text in TEXTS.items()},
+    **{name: partial(offsets_of, text) for name, text in TEXTS.items()},
     "tag lists": lambda columns: columns.tags.offsets,
     "header lists": lambda columns: columns.headers.offsets,
 }
@@ -140,7 +155,9 @@ def test_bits_behind_the_last_record_must_be_zero(name: str, count: int) -> None
 
 @pytest.mark.parametrize("count", [4, 16, 17, 100])
 @pytest.mark.parametrize("name", ["channel", "tags", "header names"])
-@pytest.mark.parametrize("text", [b"\xff12", b"\x80ab", b"\xc3ab", b"ab\xc3", b"\xed\xa0\x80", b"\xc0\x80a", b"a\xe2\x82"])
+@pytest.mark.parametrize(
+    "text", [b"\xff12", b"\x80ab", b"\xc3ab", b"ab\xc3", b"\xed\xa0\x80", b"\xc0\x80a", b"a\xe2\x82"]
+)
 def test_text_that_is_not_utf8_is_malformed(name: str, count: int, text: bytes) -> None:
     batch = full(count)
     for entry in (0, count // 2, count - 1):
@@ -180,9 +197,14 @@ def test_another_record_count_than_the_body_has_is_malformed(count: int) -> None
 
 
 @pytest.mark.parametrize("count", COUNTS)
-@pytest.mark.parametrize("columns", [62, 31, 1, 0, 64 | 63, 1 << 15])
+@pytest.mark.parametrize("columns", [62, 31, 1, 0])
 def test_other_columns_than_the_body_has_are_malformed(count: int, columns: int) -> None:
     refused(with_fields(full(count).data, columns=columns), MalformedBatch)
+
+
+@pytest.mark.parametrize("columns", [64 | 63, 1 << 15])
+def test_columns_of_a_later_release_are_unsupported(columns: int) -> None:
+    refused(with_fields(full(20).data, columns=columns), UnsupportedBatch)
 
 
 @pytest.mark.parametrize("count", COUNTS)
@@ -212,7 +234,8 @@ def test_a_column_in_which_everything_is_missing_is_read_all_the_same() -> None:
     key = bytes(8) + bytes(4 * 4)
     data = with_body(build([None] * 3).data, key + bytes(4 * 4) + bytes(4 * 4) + bytes(8), columns=2 + 8 + 16)
     assert judge(data) == "sound"
-    assert Batch.parse(data).keys() == Batch.parse(data).channels() == [None] * 3
+    assert Batch.parse(data).keys() == [None] * 3
+    assert Batch.parse(data).channels() == [None] * 3
     same = with_body(build([None] * 3).data, bytes(24), columns=1, min_timestamp=0, max_timestamp=0)
     assert judge(same) == "sound"
 
@@ -229,8 +252,8 @@ def test_a_column_in_which_everything_is_missing_is_read_all_the_same() -> None:
         ({"encoding": 0}, UnsupportedBatch, "encoding 0"),
         ({"encoding": 2}, UnsupportedBatch, "encoding 2"),
         ({"encoding": 3}, UnsupportedBatch, "encoding 3"),
-        ({"flags": 1}, MalformedBatch, "padding"),
-        ({"flags": 7}, MalformedBatch, "padding"),
+        ({"flags": 1}, MalformedBatch, "body_size"),
+        ({"flags": 7}, MalformedBatch, "body_size"),
         ({"body_size": 0}, MalformedBatch, "body_size"),
         ({"body_size": BATCH_SIZE_MAX}, MalformedBatch, "body_size"),
         ({"body_size": BATCH_SIZE_MAX + 1}, BatchTooLarge, "limit"),
@@ -270,7 +293,6 @@ def test_padding_of_the_batch_must_be_zero_and_minimal() -> None:
     refused(with_fields(changed), MalformedBatch, "padding")
     longer = CONTROL + bytes(8)
     refused(with_fields(longer, size=len(longer)), MalformedBatch, "body_size")
-    refused(with_fields(longer, size=len(longer), flags=7, body_size=17), MalformedBatch)
     refused(with_fields(CONTROL[:HEADER_SIZE], size=HEADER_SIZE, flags=7, body_size=0), MalformedBatch, "padding")
 
 
@@ -304,12 +326,10 @@ def test_a_batch_over_the_limit_is_refused_with_both_numbers() -> None:
 
 @pytest.mark.parametrize("short", [0, 16, 10_000])
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 60])
-def test_the_verdict_on_sound_batches_does_not_depend_on_how_they_are_checked(
-    short: int, count: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(validation, "SHORT", short)
-    for codec in ("none", "lz4", "zstd"):
-        Batch.parse(build_records(mixed_records(count), codec=codec).data).verify()
+def test_the_verdict_on_sound_batches_does_not_depend_on_how_they_are_checked(short: int, count: int) -> None:
+    with short_limit(short):
+        for codec in ("none", "lz4", "zstd"):
+            Batch.parse(build_records(mixed_records(count), codec=codec).data).verify()
 
 
 def test_no_prefix_of_a_batch_passes() -> None:

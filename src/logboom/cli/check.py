@@ -1,0 +1,66 @@
+"""`logboom check DIR`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from logboom.cli.progress import bytes_read
+from logboom.cli.wording import describe, summarise
+
+SOUND, DAMAGED = 0, 1
+
+
+def check(
+    directory: Path,
+    /,
+    *,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
+) -> int:
+    """Is everything in a directory as it was written?
+
+    Reads every byte of every log, verifies it, and goes on behind damage. Changes nothing, and may run beside a server.
+    Exit code 0: sound. 1: damage found. 2: the directory cannot be checked.
+
+    Examples:
+
+        logboom check data
+
+        logboom check data/topics/events~0123456789abcdef0123456789abcdef/0
+
+        logboom check --json data | jq .findings
+
+    Parameters
+    ----------
+    directory
+        A data directory, a topic's directory or one log's directory.
+    as_json
+        One JSON object on standard output instead of text.
+    quiet
+        No progress, and no findings that are mere information.
+    """
+    from logboom.storage.check import check as check_directory
+    from logboom.storage.check import find_place, total_bytes
+    from logboom.storage.disk import OsDisk
+
+    path = os.path.abspath(directory)
+    disk = OsDisk(path)
+    total = total_bytes(disk, find_place(disk, path))
+    with bytes_read("checking", total, not as_json and not quiet) as progress:
+        report = check_directory(disk, path, progress)
+    if as_json:
+        import msgspec
+
+        found = {"sound": not report.damaged, **msgspec.to_builtins(report)}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+    else:
+        for finding in report.findings:
+            if not quiet or finding.severity != "info":
+                print(describe(finding, path))
+        print(summarise(report))
+    return DAMAGED if report.damaged else SOUND

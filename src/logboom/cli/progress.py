@@ -1,0 +1,22 @@
+"""A progress bar by bytes on standard error, where that is a terminal and nobody asked for quiet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def bytes_read(title: str, total: int, wanted: bool) -> Iterator[Callable[[int], None] | None]:
+    """Gives what to call with each number of bytes done, or None where there is no bar."""
+    if not wanted or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda size: progress.update(task, advance=size)

@@ -1,0 +1,94 @@
+"""`logboom repair DIR`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from logboom.cli.progress import bytes_read
+from logboom.cli.wording import count_of, describe, seqnos_of
+
+if TYPE_CHECKING:
+    from logboom.storage.repair import Plan
+
+DONE, DAMAGED, REFUSED = 0, 1, 2
+
+
+def repair(
+    directory: Path,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
+    dry_run: Annotated[bool, Parameter(negative="")] = False,
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
+) -> int:
+    """Mend what a check finds.
+
+    Everything sound stays where it is, with its seqnos. What cannot be saved is marked as lost: readers are told, and can
+    skip it. What is taken away is kept beside the log as .damaged or .torn. Stop the server first. A repair that is
+    stopped half way can be run again.
+    Exit code 0: nothing is left to mend. 1: some damage is beyond repair. 2: refused, nothing was changed.
+
+    Examples:
+
+        logboom repair --dry-run data
+
+        logboom repair data
+
+        logboom repair --yes data
+
+    Parameters
+    ----------
+    directory
+        A data directory, a topic's directory or one log's directory.
+    yes
+        Do not ask.
+    dry_run
+        Say what would be done, and do nothing.
+    quiet
+        No progress.
+    """
+    from logboom.storage.check import find_place, total_bytes
+    from logboom.storage.disk import OsDisk
+    from logboom.storage.repair import hold, plan_repair
+
+    if not (yes or dry_run or sys.stdin.isatty()):
+        print("logboom: there is no terminal to ask on: pass --yes, or --dry-run to see the plan", file=sys.stderr)
+        return REFUSED
+    path = os.path.abspath(directory)
+    disk = OsDisk(path)
+    place = find_place(disk, path)
+    holding: AbstractContextManager[None] = nullcontext() if dry_run else hold(disk, place.root)
+    with holding:
+        with bytes_read("reading", total_bytes(disk, place), not quiet) as progress:
+            plan = plan_repair(disk, path, progress)
+        _show(plan, path)
+        if plan.steps and not dry_run:
+            if not yes and not _agreed():
+                print("logboom: nothing was changed", file=sys.stderr)
+                return REFUSED
+            for step in plan.steps:
+                step.run()
+            print(f"done: {count_of(len(plan.steps), 'step')}")
+    return DAMAGED if plan.beyond else DONE
+
+
+def _show(plan: Plan, path: str) -> None:
+    for finding in plan.beyond:
+        print(f"beyond repair: {describe(finding, path)}")
+    if not plan.steps:
+        print("nothing to repair")
+    for number, step in enumerate(plan.steps, 1):
+        print(f"{number}. {step.text.replace(f'{path}/', '')}")
+    for finding in plan.lost:
+        print(f"stays lost: {seqnos_of(finding)} of {os.path.relpath(finding.log or path, path)}")
+
+
+def _agreed() -> bool:
+    print("Do this? [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")

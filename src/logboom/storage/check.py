@@ -1,0 +1,252 @@
+"""Is everything in a data directory, a topic's directory or one log's directory as it was written?
+
+Reads every byte of every segment and goes on behind damage. Changes nothing, and holds no lock. Beside a running
+writer the newest tail may be in motion: there a torn tail is no finding, and a log that looks damaged is read again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from logboom.errors import DirectoryInUse, DirectoryUnusable
+from logboom.storage.directory import FORMAT, Holder, Node, find_logs, identity
+from logboom.storage.disk import Disk, read_file
+from logboom.storage.findings import Finding, Report
+from logboom.storage.readonly import ReadOnlyDisk
+from logboom.storage.segment import LOG_NAME
+from logboom.storage.state import FRONT, MAGIC, SLOT_SIZE, Standing, decode
+from logboom.storage.survey import LogSurvey, Progress, survey_log
+from logboom.storage.verdict import judge
+
+_LEVELS: Final = 4
+_ATTEMPTS: Final = 3
+_KNOWN_NAMES: Final = {"node.json", "lock", "votes", "state", "internal", "staging", "trash", "topics"}
+
+IsDirectory = Callable[[str], bool]
+
+
+@dataclass(slots=True)
+class StateSlots:
+    """What the state file says."""
+
+    standings: dict[tuple[bytes, int], Standing] = field(default_factory=dict)
+    bad_positions: list[int] = field(default_factory=list)
+    newer: bool = False
+    front_damaged: bool = False
+
+
+@dataclass(slots=True)
+class Place:
+    """What was asked to be checked: `root` is the data directory around it, where there is one."""
+
+    path: str
+    root: str | None
+    logs: list[str]
+
+    @property
+    def state_path(self) -> str | None:
+        return None if self.root is None else f"{self.root}/state"
+
+
+def find_place(disk: Disk, path: str, is_directory: IsDirectory = os.path.isdir) -> Place:
+    """Raises DirectoryUnusable where `path` is nothing of ours, or of a newer format."""
+    path = path.rstrip("/") or "/"
+    if not is_directory(path):
+        raise DirectoryUnusable(f"{path} is not a directory: name a data directory, a topic's or a log's")
+    root: str | None = path
+    for _ in range(_LEVELS):
+        if disk.exists(f"{root}/node.json") or disk.exists(f"{root}/state"):
+            break
+        root = os.path.dirname(root or "")
+    else:
+        root = None
+    if root is not None:
+        _check_node(disk, root)
+    below = f"{path}/topics" if root == path and disk.exists(f"{path}/topics") else path
+    logs = list(find_logs(disk, below, is_directory))
+    if root is not None:
+        logs += [log for log in _emptied_logs(disk, root, below, is_directory) if log not in logs]
+    if not logs and root != path:
+        raise DirectoryUnusable(f"{path} holds no log: name a data directory, a topic's or a log's")
+    return Place(path, root, sorted(logs))
+
+
+def _check_node(disk: Disk, root: str) -> None:
+    data = read_file(disk, f"{root}/node.json")
+    try:
+        node = None if data is None else msgspec.json.decode(data, type=Node)
+    except msgspec.MsgspecError as error:
+        raise DirectoryUnusable(f"{root}/node.json is not ours: {error}; name another directory") from None
+    if node is not None and node.format > FORMAT:
+        raise DirectoryUnusable(
+            f"{root} has format {node.format}, this release reads {FORMAT}: use the one that wrote it"
+        )
+
+
+def _emptied_logs(disk: Disk, root: str, below: str, is_directory: IsDirectory) -> Iterator[str]:
+    """Directories of logs that the state file knows to have held something, and that hold no segment."""
+    known = {key for key, standing in read_state(disk, root).standings.items() if standing.synced_index}
+    pending = [below] if is_directory(below) else []
+    while pending:
+        path = pending.pop()
+        if log_identity(path) in known:
+            yield path
+        pending += [f"{path}/{name}" for name in disk.list(path) if is_directory(f"{path}/{name}")]
+
+
+def log_identity(path: str) -> tuple[bytes, int] | None:
+    try:
+        return identity(path)
+    except ValueError:
+        return None
+
+
+def read_state(disk: Disk, root: str | None) -> StateSlots:
+    data = None if root is None else read_file(disk, f"{root}/state")
+    slots = StateSlots()
+    if not data:
+        return slots
+    front = data[:SLOT_SIZE]
+    slots.newer = front != FRONT and front[:4] == MAGIC and decode(front, 0) is not None
+    slots.front_damaged = front != FRONT and not slots.newer
+    for position in range(SLOT_SIZE, 0 if slots.newer else len(data), SLOT_SIZE):
+        standing = decode(data, position)
+        if standing is not None:
+            slots.standings[standing.topic_id, standing.partition] = standing
+        elif any(data[position : position + SLOT_SIZE]):
+            slots.bad_positions.append(position)
+    return slots
+
+
+def writer_of(disk: Disk, root: str) -> tuple[bool, Holder | None]:
+    """Whether a process writes here now, and what the lock file says.
+
+    A directory closed properly has no writer. Else the lock is tried, and let go of at once.
+    """
+    said = read_file(disk, f"{root}/lock")
+    if not said:
+        return False, None
+    try:
+        holder = msgspec.json.decode(said, type=Holder)
+    except msgspec.MsgspecError:
+        holder = Holder(0, False)
+    if holder.clean:
+        return False, holder
+    try:
+        disk.lock(f"{root}/lock")
+    except DirectoryInUse:
+        return True, holder
+    except OSError:
+        return False, holder
+    return False, holder
+
+
+def check(disk: Disk, path: str, progress: Progress | None = None, is_directory: IsDirectory = os.path.isdir) -> Report:
+    """Check everything at and below `path`."""
+    place = find_place(disk, path, is_directory)
+    active, holder = (False, None) if place.root is None else writer_of(disk, place.root)
+    reading = ReadOnlyDisk(disk)
+    report = Report(path=place.path, writer_active=active)
+    for log in place.logs:
+        survey, findings = survey_and_judge(reading, place.root, log, active, progress)
+        report.logs += 1
+        report.segments += sum(segment.exists for segment in survey.segments)
+        report.batches += sum(segment.batches for segment in survey.segments)
+        report.records += sum(segment.records for segment in survey.segments)
+        report.bytes += sum(segment.size for segment in survey.segments)
+        report.findings += findings
+    if place.root is not None:
+        report.findings += _judge_directory(reading, place, active, holder)
+    return report
+
+
+def survey_and_judge(
+    disk: ReadOnlyDisk, root: str | None, log: str, active: bool, progress: Progress | None
+) -> tuple[LogSurvey, list[Finding]]:
+    """One log. What moves while it is read looks like damage once, not again and again."""
+    for attempt in range(_ATTEMPTS):
+        key = log_identity(log)
+        standing = None if key is None else read_state(disk, root).standings.get(key)
+        last_attempt = attempt == _ATTEMPTS - 1
+        try:
+            survey = survey_log(disk, log, standing, progress)
+        except FileNotFoundError:
+            if not active or last_attempt:
+                raise
+            continue
+        findings = judge(disk, survey, active)
+        if not active or last_attempt or not any(finding.severity == "damage" for finding in findings):
+            break
+    return survey, findings
+
+
+def _judge_directory(disk: ReadOnlyDisk, place: Place, active: bool, holder: Holder | None) -> Iterator[Finding]:
+    root = place.root or place.path
+    if active:
+        yield Finding(
+            kind="writer active",
+            severity="info",
+            file=f"{root}/lock",
+            reason=f"process {holder.pid if holder else 'unknown'} writes here: the newest tail may be in motion",
+            advice="nothing; check again when it is stopped for a verdict on the last batches too",
+        )
+    elif holder is not None and not holder.clean:
+        yield Finding(
+            kind="unclean shut-down",
+            severity="info",
+            file=f"{root}/lock",
+            reason="whoever wrote here last did not close the directory",
+            advice="nothing; the next start recovers",
+        )
+    yield from _judge_state(read_state(disk, root), f"{root}/state")
+    if place.path == root:
+        for name in sorted(set(disk.list(root)) - _KNOWN_NAMES):
+            yield Finding(
+                kind="leftover" if name.endswith(".tmp") else "foreign file",
+                severity="info",
+                file=f"{root}/{name}",
+                reason="nothing of Logboom's",
+                advice="move it elsewhere",
+            )
+
+
+def _judge_state(slots: StateSlots, path: str) -> Iterator[Finding]:
+    if slots.newer:
+        yield Finding(
+            kind="unknown format",
+            severity="damage",
+            file=path,
+            reason="the state file is of a newer format",
+            advice="use the release that wrote it",
+        )
+    if slots.front_damaged:
+        yield Finding(
+            kind="bad state",
+            severity="harmless",
+            file=path,
+            reason="it does not begin as a state file does",
+            advice="run `logboom repair` to keep its hints on what was synced; the next start makes it anew",
+            repairable=True,
+        )
+    for position in slots.bad_positions:
+        yield Finding(
+            kind="bad state",
+            severity="harmless",
+            file=path,
+            position=position,
+            reason="the checksum of this slot does not hold",
+            advice="nothing; it is a hint, and the next start gives the slot to a log again",
+            repairable=True,
+        )
+
+
+def total_bytes(disk: Disk, place: Place) -> int:
+    """How much a check of this will read."""
+    reading = ReadOnlyDisk(disk)
+    paths = (f"{log}/{name}" for log in place.logs for name in reading.list(log) if LOG_NAME.fullmatch(name))
+    return sum(reading.open(path).size() for path in paths)

@@ -1,0 +1,159 @@
+"""Mending what a check finds: `plan_repair` says what would be done, each step does its part.
+
+Whoever runs the steps holds the directory (`hold`). Steps are independent and each is whole or undone after a crash, so
+a repair can be stopped anywhere and run again; run to the end it leaves nothing to do. Afterwards every sound batch is
+where it was, with its old numbers, and what could not be saved is marked as lost.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+import msgspec
+
+from logboom.storage import mending
+from logboom.storage.check import IsDirectory, Place, find_place, read_state, survey_and_judge
+from logboom.storage.directory import Holder
+from logboom.storage.disk import Disk, write_all
+from logboom.storage.findings import Finding
+from logboom.storage.readonly import ReadOnlyDisk
+from logboom.storage.state import FRONT, SLOT_SIZE, Standing, State
+from logboom.storage.survey import LogSurvey, Progress, SegmentSurvey
+
+
+class Step(NamedTuple):
+    """One change: what it does, in words, and the act."""
+
+    text: str
+    run: Callable[[], None]
+
+
+class Plan(NamedTuple):
+    findings: list[Finding]
+    steps: list[Step]
+
+    @property
+    def lost(self) -> list[Finding]:
+        """What stays lost: seqnos that no step brings back."""
+        return [f for f in self.findings if f.repairable and f.severity == "damage" and f.seqno_from != f.seqno_until]
+
+    @property
+    def beyond(self) -> list[Finding]:
+        """Damage that no step mends."""
+        return [finding for finding in self.findings if finding.severity == "damage" and not finding.repairable]
+
+
+@contextmanager
+def hold(disk: Disk, root: str | None) -> Iterator[None]:
+    """Keep writers away; what the lock file says of the last shut-down stays. Raises DirectoryInUse."""
+    if root is None:
+        yield
+        return
+    lock = disk.lock(f"{root}/lock")
+    said = lock.read(lock.size(), 0)
+    lock.truncate(0)
+    write_all(lock, msgspec.json.encode(Holder(os.getpid(), False)) + b"\n")
+    try:
+        yield
+    finally:
+        lock.truncate(0)
+        write_all(lock, said)
+        lock.sync()
+
+
+def plan_repair(
+    disk: Disk, path: str, progress: Progress | None = None, is_directory: IsDirectory = os.path.isdir
+) -> Plan:
+    """Read everything, change nothing, and say what would mend it."""
+    place = find_place(disk, path, is_directory)
+    reading = ReadOnlyDisk(disk)
+    plan = Plan([], list(_mend_state(disk, place)))
+    for log in place.logs:
+        survey, findings = survey_and_judge(reading, place.root, log, False, progress)
+        plan.findings.extend(findings)
+        plan.steps.extend(_mend_log(disk, place, survey))
+    return plan
+
+
+def _mend_log(disk: Disk, place: Place, log: LogSurvey) -> Iterator[Step]:
+    generation, mended = log.generation, False
+    for survey in log.segments:
+        if not survey.snapshot_sound:
+            yield Step(f"write {survey.segment.snap_path} anew", partial(mending.write_snapshot, disk, survey))
+        if survey.index_fault is not None:
+            path = survey.segment.index_path
+            yield Step(f"remove {path}: it is made again when needed", partial(_remove, disk, path))
+        step = _mend_segment(disk, log, survey, generation + 1)
+        if step is not None:
+            yield step
+            generation, mended = generation + 1, mended or bool(survey.holes)
+    standing = log.standing
+    if place.root is not None and standing is not None and mended:
+        fitting = standing._replace(
+            generation=generation,
+            first=log.first,
+            committed=min(standing.committed, log.tail.next_seqno),
+            synced_index=min(standing.synced_index, log.tail.next_index - 1),
+        )
+        yield Step("write the log's slot in the state file", partial(_write_slot, disk, place.root, fitting))
+
+
+def _mend_segment(disk: Disk, log: LogSurvey, survey: SegmentSurvey, generation: int) -> Step | None:
+    name = survey.segment.log_path
+    if survey.unknown is not None or not all(hole.fillable for hole in survey.holes):
+        return None
+    if survey.holes:
+        batches = sum(hole.batches for hole in survey.holes)
+        floor = _lost_floor(log, survey)
+        if survey.size and len(survey.holes) == 1 and survey.before_missing is not None and survey.torn is None:
+            text = f"put a segment of {batches} lost batches behind {name}"
+            return Step(text, partial(mending.add_segment, disk, survey, generation, floor))
+        text = f"write {name} anew: {survey.batches} sound batches, {batches} lost"
+        if survey.exists:
+            text += "; the old file is kept as .damaged"
+        return Step(text, partial(mending.rewrite_segment, disk, survey, generation, floor))
+    if survey.torn is not None:
+        text = f"cut {survey.size - survey.torn.position} torn bytes off {name}; they are kept as .torn"
+        return Step(text, partial(mending.cut_tail, disk, survey))
+    return None
+
+
+def _lost_floor(log: LogSurvey, survey: SegmentSurvey) -> int | None:
+    """The floor, if the state file knows one that was lost with the last hole of the log."""
+    standing, hole = log.standing, survey.holes[-1]
+    if standing is None or survey is not log.segments[-1] or standing.first <= log.first:
+        return None
+    until = hole.seqno_from if hole.seqno_until is None else hole.seqno_until
+    return standing.first if standing.first <= until else None
+
+
+def _mend_state(disk: Disk, place: Place) -> Iterator[Step]:
+    path, slots = place.state_path, read_state(ReadOnlyDisk(disk), place.root)
+    if path is None or slots.newer:
+        return
+    if slots.front_damaged:
+        yield Step(f"write the front of {path} anew", partial(_write_at, disk, path, FRONT, 0))
+    for position in slots.bad_positions:
+        text = f"free the unreadable slot at byte {position} of {path}"
+        yield Step(text, partial(_write_at, disk, path, bytes(SLOT_SIZE), position))
+
+
+def _write_at(disk: Disk, path: str, data: bytes, position: int) -> None:
+    file = disk.open(path)
+    write_all(file, data, position)
+    file.sync()
+
+
+def _write_slot(disk: Disk, root: str, standing: Standing) -> None:
+    slot = State.open(disk, f"{root}/state").claim(standing.topic_id, standing.partition)
+    slot.write(*standing[2:])
+    slot.sync()
+
+
+def _remove(disk: Disk, path: str) -> None:
+    disk.unlink(path)
+    disk.sync_directory(os.path.dirname(path))

@@ -1,0 +1,165 @@
+"""What the survey of a log means: its findings, each with where, why, which seqnos, and what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, Final
+
+from logboom.storage.disk import Disk
+from logboom.storage.findings import Finding, Kind
+from logboom.storage.holes import Hole
+from logboom.storage.segment import INDEX_NAME, LOG_NAME, SNAP_NAME
+from logboom.storage.survey import LogSurvey, SegmentSurvey
+
+KEPT: Final = re.compile(r"(\d{20})-(\d{20})(-\d{10}\.log|\.snap)\.(damaged|torn)(\.\d+)?")
+_REPAIR: Final = "restore the file from a copy, or run `logboom repair`: what is sound stays, these seqnos stay lost"
+_NOTHING: Final = "nothing; the next start removes it"
+
+
+def judge(disk: Disk, survey: LogSurvey, active: bool = False) -> list[Finding]:
+    """Everything worth saying about one log, oldest segment first; `active`: a writer is at work on its end."""
+    findings = [finding for segment in survey.segments for finding in _judge_segment(survey, segment, active)]
+    findings += _judge_standing(survey)
+    findings += _judge_names(disk, survey, active)
+    return findings
+
+
+def _judge_segment(log: LogSurvey, survey: SegmentSurvey, active: bool) -> Iterator[Finding]:
+    path = survey.segment.log_path
+    if not survey.snapshot_sound:
+        yield _judge_snapshot(log, survey)
+    for hole in survey.holes:
+        yield _judge_hole(log, survey, hole)
+    if survey.unknown is not None:
+        yield Finding(
+            kind="unknown format",
+            severity="damage",
+            log=log.directory,
+            file=path,
+            position=survey.unknown.position,
+            reason=survey.unknown.reason,
+            advice="use the release that wrote it",
+        )
+    if survey.torn is not None and not active:
+        yield Finding(
+            kind="torn tail",
+            severity="harmless",
+            log=log.directory,
+            file=path,
+            position=survey.torn.position,
+            seqno_from=log.tail.next_seqno,
+            reason=f"{survey.size - survey.torn.position} bytes that were never synced: {survey.torn.reason}",
+            advice="nothing; the next start cuts them off",
+            repairable=survey.unknown is None,
+        )
+    if survey.index_fault is not None:
+        yield Finding(
+            kind="bad index",
+            severity="harmless",
+            log=log.directory,
+            file=survey.segment.index_path,
+            reason=survey.index_fault,
+            advice="nothing; it is derived, and made again when it is needed",
+            repairable=True,
+        )
+    for lost in survey.lost:
+        yield Finding(
+            kind="lost",
+            severity="info",
+            log=log.directory,
+            file=path,
+            position=lost.position,
+            seqno_from=lost.seqno_from,
+            seqno_until=lost.seqno_until,
+            reason=f"left by a repair: {lost.reason}",
+            advice="nothing; readers are told, and can skip them",
+        )
+
+
+def _judge_hole(log: LogSurvey, survey: SegmentSurvey, hole: Hole) -> Finding:
+    kind: Kind = "damage"
+    if hole.position == hole.end == survey.size:
+        kind = "missing tail" if survey.exists and survey is log.segments[-1] else "missing segment"
+    repairable = hole.fillable and survey.unknown is None
+    advice = (
+        _REPAIR if repairable else "restore the file from a copy: there is too much, or too little, to stand in for"
+    )
+    if survey.unknown is not None:
+        advice = "use the release that wrote the batches of unknown format in this file"
+    elif repairable and hole.seqno_until == hole.seqno_from:
+        advice = "run `logboom repair`: no record is lost with it"
+    return Finding(
+        kind=kind,
+        severity="damage",
+        log=log.directory,
+        file=survey.segment.log_path,
+        position=hole.position,
+        seqno_from=hole.seqno_from,
+        seqno_until=hole.seqno_until,
+        reason=hole.reason,
+        advice=advice,
+        repairable=repairable,
+    )
+
+
+def _judge_snapshot(log: LogSurvey, survey: SegmentSurvey) -> Finding:
+    common: dict[str, Any] = {"log": log.directory, "file": survey.segment.snap_path, "repairable": True}
+    if survey.snapshot_derivable:
+        return Finding(
+            kind="damaged snapshot",
+            severity="harmless",
+            reason="missing or damaged; it follows from the segment before",
+            advice="nothing; it is made again when it is needed",
+            **common,
+        )
+    is_last = survey is log.segments[-1]
+    lost = "producers start anew" if is_last else "the snapshots of later segments know producers and floor"
+    return Finding(
+        kind="damaged snapshot",
+        severity="damage",
+        seqno_from=survey.segment.first_seqno,
+        seqno_until=survey.segment.first_seqno,
+        reason="missing or damaged, and nothing sound before it can stand in",
+        advice=f"restore it from a copy, or run `logboom repair`: a new one is made from the file's name; {lost}",
+        **common,
+    )
+
+
+def _judge_standing(log: LogSurvey) -> Iterator[Finding]:
+    standing = log.standing
+    if standing is None:
+        return
+    first = log.segments[0].segment.first_seqno
+    if standing.first < first:
+        yield Finding(
+            kind="bad state",
+            severity="harmless",
+            log=log.directory,
+            file=log.segments[0].segment.log_path,
+            seqno_from=standing.first,
+            seqno_until=first,
+            reason=f"the state file says that the log begins at {standing.first}, its files begin at {first}",
+            advice="nothing if older segments were dropped just before a power loss; else restore them from a copy",
+        )
+
+
+def _judge_names(disk: Disk, log: LogSurvey, active: bool) -> Iterator[Finding]:
+    current = {survey.segment.log_path for survey in log.segments}
+    indexes = {survey.segment.index_path for survey in log.segments}
+    snapshots = {survey.segment.snap_path for survey in log.segments}
+    for name in sorted(disk.list(log.directory)):
+        path = f"{log.directory}/{name}"
+        common: dict[str, Any] = {"severity": "info", "log": log.directory, "file": path}
+        if KEPT.fullmatch(name):
+            yield Finding(
+                kind="kept by repair", reason="what a repair took away", advice="remove it when done", **common
+            )
+        elif LOG_NAME.fullmatch(name) and path not in current:
+            if not active:
+                yield Finding(kind="leftover", reason="a newer generation is there", advice=_NOTHING, **common)
+        elif INDEX_NAME.fullmatch(name) or SNAP_NAME.fullmatch(name) or name.endswith(".tmp"):
+            if path not in indexes and path not in snapshots and not active:
+                yield Finding(kind="leftover", reason="its segment is not there", advice=_NOTHING, **common)
+        elif path not in current:
+            yield Finding(kind="foreign file", reason="nothing of Logboom's", advice="move it elsewhere", **common)
