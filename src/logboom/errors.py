@@ -1,31 +1,31 @@
 """Every error Logboom raises, one tree, each named by its condition and carrying its data.
 
-    LogboomError
-    ├── BatchError                 bytes that are not a batch we can take
-    │   ├── NotABatch              too short, wrong magic, impossible size
-    │   ├── HeaderCorrupt          header_crc does not hold
-    │   ├── BodyCorrupt            batch_crc does not hold, or the body does not inflate to what it says
-    │   ├── UnsupportedBatch       a version, flag, kind, encoding or codec this release does not know
-    │   ├── MalformedBatch         sound checksums around a broken structure
-    │   └── BatchTooLarge          more than the limit, stored or inflated
-    ├── InvalidColumn              what the caller gave cannot become a column (also a ValueError)
-    ├── InvalidPattern             a channel pattern that means nothing (also a ValueError)
-    ├── AppendRefused              this batch was not appended; nothing was written of it
-    │   ├── UnexpectedSeqno        expect_seqno is not the next seqno
-    │   ├── UnknownProducer        a stream that does not start at 0 from a producer this log does not know
-    │   ├── ProducerFenced         a lower epoch than the producer's newest
-    │   ├── SequenceGap            numbers between the producer's last batch and this one are missing
-    │   ├── RepeatForgotten        a repeat too old, or cut differently, to be answered as the first time
-    │   ├── LowSpace               the volume's free space is below the reserve, or ran out
-    │   ├── WriteFailed            the operating system refused the write
-    │   └── LogReadOnly            damaged, failed or closed: the log takes no writes, and says why
-    └── StorageError
-        ├── SeqnoOutOfRange        below first or above next
-        ├── IndexOutOfRange        a batch number the log does not hold, or may not truncate to
-        ├── Damage                 bytes that were once sound are not: where, and which seqnos
-        ├── SyncFailed             a sync failed: what was not yet promised is unknown, the log stops writing
-        ├── DirectoryInUse         another process writes to this data directory
-        └── DirectoryUnusable      not a data directory of ours: newer format, foreign or broken
+LogboomError
+├── BatchError                 bytes that are not a batch we can take
+│   ├── NotABatch              too short, wrong magic, impossible size
+│   ├── HeaderCorrupt          header_crc does not hold
+│   ├── BodyCorrupt            batch_crc does not hold, or the body does not inflate to what it says
+│   ├── UnsupportedBatch       a version, flag, kind, encoding or codec this release does not know
+│   ├── MalformedBatch         sound checksums around a broken structure
+│   └── BatchTooLarge          more than the limit, stored or inflated
+├── InvalidColumn              what the caller gave cannot become a column (also a ValueError)
+├── InvalidPattern             a channel pattern that means nothing (also a ValueError)
+├── AppendRefused              this batch was not appended; nothing was written of it
+│   ├── UnexpectedSeqno        expect_seqno is not the next seqno
+│   ├── UnknownProducer        a stream that does not start at 0 from a producer this log does not know
+│   ├── ProducerFenced         a lower epoch than the producer's newest
+│   ├── SequenceGap            numbers between the producer's last batch and this one are missing
+│   ├── RepeatForgotten        a repeat too old, or cut differently, to be answered as the first time
+│   ├── LowSpace               the volume's free space is below the reserve, or ran out
+│   ├── WriteFailed            the operating system refused the write
+│   └── LogReadOnly            damaged, failed or closed: the log takes no writes, and says why
+└── StorageError
+    ├── SeqnoOutOfRange        below first or above next
+    ├── IndexOutOfRange        a batch number the log does not hold, or may not truncate to
+    ├── Damage                 bytes that were once sound are not: where, and which seqnos
+    ├── SyncFailed             a sync failed: what was not yet promised is unknown, the log stops writing
+    ├── DirectoryInUse         another process writes to this data directory
+    └── DirectoryUnusable      not a data directory of ours: newer format, foreign or broken
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class RepeatForgotten(AppendRefused):
 
     def __init__(self, producer_id: int, sequence: int, expected: int) -> None:
         super().__init__(
-            f"producer {producer_id} repeats sequence {sequence} (next is {expected}), and no remembered batch matches it"
+            f"producer {producer_id} repeats sequence {sequence} (next is {expected}), no remembered batch matches it"
         )
         self.producer_id = producer_id
         self.sequence = sequence
@@ -139,7 +139,7 @@ class LowSpace(AppendRefused):
     """Writes wait until there is more free space than the reserve; reads go on."""
 
     def __init__(self, free_bytes: int, reserve_bytes: int) -> None:
-        super().__init__(f"{free_bytes:,} bytes are free, the reserve is {reserve_bytes:,}: free space or lower the reserve")
+        super().__init__(f"{free_bytes:,} bytes are free, {reserve_bytes:,} are kept in reserve: make room")
         self.free_bytes = free_bytes
         self.reserve_bytes = reserve_bytes
 

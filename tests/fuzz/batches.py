@@ -317,7 +317,7 @@ def _check_agreement(batch: Batch) -> None:
         batch.seqnos(),
     )
     assert [Record(*row) for row in zip(*lists, strict=True)] == records
-    assert max(batch.timestamps()) == header.effective_max_timestamp
+    assert max(batch.timestamps()) == header.newest_timestamp(header.append_time)
     _check_selections(batch, records)
 
 

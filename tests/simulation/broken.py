@@ -8,6 +8,7 @@ from functools import cache
 from logboom.batch import Header
 from logboom.storage import Log
 from logboom.storage.check import check
+from logboom.storage.disk import replace_file
 from logboom.storage.findings import Finding, Report
 from logboom.storage.repair import Plan, hold, plan_repair
 from logboom.storage.scan import Window, walk
@@ -26,6 +27,7 @@ def sound_disk(floor: int | None = None) -> SimulatedDisk:
 @cache
 def _written_disk(floor: int | None) -> SimulatedDisk:
     disk, batches = SimulatedDisk(), 34
+    replace_file(disk, "/data/node.json", b'{"node_id": "n"}')
     log = open_log(disk)
     for number in range(batches):
         if number in (12, 25):
@@ -98,8 +100,8 @@ def worrying(disk: SimulatedDisk) -> list[Finding]:
 
 
 def repaired(disk: SimulatedDisk) -> Plan:
-    with hold(disk, "/data"):
-        plan = plan_repair(disk, "/data", is_directory=disk.is_directory)
+    with hold(disk, "/data") as clean:
+        plan = plan_repair(disk, "/data", clean, is_directory=disk.is_directory)
         for step in plan.steps:
             step.run()
     disk.kill()

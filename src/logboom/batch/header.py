@@ -83,11 +83,12 @@ class Header(NamedTuple):
         """Bytes of the body as stored, without padding."""
         return self.size - HEADER_SIZE - (self.flags & PADDING_MASK)
 
-    @property
-    def effective_max_timestamp(self) -> int:
-        """The newest timestamp a reader sees: records without one show append_time."""
-        if self.min_timestamp == NO_TIMESTAMP:
-            return max(self.max_timestamp, self.append_time)
+    def newest_timestamp(self, append_time: int) -> int:
+        """The newest timestamp a reader of this batch sees: records without one show the append time."""
+        if self.kind != KIND_DATA:
+            return NO_TIMESTAMP
+        if self.min_timestamp == NO_TIMESTAMP and append_time > self.max_timestamp:
+            return append_time
         return self.max_timestamp
 
 
@@ -165,13 +166,8 @@ def pack_unstamped(size: int, signed: bytes, batch_crc: int) -> bytes:
     return front + _CRC.pack(crc32c(front))
 
 
-def stamp(header_bytes: Buffer, base_seqno: int, index: int, append_time: int, term: int, synced: int) -> bytes:
-    """The 96 header bytes with bytes 8..40 and 92..96 rewritten, as the leader does on append."""
-    front = b"".join(
-        (
-            header_bytes[:8],
-            _STAMP.pack(base_seqno, index, append_time, term, min(synced, SYNCED_UNKNOWN)),
-            header_bytes[STAMP_SIZE:92],
-        )
-    )
+def stamp(data: Buffer, base_seqno: int, index: int, append_time: int, term: int, synced: int) -> bytes:
+    """The header of the batch `data` with bytes 8..40 and 92..96 rewritten, as the leader does on append."""
+    numbers = _STAMP.pack(base_seqno, index, append_time, term, min(synced, SYNCED_UNKNOWN))
+    front = b"".join((data[:8], numbers, data[STAMP_SIZE:92]))
     return front + _CRC.pack(crc32c(front))

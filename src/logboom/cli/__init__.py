@@ -25,8 +25,8 @@ app = App(
     suppress_keyboard_interrupt=False,
     result_action="return_value",
 )
-app.command("logboom.cli.check:check", name="check", help="Is everything in a directory as it was written?")
-app.command("logboom.cli.repair:repair", name="repair", help="Mend what a check finds.")
+app.command("logboom.cli.check:app", name="check", help="Is everything in a directory as it was written?")
+app.command("logboom.cli.repair:app", name="repair", help="Mend what a check finds.")
 
 
 def main() -> None:
@@ -45,6 +45,9 @@ def run(arguments: list[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return USAGE
+    except PermissionError as error:
+        print(f"logboom: {error.filename}: {error.strerror}: run as the user that owns it", file=sys.stderr)
         return USAGE
     except (LogboomError, OSError) as error:
         print(f"logboom: {error}", file=sys.stderr)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
+from logboom.cli.place import locate
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import describe, summarise
 
 SOUND, DAMAGED = 0, 1
+DETAILS = """\
+Reads every byte of every log, verifies it, and goes on behind damage. Changes nothing, and may run beside a server.
+
+Exit code 0: sound. 1: damage found. 2: the directory cannot be checked.
+
+Examples:
+  logboom check data
+  logboom check data/topics/events~0123456789abcdef0123456789abcdef/0
+  logboom check --json data | jq .findings
+"""
+app = App(name="check", help_epilogue=DETAILS)
 
 
+@app.default
 def check(
     directory: Path,
     /,
@@ -23,17 +35,6 @@ def check(
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
 ) -> int:
     """Is everything in a directory as it was written?
-
-    Reads every byte of every log, verifies it, and goes on behind damage. Changes nothing, and may run beside a server.
-    Exit code 0: sound. 1: damage found. 2: the directory cannot be checked.
-
-    Examples:
-
-        logboom check data
-
-        logboom check data/topics/events~0123456789abcdef0123456789abcdef/0
-
-        logboom check --json data | jq .findings
 
     Parameters
     ----------
@@ -45,14 +46,11 @@ def check(
         No progress, and no findings that are mere information.
     """
     from logboom.storage.check import check as check_directory
-    from logboom.storage.check import find_place, total_bytes
-    from logboom.storage.disk import OsDisk
+    from logboom.storage.check import total_bytes
 
-    path = os.path.abspath(directory)
-    disk = OsDisk(path)
-    total = total_bytes(disk, find_place(disk, path))
-    with bytes_read("checking", total, not as_json and not quiet) as progress:
-        report = check_directory(disk, path, progress)
+    disk, place = locate(directory)
+    with bytes_read("checking", total_bytes(disk, place), not as_json and not quiet) as progress:
+        report = check_directory(disk, place.path, progress)
     if as_json:
         import msgspec
 
@@ -61,6 +59,6 @@ def check(
     else:
         for finding in report.findings:
             if not quiet or finding.severity != "info":
-                print(describe(finding, path))
+                print(describe(finding, place.path))
         print(summarise(report))
     return DAMAGED if report.damaged else SOUND

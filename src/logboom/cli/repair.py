@@ -4,21 +4,40 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
+from logboom.cli.place import locate
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import count_of, describe, seqnos_of
+from logboom.errors import DirectoryInUse
 
 if TYPE_CHECKING:
+    from logboom.storage.check import Place
+    from logboom.storage.disk import OsDisk
     from logboom.storage.repair import Plan
 
 DONE, DAMAGED, REFUSED = 0, 1, 2
+DETAILS = """\
+Everything sound keeps its seqnos. What cannot be saved is marked as lost: readers are told, and can skip it. What is
+taken away is kept beside the log as .damaged or .torn. Stop the server first. A repair that is stopped half way can be
+run again.
+
+Exit code 0: nothing is left to mend. 1: some damage is beyond repair. 2: refused, nothing was changed.
+
+Examples:
+  logboom repair --dry-run data
+  logboom repair data
+  logboom repair --yes data
+"""
+app = App(name="repair", help_epilogue=DETAILS)
 
 
+@app.default
 def repair(
     directory: Path,
     /,
@@ -28,19 +47,6 @@ def repair(
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
 ) -> int:
     """Mend what a check finds.
-
-    Everything sound stays where it is, with its seqnos. What cannot be saved is marked as lost: readers are told, and can
-    skip it. What is taken away is kept beside the log as .damaged or .torn. Stop the server first. A repair that is
-    stopped half way can be run again.
-    Exit code 0: nothing is left to mend. 1: some damage is beyond repair. 2: refused, nothing was changed.
-
-    Examples:
-
-        logboom repair --dry-run data
-
-        logboom repair data
-
-        logboom repair --yes data
 
     Parameters
     ----------
@@ -53,21 +59,17 @@ def repair(
     quiet
         No progress.
     """
-    from logboom.storage.check import find_place, total_bytes
-    from logboom.storage.disk import OsDisk
+    from logboom.storage.check import total_bytes
     from logboom.storage.repair import hold, plan_repair
 
     if not (yes or dry_run or sys.stdin.isatty()):
         print("logboom: there is no terminal to ask on: pass --yes, or --dry-run to see the plan", file=sys.stderr)
         return REFUSED
-    path = os.path.abspath(directory)
-    disk = OsDisk(path)
-    place = find_place(disk, path)
-    holding: AbstractContextManager[None] = nullcontext() if dry_run else hold(disk, place.root)
-    with holding:
+    disk, place = locate(directory)
+    with _look_on(disk, place) if dry_run else hold(disk, place.root) as clean:
         with bytes_read("reading", total_bytes(disk, place), not quiet) as progress:
-            plan = plan_repair(disk, path, progress)
-        _show(plan, path)
+            plan = plan_repair(disk, place.path, clean, progress)
+        _show(plan, place.path)
         if plan.steps and not dry_run:
             if not yes and not _agreed():
                 print("logboom: nothing was changed", file=sys.stderr)
@@ -76,6 +78,17 @@ def repair(
                 step.run()
             print(f"done: {count_of(len(plan.steps), 'step')}")
     return DAMAGED if plan.beyond else DONE
+
+
+@contextmanager
+def _look_on(disk: OsDisk, place: Place) -> Iterator[bool]:
+    """As `hold`, without keeping anybody away."""
+    from logboom.storage.check import writer_of
+
+    active, holder = writer_of(disk, place.root) if place.root is not None else (False, None)
+    if active:
+        raise DirectoryInUse(f"{place.root} is in use by another process: stop it first")
+    yield holder is not None and holder.clean
 
 
 def _show(plan: Plan, path: str) -> None:

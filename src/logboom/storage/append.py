@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logboom.batch.batch import Batch
-from logboom.batch.header import HEADER_SIZE, MAGIC, SYNCED_UNKNOWN, Buffer, Header, stamp
+from logboom.batch.header import HEADER_SIZE, Buffer, Header, stamp
 from logboom.errors import LogboomError
 from logboom.storage.disk import BUFFERS_MAX
 from logboom.storage.producers import Stream, Written, check_sequence
@@ -37,8 +37,11 @@ Answer = Appended | LogboomError
 
 
 class Staged(NamedTuple):
-    number: int
+    """A batch with the numbers it will have: its header as the producer made it, and where it goes."""
+
     header: Header
+    seqno: int
+    index: int  # type: ignore[assignment]
     position: int
     control: Control | None
 
@@ -46,8 +49,8 @@ class Staged(NamedTuple):
 class Group:
     def __init__(self, tail: Tail, position: int, now: int, term: int, synced_index: int) -> None:
         self._tail = tail
-        self._term = term
-        self._append_time = max(now, tail.append_time)
+        self.term = term
+        self.append_time = max(now, tail.append_time)
         self._synced_index = synced_index
         self._streams: dict[int, Stream] = {}
         self.start = self.position = position
@@ -74,26 +77,25 @@ class Group:
 
     def add(self, number: int, batch: Batch, control: Control | None) -> None:
         """Give the batch its numbers and queue its bytes. `number` is its place among the caller's batches."""
-        header = batch.header
+        header, data = batch.header, batch.data
         seqno, index = self.next_seqno, self.next_index
-        synced = min(index - self._synced_index, SYNCED_UNKNOWN)
-        front = stamp(batch.data[:HEADER_SIZE], seqno, index, self._append_time, self._term, synced)
-        crc = int.from_bytes(front[92:], "little")
-        stamped = Header._make(
-            (MAGIC, header.size, seqno, index, self._append_time, self._term, synced, *header[7:21], crc)
-        )
+        front = stamp(data, seqno, index, self.append_time, self.term, index - self._synced_index)
         self.buffers.append(front)
-        self.buffers.append(batch.data[HEADER_SIZE:])
-        self.staged.append(Staged(number, stamped, self.position, control))
-        self.answers.append((number, Appended(seqno, header.record_count, index, self._append_time)))
+        self.buffers.append(data[HEADER_SIZE:])
+        self.staged.append(Staged(header, seqno, index, self.position, control))
+        self.answers.append((number, Appended(seqno, header.record_count, index, self.append_time)))
         if header.producer_id:
-            self._stage_stream(stamped)
+            self._stage_stream(header, seqno, index)
         self.position += header.size
         self.next_seqno = seqno + header.record_count
         self.next_index = index + 1
 
-    def _stage_stream(self, header: Header) -> None:
-        written = Written(header.producer_seq, header.record_count, header.base_seqno, header.index, header.append_time)
+    def _stage_stream(self, header: Header, seqno: int, index: int) -> None:
+        written = Written(header.producer_seq, header.record_count, seqno, index, self.append_time)
         stream = self._streams.get(header.producer_id) or self._tail.producers.get(header.producer_id)
         epoch = header.producer_epoch
         self._streams[header.producer_id] = stream.then(epoch, written) if stream else Stream(epoch, (written,))
+
+    @property
+    def last_header_crc(self) -> int:
+        return int.from_bytes(self.buffers[-2][92:96], "little")

@@ -58,26 +58,34 @@ def find_place(disk: Disk, path: str, is_directory: IsDirectory = os.path.isdir)
     path = path.rstrip("/") or "/"
     if not is_directory(path):
         raise DirectoryUnusable(f"{path} is not a directory: name a data directory, a topic's or a log's")
-    root: str | None = path
-    for _ in range(_LEVELS):
-        if disk.exists(f"{root}/node.json") or disk.exists(f"{root}/state"):
-            break
-        root = os.path.dirname(root or "")
-    else:
-        root = None
-    if root is not None:
-        _check_node(disk, root)
+    root = _find_root(disk, path)
     below = f"{path}/topics" if root == path and disk.exists(f"{path}/topics") else path
-    logs = list(find_logs(disk, below, is_directory))
-    if root is not None:
+    if root is None:
+        # Not everything somewhere below: that may belong to several writers.
+        logs = list(find_logs(disk, path, lambda inner: os.path.dirname(inner) == path and is_directory(inner)))
+    else:
+        logs = list(find_logs(disk, below, is_directory))
         logs += [log for log in _emptied_logs(disk, root, below, is_directory) if log not in logs]
     if not logs and root != path:
-        raise DirectoryUnusable(f"{path} holds no log: name a data directory, a topic's or a log's")
+        raise DirectoryUnusable(f"{path} is not a directory of ours: name a data directory, a topic's or a log's")
     return Place(path, root, sorted(logs))
 
 
-def _check_node(disk: Disk, root: str) -> None:
-    data = read_file(disk, f"{root}/node.json")
+def _find_root(disk: Disk, path: str) -> str | None:
+    """The data directory at or above `path`, told by its node.json, or by its state file where that is lost."""
+    for _ in range(_LEVELS):
+        try:
+            node, state = read_file(disk, f"{path}/node.json"), read_file(disk, f"{path}/state")
+        except IsADirectoryError:
+            node = state = None
+        if node is not None or (state is not None and state[: len(MAGIC)] == MAGIC):
+            _check_node(path, node)
+            return path
+        path = os.path.dirname(path)
+    return None
+
+
+def _check_node(root: str, data: bytes | None) -> None:
     try:
         node = None if data is None else msgspec.json.decode(data, type=Node)
     except msgspec.MsgspecError as error:
@@ -152,8 +160,9 @@ def check(disk: Disk, path: str, progress: Progress | None = None, is_directory:
     active, holder = (False, None) if place.root is None else writer_of(disk, place.root)
     reading = ReadOnlyDisk(disk)
     report = Report(path=place.path, writer_active=active)
+    clean = holder is not None and holder.clean
     for log in place.logs:
-        survey, findings = survey_and_judge(reading, place.root, log, active, progress)
+        survey, findings = survey_and_judge(reading, place.root, log, active, clean, progress)
         report.logs += 1
         report.segments += sum(segment.exists for segment in survey.segments)
         report.batches += sum(segment.batches for segment in survey.segments)
@@ -166,7 +175,7 @@ def check(disk: Disk, path: str, progress: Progress | None = None, is_directory:
 
 
 def survey_and_judge(
-    disk: ReadOnlyDisk, root: str | None, log: str, active: bool, progress: Progress | None
+    disk: ReadOnlyDisk, root: str | None, log: str, active: bool, clean: bool, progress: Progress | None
 ) -> tuple[LogSurvey, list[Finding]]:
     """One log. What moves while it is read looks like damage once, not again and again."""
     for attempt in range(_ATTEMPTS):
@@ -179,7 +188,7 @@ def survey_and_judge(
             if not active or last_attempt:
                 raise
             continue
-        findings = judge(disk, survey, active)
+        findings = judge(disk, survey, active, clean)
         if not active or last_attempt or not any(finding.severity == "damage" for finding in findings):
             break
     return survey, findings

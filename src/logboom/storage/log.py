@@ -216,18 +216,16 @@ class Log(ReadableLog):
     def _take(self, group: Group) -> None:
         segment, tail = self._segments[-1], self._tail
         index, newest = segment.index, self._segment_max_timestamp
-        for staged in group.staged:
-            header, position = staged.header, staged.position
-            index.add(header.base_seqno, header.index, position, newest)
-            tail.follow(header, staged.control)
-            if header.kind == KIND_DATA:
-                newest = max(newest, header.effective_max_timestamp)
-            self._pending.append(Boundary(header.index, header.next_seqno, segment, position + header.size))
+        for header, seqno, number, position, control in group.staged:
+            index.add(seqno, number, position, newest)
+            tail.advance(header, group.append_time, group.term, control)
+            newest = max(newest, header.newest_timestamp(group.append_time))
         if self._segment_append_time is None:
             self._segment_append_time = tail.append_time
         self._segment_max_timestamp = newest
-        self._last_header_crc = group.staged[-1].header.header_crc
+        self._last_header_crc = group.last_header_crc
         self._end = group.position
+        self._pending.append(Boundary(self.last_index, self.next, segment, self._end))
 
     def _active_file(self) -> File:
         """The file that takes the appends, made when the first one comes."""
@@ -296,11 +294,10 @@ class Log(ReadableLog):
             return
         if index > self.last_index:
             raise IndexOutOfRange(index, self._committed.index, self.last_index)
-        if self._pending and self._pending[0].index <= index:
-            while self._pending and self._pending[0].index <= index:
-                self._committed = self._pending.popleft()
-        else:
-            self._committed = self._locate(index)
+        reached = self._committed
+        while self._pending and self._pending[0].index <= index:
+            reached = self._pending.popleft()
+        self._committed = reached if reached.index == index else self._locate(index)
         self._write_state()
 
     def _write_state(self) -> None:
@@ -381,8 +378,7 @@ class Log(ReadableLog):
             segment.file().truncate(self._end)
             segment.file().sync()
         self._synced_index = index
-        while self._pending and self._pending[-1].index > index:
-            self._pending.pop()
+        self._pending = deque(boundary for boundary in self._pending if boundary.index <= index)
 
     def _rebuild(self, tail: Tail, index: int, size: int) -> None:
         """Follow the active segment again, up to a batch: the producer table has no way back."""
@@ -397,8 +393,8 @@ class Log(ReadableLog):
                 raise Damage(segment.log_path, found.position, tail.next_seqno, None, found.reason)
             position, header = found
             sparse.add(header.base_seqno, header.index, position, self._segment_max_timestamp)
-            if header.kind == KIND_DATA:
-                self._segment_max_timestamp = max(self._segment_max_timestamp, header.effective_max_timestamp)
+            newest = header.newest_timestamp(header.append_time)
+            self._segment_max_timestamp = max(self._segment_max_timestamp, newest)
             if self._segment_append_time is None:
                 self._segment_append_time = header.append_time
             self._end = position + header.size

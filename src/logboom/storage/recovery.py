@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from logboom.batch.header import KIND_DATA, NO_TIMESTAMP
+from logboom.batch.header import NO_TIMESTAMP
 from logboom.errors import Damage
 from logboom.storage.config import LogConfig
 from logboom.storage.disk import read_file, replace_file
@@ -154,8 +154,7 @@ def _follow(segment: Segment, found: Recovered, config: LogConfig, standing: Sta
         if found.segment_append_time is None:
             found.segment_append_time = header.append_time
         index.add(header.base_seqno, header.index, position, newest)
-        if header.kind == KIND_DATA:
-            newest = max(newest, header.effective_max_timestamp)
+        newest = max(newest, header.newest_timestamp(header.append_time))
         found.end = position + header.size
         found.last_header_crc = header.header_crc
     found.segment_max_timestamp = newest

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from logboom.storage import mending
-from logboom.storage.check import IsDirectory, Place, find_place, read_state, survey_and_judge
+from logboom.storage.check import IsDirectory, Place, find_place, read_state, survey_and_judge, writer_of
 from logboom.storage.directory import Holder
 from logboom.storage.disk import Disk, write_all
 from logboom.storage.findings import Finding
@@ -48,17 +48,18 @@ class Plan(NamedTuple):
 
 
 @contextmanager
-def hold(disk: Disk, root: str | None) -> Iterator[None]:
-    """Keep writers away; what the lock file says of the last shut-down stays. Raises DirectoryInUse."""
+def hold(disk: Disk, root: str | None) -> Iterator[bool]:
+    """Keep writers away; gives whether the last one closed properly, and leaves it so. Raises DirectoryInUse."""
     if root is None:
-        yield
+        yield False
         return
+    _, holder = writer_of(disk, root)
     lock = disk.lock(f"{root}/lock")
     said = lock.read(lock.size(), 0)
     lock.truncate(0)
     write_all(lock, msgspec.json.encode(Holder(os.getpid(), False)) + b"\n")
     try:
-        yield
+        yield holder is not None and holder.clean
     finally:
         lock.truncate(0)
         write_all(lock, said)
@@ -66,14 +67,18 @@ def hold(disk: Disk, root: str | None) -> Iterator[None]:
 
 
 def plan_repair(
-    disk: Disk, path: str, progress: Progress | None = None, is_directory: IsDirectory = os.path.isdir
+    disk: Disk,
+    path: str,
+    clean: bool = False,
+    progress: Progress | None = None,
+    is_directory: IsDirectory = os.path.isdir,
 ) -> Plan:
-    """Read everything, change nothing, and say what would mend it."""
+    """Read everything, change nothing, and say what would mend it. `clean`: the last writer closed properly."""
     place = find_place(disk, path, is_directory)
     reading = ReadOnlyDisk(disk)
     plan = Plan([], list(_mend_state(disk, place)))
     for log in place.logs:
-        survey, findings = survey_and_judge(reading, place.root, log, False, progress)
+        survey, findings = survey_and_judge(reading, place.root, log, False, clean, progress)
         plan.findings.extend(findings)
         plan.steps.extend(_mend_log(disk, place, survey))
     return plan
@@ -92,7 +97,8 @@ def _mend_log(disk: Disk, place: Place, log: LogSurvey) -> Iterator[Step]:
             yield step
             generation, mended = generation + 1, mended or bool(survey.holes)
     standing = log.standing
-    if place.root is not None and standing is not None and mended:
+    begins_later = standing is not None and standing.first < log.segments[0].segment.first_seqno
+    if place.root is not None and standing is not None and (mended or begins_later):
         fitting = standing._replace(
             generation=generation,
             first=log.first,

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Final
 
 from logboom.batch.batch import Batch
-from logboom.batch.header import HEADER_SIZE, KIND_DATA, NO_TIMESTAMP, Header
+from logboom.batch.header import HEADER_SIZE, NO_TIMESTAMP, Header
 from logboom.errors import BatchError, Damage
 from logboom.storage.disk import File, read_file, replace_file
 from logboom.storage.files import OpenFiles
@@ -44,6 +44,7 @@ class Segment:
         "first_index",
         "first_seqno",
         "generation",
+        "log_path",
     )
 
     def __init__(self, files: OpenFiles, directory: str, first_seqno: int, first_index: int, generation: int) -> None:
@@ -52,6 +53,7 @@ class Segment:
         self.first_seqno = first_seqno
         self.first_index = first_index
         self.generation = generation
+        self.log_path = f"{directory}/{first_seqno:020}-{first_index:020}-{generation:010}.log"
         self._index: SparseIndex | None = None
         self._summary: Summary | None = None
         self._rebuilt = False
@@ -59,10 +61,6 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"<Segment {self.log_path}>"
-
-    @property
-    def log_path(self) -> str:
-        return f"{self.directory}/{self.first_seqno:020}-{self.first_index:020}-{self.generation:010}.log"
 
     @property
     def index_path(self) -> str:
@@ -161,8 +159,7 @@ class Segment:
             position, header = found
             index.add(header.base_seqno, header.index, position, newest, after_gap)
             after_gap = False
-            if header.kind == KIND_DATA:
-                newest = max(newest, header.effective_max_timestamp)
+            newest = max(newest, header.newest_timestamp(header.append_time))
             seqno, number, crc = header.next_seqno, header.index + 1, header.header_crc
         self._rebuilt = True
         return self._keep(index, Summary(size, seqno, number, newest, crc))
@@ -183,11 +180,7 @@ class Segment:
         """The first batch with a record at or after this time that is not wholly before `seqno_from`."""
 
         def wanted(header: Header) -> bool:
-            return (
-                header.kind == KIND_DATA
-                and header.next_seqno > seqno_from
-                and header.effective_max_timestamp >= timestamp
-            )
+            return header.next_seqno > seqno_from and header.newest_timestamp(header.append_time) >= timestamp
 
         def start() -> Place | None:
             places = self.index.by_time(timestamp), self.index.by_seqno(seqno_from)

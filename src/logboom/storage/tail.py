@@ -118,21 +118,22 @@ class Tail:
         return None
 
     def follow(self, header: Header, control: Control | None = None) -> None:
-        """Move over one stamped batch that is the next one."""
+        """Move over one stored batch that is the next one."""
+        self.advance(header, header.append_time, header.term, control)
+
+    def advance(self, header: Header, append_time: int, term: int, control: Control | None = None) -> None:
+        """Move over one batch, stamped or about to be: it gets the next seqno and index."""
         if header.producer_id:
-            written = Written(
-                header.producer_seq, header.record_count, header.base_seqno, header.index, header.append_time
-            )
+            written = Written(header.producer_seq, header.record_count, self.next_seqno, self.next_index, append_time)
             self.producers.record(header.producer_id, header.producer_epoch, written)
-        self.next_seqno = header.base_seqno + header.record_count
-        self.next_index = header.index + 1
-        self.term = header.term
-        self.append_time = header.append_time
-        if header.kind == KIND_DATA:
-            newest = header.effective_max_timestamp
-            if newest > self.max_timestamp:
-                self.max_timestamp = newest
-        if isinstance(control, Floor) and control.seqno > self.floor:
+        self.next_seqno += header.record_count
+        self.next_index += 1
+        self.term = term
+        self.append_time = append_time
+        newest = header.newest_timestamp(append_time)
+        if newest > self.max_timestamp:
+            self.max_timestamp = newest
+        if control is not None and isinstance(control, Floor) and control.seqno > self.floor:
             self.floor = control.seqno
 
 

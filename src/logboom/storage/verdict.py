@@ -17,10 +17,14 @@ _REPAIR: Final = "restore the file from a copy, or run `logboom repair`: what is
 _NOTHING: Final = "nothing; the next start removes it"
 
 
-def judge(disk: Disk, survey: LogSurvey, active: bool = False) -> list[Finding]:
-    """Everything worth saying about one log, oldest segment first; `active`: a writer is at work on its end."""
+def judge(disk: Disk, survey: LogSurvey, active: bool, clean: bool) -> list[Finding]:
+    """Everything worth saying about one log, oldest segment first.
+
+    `active`: a writer is at work on its end. `clean`: the directory was closed properly, so its state file is no mere
+    hint.
+    """
     findings = [finding for segment in survey.segments for finding in _judge_segment(survey, segment, active)]
-    findings += _judge_standing(survey)
+    findings += _judge_standing(survey, clean)
     findings += _judge_names(disk, survey, active)
     return findings
 
@@ -126,21 +130,22 @@ def _judge_snapshot(log: LogSurvey, survey: SegmentSurvey) -> Finding:
     )
 
 
-def _judge_standing(log: LogSurvey) -> Iterator[Finding]:
+def _judge_standing(log: LogSurvey, clean: bool) -> Iterator[Finding]:
     standing = log.standing
     if standing is None:
         return
     first = log.segments[0].segment.first_seqno
     if standing.first < first:
         yield Finding(
-            kind="bad state",
-            severity="harmless",
+            kind="missing segment" if clean else "bad state",
+            severity="damage" if clean else "harmless",
             log=log.directory,
             file=log.segments[0].segment.log_path,
             seqno_from=standing.first,
             seqno_until=first,
             reason=f"the state file says that the log begins at {standing.first}, its files begin at {first}",
-            advice="nothing if older segments were dropped just before a power loss; else restore them from a copy",
+            advice="restore older segments from a copy, if they were not dropped just before a power loss",
+            repairable=True,
         )
 
 

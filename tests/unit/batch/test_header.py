@@ -90,7 +90,7 @@ def test_the_newest_timestamp_counts_the_append_time_only_where_a_record_has_non
     timestamps: object, append_time: int, newest: int
 ) -> None:
     data = build([b"a", b"b"], timestamps=timestamps).data
-    assert read_header(stamp(data[:HEADER_SIZE], 0, 1, append_time, 1, 1)).effective_max_timestamp == newest
+    assert read_header(stamp(data[:HEADER_SIZE], 0, 1, append_time, 1, 1)).newest_timestamp(append_time) == newest
 
 
 @pytest.mark.parametrize("length", range(17))

@@ -272,6 +272,32 @@ def test_a_hole_too_large_to_fill_is_not_repaired_and_says_so() -> None:
     assert "copy" in plan.beyond[0].advice
 
 
+def test_when_older_segments_are_gone_the_state_file_is_made_to_fit() -> None:
+    disk = sound_disk()
+    lose_segment(0, True)(disk)
+    disk.create("/data/lock").write([b'{"pid": 1, "clean": true}'], 0)
+    assert [(finding.seqno_from, finding.seqno_until) for finding in repaired(disk).lost] == [(0, 24)]
+    assert worrying(disk) == []
+    assert repaired(disk).steps == []
+    log = open_log(disk)
+    assert (log.first, log.refusal) == (24, None)
+
+
+@pytest.mark.parametrize("broken", [flip_in(2, 3), flip_in(0, 3), lose_segment(1, True)])
+def test_a_log_without_a_state_file_is_repaired_too(broken: Break) -> None:
+    disk = sound_disk()
+    sound = all_rows(disk)
+    lost = broken(disk)
+    remove(disk, "/data/state", "/data/node.json")
+    assert checked(disk, DIRECTORY).damaged
+    for step in plan_repair(disk, DIRECTORY, is_directory=disk.is_directory).steps:
+        step.run()
+    assert not checked(disk, DIRECTORY).damaged
+    log = open_log(disk)
+    assert log.refusal is None
+    assert rows(log) == left_of(sound, lost)
+
+
 def test_a_repair_keeps_writers_out_and_is_kept_out_by_them(tmp_path: Path) -> None:
     path = str(tmp_path / "data")
     with DataDirectory.open(path), pytest.raises(DirectoryInUse), hold(OsDisk(path), path):
