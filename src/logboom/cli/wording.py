@@ -15,7 +15,8 @@ def describe(finding: Finding, root: str) -> str:
     if finding.position:
         where += f" at byte {finding.position:,}"
     seqnos = seqnos_of(finding)
-    first = f"{finding.severity}: {finding.kind} in {where}{f' ({seqnos})' if seqnos else ''}"
+    what = finding.kind if finding.kind == finding.severity else f"{finding.severity}: {finding.kind}"
+    first = f"{what} in {where}{f' ({seqnos})' if seqnos else ''}"
     return f"{first}\n    {finding.reason}\n    to do: {finding.advice}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -136,14 +137,8 @@ def writer_of(disk: Disk, root: str) -> tuple[bool, Holder | None]:
 
     A directory closed properly has no writer. Else the lock is tried, and let go of at once.
     """
-    said = read_file(disk, f"{root}/lock")
-    if not said:
-        return False, None
-    try:
-        holder = msgspec.json.decode(said, type=Holder)
-    except msgspec.MsgspecError:
-        holder = Holder(0, False)
-    if holder.clean:
+    holder = decode_holder(read_file(disk, f"{root}/lock"))
+    if holder is None or holder.clean:
         return False, holder
     try:
         disk.lock(f"{root}/lock")
@@ -152,6 +147,16 @@ def writer_of(disk: Disk, root: str) -> tuple[bool, Holder | None]:
     except OSError:
         return False, holder
     return False, holder
+
+
+def decode_holder(said: bytes | None) -> Holder | None:
+    """What the lock file says; None where it says nothing, as in a new directory."""
+    if not said:
+        return None
+    try:
+        return msgspec.json.decode(said, type=Holder)
+    except msgspec.MsgspecError:
+        return Holder(0, False)
 
 
 def check(disk: Disk, path: str, progress: Progress | None = None, is_directory: IsDirectory = os.path.isdir) -> Report:
@@ -255,7 +260,10 @@ def _judge_state(slots: StateSlots, path: str) -> Iterator[Finding]:
 
 
 def total_bytes(disk: Disk, place: Place) -> int:
-    """How much a check of this will read."""
-    reading = ReadOnlyDisk(disk)
-    paths = (f"{log}/{name}" for log in place.logs for name in reading.list(log) if LOG_NAME.fullmatch(name))
-    return sum(reading.open(path).size() for path in paths)
+    """How much a check of this will read, about: a writer may add and drop segments meanwhile."""
+    reading, total = ReadOnlyDisk(disk), 0
+    for log in place.logs:
+        for name in filter(LOG_NAME.fullmatch, reading.list(log)):
+            with suppress(FileNotFoundError):
+                total += reading.open(f"{log}/{name}").size()
+    return total

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import msgspec
 
 from logboom.storage import mending
-from logboom.storage.check import IsDirectory, Place, find_place, read_state, survey_and_judge, writer_of
+from logboom.storage.check import IsDirectory, Place, decode_holder, find_place, read_state, survey_and_judge
 from logboom.storage.directory import Holder
 from logboom.storage.disk import Disk, write_all
 from logboom.storage.findings import Finding
@@ -53,9 +53,9 @@ def hold(disk: Disk, root: str | None) -> Iterator[bool]:
     if root is None:
         yield False
         return
-    _, holder = writer_of(disk, root)
     lock = disk.lock(f"{root}/lock")
     said = lock.read(lock.size(), 0)
+    holder = decode_holder(said)
     lock.truncate(0)
     write_all(lock, msgspec.json.encode(Holder(os.getpid(), False)) + b"\n")
     try:

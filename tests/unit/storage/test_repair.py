@@ -178,7 +178,7 @@ def test_a_power_loss_at_any_call_of_a_repair_takes_nothing_sound_and_it_can_be_
     sound = all_rows(sound_disk())
     choose = random.Random(7)
     for disk, lost in cut_short(broken):
-        for left in (disk.power_loss(choose), disk.power_loss(choose), disk):
+        for left in (disk.power_loss(choose), disk):
             repaired(left)
             log = open_log(left)
             assert log.refusal is None
