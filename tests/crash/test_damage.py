@@ -6,10 +6,10 @@ import copy
 
 import pytest
 
-from logboom.batch import Producer, build
+from logboom.batch import Producer, build, stamp
 from logboom.errors import Damage, LogReadOnly
 from logboom.storage import Log, OpenFiles
-from simulation.disk import SimulatedDisk, Truncate, Write, apply
+from simulation.disk import Call, SimulatedDisk, Truncate, Write, apply
 from simulation.model import DIRECTORY, SMALL, make_batch, open_log
 
 NOW = 1_000_000
@@ -238,8 +238,6 @@ def test_hostile_bytes_that_look_like_endless_batches_do_not_hold_up_recovery() 
     log.sync()
     inode = disk.names[log.segments[-1].log_path]
     batch = make_batch(1, 1, None)
-    from logboom.batch import stamp
-
     header = bytearray(batch.data[:96])
     header[4:8] = (8192).to_bytes(4, "little")
     fakes = b"".join(stamp(bytes(header), 1, index, NOW, 1, 1) for index in range(3, 2000))
@@ -248,3 +246,86 @@ def test_hostile_bytes_that_look_like_endless_batches_do_not_hold_up_recovery() 
     disk.sync_directory(DIRECTORY)
     log = open_log(disk)
     assert log.next == 1
+
+
+def test_a_missing_oldest_segment_is_told_from_a_dropped_one() -> None:
+    disk = written()
+    for ending in (".log", ".snap", ".idx"):
+        del disk.names[names(disk, ending)[0]]
+    log = open_log(disk)
+    assert log.refusal is None
+    assert log.recovered.missing is not None
+    assert (log.recovered.missing.seqno_from, log.recovered.missing.seqno_until) == (0, 15)
+
+
+def test_dropped_segments_are_not_missing_after_a_power_loss() -> None:
+    disk = written()
+    log = open_log(disk)
+    log.commit(log.last_index)
+    assert log.drop(15) == 1
+    for left in disk.power_losses():
+        assert open_log(left).recovered.missing is None
+
+
+def test_a_batch_inside_a_record_is_never_served_in_place_of_a_damaged_one() -> None:
+    """Neither in the middle of a segment nor at its end, whatever numbers its writer guessed."""
+    for others in (3, 0):
+        for guess in range(1, 6):
+            disk = SimulatedDisk()
+            log = open_log(disk)
+            log.append_one(make_batch(0, 1, None), NOW, 1)
+            forged = make_batch(99, 1, None)
+            inner = stamp(forged.data, guess, guess + 1, NOW, 1, 1) + bytes(forged.data[96:])
+            log.append_one(build([inner]), NOW, 1)
+            for number in range(others):
+                log.append_one(make_batch(number, 1, None), NOW, 1)
+            log.commit(log.sync())
+            log.roll()
+            path = log.segments[0].log_path
+            log.close()
+            position = make_batch(0, 1, None).header.size
+            disk.names[path].cached[position] ^= 0xFF
+            disk.names[path].durable[:] = disk.names[path].cached
+            log = open_log(disk)
+            log.commit(log.last_index)
+            got = [value for batch in log.batches(skip_damage=True) for value in batch.values()]
+            assert forged.values()[0] not in got
+            assert len(got) == 1 + others
+
+
+def test_what_the_device_cannot_read_is_damage() -> None:
+    disk, right = written(), truth()
+    bad = names(disk, ".log")[1]
+    log = open_log(disk)
+    log.commit(log.last_index)
+
+    def fault(call: Call) -> None:
+        if call.name == "read" and call.path == bad:
+            raise OSError(5, "injected")
+
+    disk.fault = fault
+    with pytest.raises(Damage, match="cannot be read"):
+        list(log.batches())
+    disk.fault = None
+    assert served(log) == right
+    last = names(disk, ".log")[-1]
+    bad = last
+    disk.fault = fault
+    log = open_log(disk)
+    assert log.recovered.cut_bytes == 0
+    assert log.refusal is not None
+    assert "cannot read" in log.refusal
+
+
+def test_snapshots_lost_by_the_hundred_are_made_again() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    for number in range(1200):
+        log.append_one(make_batch(number, 1, None), NOW, 1)
+        log.roll()
+    log.close()
+    for path in names(disk, ".snap")[1:]:
+        del disk.names[path]
+    log = open_log(disk)
+    assert log.refusal is None
+    assert log.next == 1200

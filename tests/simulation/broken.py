@@ -10,6 +10,7 @@ from logboom.storage import Log
 from logboom.storage.check import check
 from logboom.storage.disk import replace_file
 from logboom.storage.findings import Finding, Report
+from logboom.storage.index import Place
 from logboom.storage.repair import Plan, hold, plan_repair
 from logboom.storage.scan import Window, walk
 from logboom.storage.segment import Segment
@@ -49,7 +50,11 @@ def places(disk: SimulatedDisk, number: int) -> list[tuple[int, Header]]:
     """Where the batches of a segment are."""
     segment = segments(disk)[number]
     file = disk.open(segment.log_path)
-    return [item for item in walk(Window(file, file.size()), segment.start, file.size()) if len(item) == 2]
+    return [
+        item
+        for item in walk(Window(file, file.size()), segment.start, Place(file.size(), 2**63, 2**63))
+        if len(item) == 2
+    ]
 
 
 def copy_of(disk: SimulatedDisk) -> SimulatedDisk:
@@ -100,8 +105,8 @@ def worrying(disk: SimulatedDisk) -> list[Finding]:
 
 
 def repaired(disk: SimulatedDisk) -> Plan:
-    with hold(disk, "/data") as clean:
-        plan = plan_repair(disk, "/data", clean, is_directory=disk.is_directory)
+    with hold(disk, "/data"):
+        plan = plan_repair(disk, "/data", is_directory=disk.is_directory)
         for step in plan.steps:
             step.run()
     disk.kill()

@@ -122,6 +122,13 @@ class SimulatedFile:
         return memoryview(bytes(self.inode.cached))
 
 
+class LockFile(SimulatedFile):
+    """Held as long as it is open."""
+
+    def __del__(self) -> None:
+        self._disk.unlock(self._path)
+
+
 def apply(content: bytearray, operation: Operation) -> None:
     if isinstance(operation, Truncate):
         if operation.size <= len(content):
@@ -217,7 +224,10 @@ class SimulatedDisk:
         if path in self._locked:
             raise DirectoryInUse(f"{os.path.dirname(path)} is in use by another process")
         self._locked.add(path)
-        return self.open(path) if path in self.names else self.create(path)
+        return LockFile(self, path, (self.open(path) if path in self.names else self.create(path)).inode)
+
+    def unlock(self, path: str) -> None:
+        self._locked.discard(path)
 
     def kill(self) -> None:
         """The process is gone; what it wrote is still in the cache."""

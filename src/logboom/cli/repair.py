@@ -44,6 +44,7 @@ def repair(
     *,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
 ) -> int:
     """Mend what a check finds.
@@ -56,39 +57,57 @@ def repair(
         Do not ask.
     dry_run
         Say what would be done, and do nothing.
+    as_json
+        One JSON object on standard output instead of text; needs --yes or --dry-run.
     quiet
         No progress.
     """
     from logboom.storage.check import total_bytes
     from logboom.storage.repair import hold, plan_repair
 
-    if not (yes or dry_run or sys.stdin.isatty()):
-        print("logboom: there is no terminal to ask on: pass --yes, or --dry-run to see the plan", file=sys.stderr)
+    if not (yes or dry_run) and (as_json or not sys.stdin.isatty()):
+        print("logboom: there is nobody to ask: pass --yes, or --dry-run to see the plan", file=sys.stderr)
         return REFUSED
     disk, place = locate(directory)
-    with _look_on(disk, place) if dry_run else hold(disk, place.root) as clean:
-        with bytes_read("reading", total_bytes(disk, place), not quiet) as progress:
-            plan = plan_repair(disk, place.path, clean, progress)
-        _show(plan, place.path)
+    with _look_on(disk, place) if dry_run else hold(disk, place.root):
+        with bytes_read("reading", total_bytes(disk, place), not (quiet or as_json)) as progress:
+            plan = plan_repair(disk, place.path, progress)
+        if not as_json:
+            _show(plan, place.path)
         if plan.steps and not dry_run:
             if not yes and not _agreed():
                 print("logboom: nothing was changed", file=sys.stderr)
                 return REFUSED
             for step in plan.steps:
                 step.run()
-            print(f"done: {count_of(len(plan.steps), 'step')}")
+            if not as_json:
+                print(f"done: {count_of(len(plan.steps), 'step')}")
+    if as_json:
+        _show_json(plan, place.path, bool(plan.steps) and not dry_run)
     return DAMAGED if plan.beyond else DONE
 
 
 @contextmanager
-def _look_on(disk: OsDisk, place: Place) -> Iterator[bool]:
+def _look_on(disk: OsDisk, place: Place) -> Iterator[None]:
     """As `hold`, without keeping anybody away."""
     from logboom.storage.check import writer_of
 
-    active, holder = writer_of(disk, place.root) if place.root is not None else (False, None)
-    if active:
+    if place.root is not None and writer_of(disk, place.root)[0]:
         raise DirectoryInUse(f"{place.root} is in use by another process: stop it first")
-    yield holder is not None and holder.clean
+    yield
+
+
+def _show_json(plan: Plan, path: str, done: bool) -> None:
+    import msgspec
+
+    said = {
+        "path": path,
+        "done": done,
+        "steps": [step.text for step in plan.steps],
+        "lost": msgspec.to_builtins(plan.lost),
+        "beyond": msgspec.to_builtins(plan.beyond),
+    }
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n")
 
 
 def _show(plan: Plan, path: str) -> None:

@@ -15,11 +15,10 @@ from typing import Final
 import msgspec
 
 from logboom.errors import DirectoryInUse, DirectoryUnusable
-from logboom.storage.directory import FORMAT, Holder, Node, find_logs, identity
+from logboom.storage.directory import FORMAT, Holder, Node, decode_holder, find_logs, identity
 from logboom.storage.disk import Disk, read_file
 from logboom.storage.findings import Finding, Report
 from logboom.storage.readonly import ReadOnlyDisk
-from logboom.storage.segment import LOG_NAME
 from logboom.storage.state import FRONT, MAGIC, SLOT_SIZE, Standing, decode
 from logboom.storage.survey import LogSurvey, Progress, survey_log
 from logboom.storage.verdict import judge
@@ -137,7 +136,8 @@ def writer_of(disk: Disk, root: str) -> tuple[bool, Holder | None]:
 
     A directory closed properly has no writer. Else the lock is tried, and let go of at once.
     """
-    holder = decode_holder(read_file(disk, f"{root}/lock"))
+    said = read_file(disk, f"{root}/lock")
+    holder = decode_holder(said) if said else None
     if holder is None or holder.clean:
         return False, holder
     try:
@@ -149,25 +149,14 @@ def writer_of(disk: Disk, root: str) -> tuple[bool, Holder | None]:
     return False, holder
 
 
-def decode_holder(said: bytes | None) -> Holder | None:
-    """What the lock file says; None where it says nothing, as in a new directory."""
-    if not said:
-        return None
-    try:
-        return msgspec.json.decode(said, type=Holder)
-    except msgspec.MsgspecError:
-        return Holder(0, False)
-
-
 def check(disk: Disk, path: str, progress: Progress | None = None, is_directory: IsDirectory = os.path.isdir) -> Report:
     """Check everything at and below `path`."""
     place = find_place(disk, path, is_directory)
     active, holder = (False, None) if place.root is None else writer_of(disk, place.root)
     reading = ReadOnlyDisk(disk)
     report = Report(path=place.path, writer_active=active)
-    clean = holder is not None and holder.clean
     for log in place.logs:
-        survey, findings = survey_and_judge(reading, place.root, log, active, clean, progress)
+        survey, findings = survey_and_judge(reading, place.root, log, active, progress)
         report.logs += 1
         report.segments += sum(segment.exists for segment in survey.segments)
         report.batches += sum(segment.batches for segment in survey.segments)
@@ -180,7 +169,7 @@ def check(disk: Disk, path: str, progress: Progress | None = None, is_directory:
 
 
 def survey_and_judge(
-    disk: ReadOnlyDisk, root: str | None, log: str, active: bool, clean: bool, progress: Progress | None
+    disk: ReadOnlyDisk, root: str | None, log: str, active: bool, progress: Progress | None
 ) -> tuple[LogSurvey, list[Finding]]:
     """One log. What moves while it is read looks like damage once, not again and again."""
     for attempt in range(_ATTEMPTS):
@@ -193,7 +182,7 @@ def survey_and_judge(
             if not active or last_attempt:
                 raise
             continue
-        findings = judge(disk, survey, active, clean)
+        findings = judge(disk, survey, active)
         if not active or last_attempt or not any(finding.severity == "damage" for finding in findings):
             break
     return survey, findings
@@ -263,7 +252,7 @@ def total_bytes(disk: Disk, place: Place) -> int:
     """How much a check of this will read, about: a writer may add and drop segments meanwhile."""
     reading, total = ReadOnlyDisk(disk), 0
     for log in place.logs:
-        for name in filter(LOG_NAME.fullmatch, reading.list(log)):
+        for name in (name for name in reading.list(log) if name.endswith(".log")):
             with suppress(FileNotFoundError):
                 total += reading.open(f"{log}/{name}").size()
     return total

@@ -21,16 +21,17 @@ from typing import Final
 
 import msgspec
 
-from logboom.errors import DirectoryUnusable
+from logboom.errors import DirectoryUnusable, SyncFailed
 from logboom.storage.config import LogConfig
 from logboom.storage.disk import Disk, File, OsDisk, read_file, replace_file
 from logboom.storage.files import RESERVE_BYTES, OpenFiles
 from logboom.storage.log import Log
-from logboom.storage.segment import LOG_NAME, SNAP_NAME
+from logboom.storage.segment import parse_name
 from logboom.storage.state import State
 
 FORMAT: Final = 1
 OPEN_THREADS: Final = 16
+HOLDER_SIZE: Final = 64
 _IDENTITY: Final = re.compile(r"(?:.*/)?[^/]*~([0-9a-f]{32})/(\d+)/*")
 
 
@@ -59,6 +60,7 @@ class DataDirectory:
         self._lock: File | None = lock
         self._state = State.open(disk, f"{path}/state")
         self._logs: dict[str, Log] = {}
+        self._failure: str | None = None
 
     @classmethod
     def open(
@@ -71,10 +73,10 @@ class DataDirectory:
             disk = OsDisk(path)
         disk.make_directory(path)
         lock = disk.lock(f"{path}/lock")
+        is_new = not disk.exists(f"{path}/node.json")
         node = _read_node(disk, path)
-        said = lock.read(lock.size(), 0)
-        clean = not said or _decode_holder(said).clean
-        _write_holder(lock, Holder(os.getpid(), False))
+        clean = is_new or decode_holder(lock.read(lock.size(), 0)).clean
+        write_holder(lock, Holder(os.getpid(), False))
         return cls(path, disk, OpenFiles(disk, files_max, reserve_bytes), lock, node, clean)
 
     def __enter__(self) -> DataDirectory:
@@ -91,15 +93,16 @@ class DataDirectory:
         return log
 
     def open_logs(self, names: Iterable[str], config: LogConfig | None = None) -> list[Log]:
-        """Open many logs at once."""
+        """Open many logs at once. One that is open already is given as it is: a log has one owner."""
         names = list(names)
-        slots = [self._state.claim(*identity(name)) for name in names]
-        with ThreadPoolExecutor(min(OPEN_THREADS, max(1, len(names)))) as threads:
-            logs = list(
-                threads.map(lambda name, slot: Log.open(self.files, f"{self.path}/{name}", config, slot), names, slots)
+        closed = [name for name in dict.fromkeys(names) if name not in self._logs or self._logs[name].closed]
+        slots = [self._state.claim(*identity(name)) for name in closed]
+        with ThreadPoolExecutor(min(OPEN_THREADS, max(1, len(closed)))) as threads:
+            opened = threads.map(
+                lambda name, slot: Log.open(self.files, f"{self.path}/{name}", config, slot), closed, slots
             )
-        self._logs.update(zip(names, logs, strict=True))
-        return logs
+            self._logs.update(zip(closed, opened, strict=True))
+        return [self._logs[name] for name in names]
 
     def log_names(self) -> list[str]:
         """The logs there are, by their paths below the directory."""
@@ -107,27 +110,32 @@ class DataDirectory:
 
     def sync(self) -> None:
         """Group commit: make everything written to any log durable, with one sync, and commit it."""
+        if self._failure is not None:
+            raise SyncFailed(self._failure)
         pending = [(log, begun) for log in self._logs.values() if (begun := log.begin_sync()) is not None]
         try:
             self._disk.sync([begun.file for _, begun in pending])
         except OSError as error:
-            failures = [log.fail_sync(error) for log, _ in pending]
-            raise failures[0] from error
+            # The news of a failed write-back may have been meant for any of them.
+            self._failure = f"{self.path}: a sync failed: {error}; reopen the directory to recover"
+            for log in self._logs.values():
+                log.fail_sync(error)
+            raise SyncFailed(self._failure) from error
         for log, begun in pending:
             log.end_sync(begun)
             log.commit(begun.index)
 
     def close(self) -> None:
-        """Close all logs and let go of the directory."""
+        """Close all logs and let go of the directory. It counts as closed properly only if everything is on disk."""
         if self._lock is None:
             return
+        lock, self._lock = self._lock, None
+        self.files.clear()
         for log in self._logs.values():
             log.close()
-        self._state.sync()
-        _write_holder(self._lock, Holder(os.getpid(), True))
-        self._lock.sync()
-        self._lock = None
-        self.files.clear()
+        if self._failure is None and not any(log.failed for log in self._logs.values()):
+            self._state.sync()
+            write_holder(lock, Holder(os.getpid(), True))
 
 
 def identity(name: str) -> tuple[bytes, int]:
@@ -148,7 +156,7 @@ def find_logs(disk: Disk, path: str, is_directory: Callable[[str], bool] = os.pa
     if not disk.exists(path):
         return
     names = disk.list(path)
-    if any(LOG_NAME.fullmatch(name) or SNAP_NAME.fullmatch(name) for name in names):
+    if any(map(parse_name, names)):
         yield path
         return
     for name in sorted(names):
@@ -173,14 +181,15 @@ def _read_node(disk: Disk, path: str) -> Node:
     return node
 
 
-def _decode_holder(said: bytes) -> Holder:
+def decode_holder(said: bytes) -> Holder:
+    """What the lock file says; what cannot be read was not written by a proper close."""
     try:
-        return msgspec.json.decode(said, type=Holder)
+        return msgspec.json.decode(said.rstrip(b"\n\0 "), type=Holder)
     except msgspec.MsgspecError:
         return Holder(0, False)
 
 
-def _write_holder(lock: File, holder: Holder) -> None:
-    said = msgspec.json.encode(holder) + b"\n"
-    lock.truncate(0)
-    lock.write([said], 0)
+def write_holder(lock: File, holder: Holder) -> None:
+    """Durably, and in place: a lock file is never empty but in a new directory."""
+    lock.write([msgspec.json.encode(holder).ljust(HOLDER_SIZE - 1) + b"\n"], 0)
+    lock.sync()

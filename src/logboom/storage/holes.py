@@ -61,14 +61,14 @@ def resume(window: Window, bad: Bad, end: int, tail: Tail, limit: Limit | None) 
     unless both can be true.
     """
 
-    def accept(header: Header) -> bool:
+    def accept(_: int, header: Header) -> bool:
         room = (header.index - tail.next_index) * LOST_RECORDS_MAX
         if header.base_seqno - tail.next_seqno > room:
             return False
         return limit is None or (header.index < limit.index and header.next_seqno <= limit.seqno)
 
     here = _out_of_place(window, bad.position, tail)
-    if here is not None and accept(here[1]):
+    if here is not None and accept(*here):
         return here
     alone: tuple[int, Header] | None = None
     for _ in range(_CANDIDATES_MAX):

@@ -80,6 +80,7 @@ class Log(ReadableLog):
         self._dirty: File | None = None
         self._named = files.disk.exists(found.segments[-1].log_path)
         self._cuts = 0
+        self._closed = self._failed = False
         self._refusal: str | None = None if found.damage is None else str(found.damage)
 
     @classmethod
@@ -99,6 +100,15 @@ class Log(ReadableLog):
     @property
     def term(self) -> int:
         return self._tail.term
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def failed(self) -> bool:
+        """Whether a sync, or the cleaning up after a failed write, went wrong: what is on disk is not known."""
+        return self._failed
 
     @property
     def refusal(self) -> str | None:
@@ -253,6 +263,7 @@ class Log(ReadableLog):
             self._fail(f"a write failed and what it left could not be cut off: {error}")
 
     def _fail(self, reason: str) -> None:
+        self._failed = True
         self._refusal = f"{self.directory}: {reason}; reopen the log to recover"
 
     def begin_sync(self) -> PendingSync | None:
@@ -407,16 +418,19 @@ class Log(ReadableLog):
 
         The segment that takes the appends stays: roll first to be rid of everything.
         """
-        dropped = 0
+        dropped = []
         while len(self._segments) > 1:
-            oldest, following = self._segments[0], self._segments[1]
+            following = self._segments[1]
             if following.first_seqno > seqno or following.first_index > self._committed.index + 1:
                 break
-            self._segments.pop(0)
+            dropped.append(self._segments.pop(0))
+        if dropped:
             self._write_state()
-            self._remove(oldest)
-            dropped += 1
-        return dropped
+            if self._slot is not None:
+                self._slot.sync()  # else segments that were dropped would count as missing after a power loss
+        for segment in dropped:
+            self._remove(segment)
+        return len(dropped)
 
     def _remove(self, segment: Segment) -> None:
         """The .log goes durably before its snapshot: one that came back without it would look damaged."""
@@ -435,7 +449,9 @@ class Log(ReadableLog):
         if self._refusal is None:
             self.sync()
             self._write_state()
+        if not self._failed:
             self._refusal = f"{self.directory}: the log is closed"
+        self._closed = True
         for segment in self._segments:
             self._files.forget(segment.log_path)
         self._dirty = None

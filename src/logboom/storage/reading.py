@@ -7,6 +7,7 @@ only if its segment is sealed and wholly committed; else it is read.
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from typing import Final, NamedTuple
 from logboom.batch.batch import Batch
 from logboom.batch.header import KIND_DATA, KIND_LOST, Header
 from logboom.errors import Damage, IndexOutOfRange, SeqnoOutOfRange
+from logboom.storage.index import Place
 from logboom.storage.run import Run
 from logboom.storage.segment import Segment
 from logboom.storage.tail import Tail
@@ -83,12 +85,10 @@ class ReadableLog:
             return None
         number = bisect_right(self._segments, seqno, key=lambda segment: segment.first_seqno) - 1
         until = None if max_records is None else seqno + max(1, max_records)
-        with self._whole(number):
-            segment, end = self._segments[number], self._visible_end(number)
-            found = segment.find_seqno(seqno, end)
-            if found is None:
-                raise Damage(segment.log_path, end, seqno, self._seqno_after(number), "the segment ends too early")
-            return self._run(number, found, max_bytes, until, end)
+        segment = self._segments[number]
+        with self._whole(segment):
+            end = self._visible_end(number)
+            return self._run(number, segment.find_seqno(seqno, end), seqno, max_bytes, until, end)
 
     def read_index(self, index: int, max_bytes: int = READ_BYTES) -> Run | None:
         """Written batches from this one on, committed or not: for replication. None at the end of the log."""
@@ -97,23 +97,19 @@ class ReadableLog:
         if index > self.last_index:
             return None
         number = self._number_of_index(index)
-        with self._whole(number):
-            segment, end = self._segments[number], self._size(number)
-            found = segment.find_index(index, end)
-            if found is None:
-                raise Damage(
-                    segment.log_path, end, segment.first_seqno, self._seqno_after(number), "the segment ends too early"
-                )
-            return self._run(number, found, max_bytes, None, end)
+        segment = self._segments[number]
+        with self._whole(segment):
+            end = self._whole_end(number)
+            return self._run(number, segment.find_index(index, end), segment.first_seqno, max_bytes, None, end)
 
     def seqno_at(self, timestamp: int) -> int:
         """The first committed record at or after this time; `committed` where there is none yet."""
         first = self.first
         for number in range(self._number_of_time(timestamp), len(self._segments)):
-            segment, end = self._segments[number], self._visible_end(number)
-            seqno_from = first
-            with self._whole(number):
-                if not end or (number < len(self._segments) - 1 and segment.max_timestamp < timestamp):
+            segment, seqno_from = self._segments[number], first
+            with self._whole(segment):
+                end = self._visible_end(number)
+                if not end.position or (segment.after is not None and segment.max_timestamp < timestamp):
                     continue
                 while (found := segment.find_time(timestamp, seqno_from, end)) is not None:
                     seqno = segment.batch(found[0], end).first_at(timestamp, seqno_from)
@@ -133,17 +129,19 @@ class ReadableLog:
                 run = self.read(seqno)
                 if run is None:
                     return
+                position = run.position
                 for batch in run.batches():
-                    if batch.header.kind == KIND_LOST and batch.header.record_count:
-                        raise Damage(run.file.path, run.position, seqno, batch.header.next_seqno, "lost, says repair")
-                    if batch.header.kind == KIND_DATA:
+                    header = batch.header
+                    if header.kind == KIND_LOST and header.record_count:
+                        raise Damage(run.file.path, position, seqno, header.next_seqno, "lost, says repair")
+                    if header.kind == KIND_DATA:
                         yield batch
-                    seqno = batch.header.next_seqno
+                    seqno, position = header.next_seqno, position + header.size
             except Damage as damage:
                 located = damage if damage.seqno_until is not None else self._locate_damage(damage)
                 if not skip_damage or located.seqno_until is None or located.seqno_until <= seqno:
                     raise located from None
-                seqno = located.seqno_until
+                seqno = min(located.seqno_until, self.committed)
 
     def _locate_damage(self, damage: Damage) -> Damage:
         """A bad header does not say how far the damage goes; looking its record up does."""
@@ -153,10 +151,20 @@ class ReadableLog:
             return located
         return damage
 
-    def _run(self, number: int, found: tuple[int, Header], max_bytes: int, until: int | None, end: int) -> Run:
+    def _run(
+        self,
+        number: int,
+        found: tuple[int, Header] | None,
+        seqno: int,
+        max_bytes: int,
+        until: int | None,
+        end: Place,
+    ) -> Run:
         segment = self._segments[number]
+        if found is None:
+            raise Damage(segment.log_path, end.position, seqno, end.seqno, "the segment ends too early")
         position, header = found
-        place = segment.end_of_run(found, min(position + max_bytes, end), until, end)
+        place = segment.end_of_run(found, min(position + max_bytes, end.position), until, end)
         return Run(
             segment.file(),
             position,
@@ -165,27 +173,19 @@ class ReadableLog:
             place.seqno,
             header.index,
             place.index,
-            number < len(self._segments) - 1 and self._segments[number + 1].first_index <= self._committed.index + 1,
+            segment.after is not None and segment.after[1] <= self._committed.index + 1,
         )
 
     @contextmanager
-    def _whole(self, number: int) -> Iterator[None]:
-        """A segment whose file has gone is damage, with the seqnos it held."""
-        segment = self._segments[number]
+    def _whole(self, segment: Segment) -> Iterator[None]:
+        """A segment whose file has gone, or that the device cannot read, is damage with the seqnos it held."""
         try:
             yield
-        except FileNotFoundError:
-            until = self._seqno_after(number)
-            raise Damage(segment.log_path, 0, segment.first_seqno, until, "the file is missing") from None
-        except Damage as damage:
-            if damage.seqno_until is None:
-                damage = Damage(
-                    damage.path, damage.position, damage.seqno_from, self._seqno_after(number), damage.reason
-                )
-            raise damage from None
-
-    def _seqno_after(self, number: int) -> int | None:
-        return self._segments[number + 1].first_seqno if number + 1 < len(self._segments) else None
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EIO):
+                raise
+            until = segment.after[0] if segment.after else self.committed
+            raise Damage(segment.log_path, 0, segment.first_seqno, until, f"it cannot be read: {error}") from None
 
     def _number_of_index(self, index: int) -> int:
         return bisect_right(self._segments, index, key=lambda segment: segment.first_index) - 1
@@ -204,26 +204,29 @@ class ReadableLog:
                 high = middle
         return max(0, low - 1)
 
-    def _size(self, number: int) -> int:
-        return self._end if number == len(self._segments) - 1 else self._segments[number].size
-
-    def _visible_end(self, number: int) -> int:
-        """Where the committed part of a segment ends."""
+    def _whole_end(self, number: int) -> Place:
+        """Where a segment ends, committed or not."""
         segment = self._segments[number]
-        if segment is self._committed.segment:
-            return self._committed.end
-        return self._size(number) if segment.first_index <= self._committed.index else 0
+        if segment.after is None:
+            return Place(self._end, self.next, self._tail.next_index)
+        return Place(segment.size, *segment.after)
+
+    def _visible_end(self, number: int) -> Place:
+        """Where the committed part of a segment ends."""
+        segment, committed = self._segments[number], self._committed
+        if segment is committed.segment:
+            return Place(committed.end, committed.next_seqno, committed.index + 1)
+        return self._whole_end(number) if segment.first_index <= committed.index else segment.start
 
     def _locate(self, index: int) -> Boundary:
         number = self._number_of_index(index)
         segment = self._segments[number]
-        if index == self.last_index:
-            return Boundary(index, self.next, segment, self._size(number))
-        with self._whole(number):
-            found = segment.find_index(index, self._size(number))
-            if found is None:
-                raise Damage(
-                    segment.log_path, 0, segment.first_seqno, self._seqno_after(number), f"batch {index} is not there"
-                )
+        with self._whole(segment):
+            end = self._whole_end(number)
+            if index == self.last_index:
+                return Boundary(index, self.next, segment, end.position)
+            found = segment.find_index(index, end)
+        if found is None:
+            raise Damage(segment.log_path, 0, segment.first_seqno, end.seqno, f"batch {index} is not there")
         position, header = found
         return Boundary(header.index, header.next_seqno, segment, position + header.size)

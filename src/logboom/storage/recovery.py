@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 
 from logboom.batch.header import NO_TIMESTAMP
 from logboom.errors import Damage
@@ -19,7 +20,7 @@ from logboom.storage.config import LogConfig
 from logboom.storage.disk import read_file, replace_file
 from logboom.storage.files import OpenFiles
 from logboom.storage.scan import Bad, TooHostile, Window, next_sound, proves_synced, scan
-from logboom.storage.segment import INDEX_NAME, LOG_NAME, SNAP_NAME, Segment
+from logboom.storage.segment import Segment, parse_name, snap_path
 from logboom.storage.state import Standing
 from logboom.storage.tail import Snapshot, Tail
 
@@ -41,6 +42,8 @@ class Recovered:
     """Of the last batch in the last segment."""
     cut_bytes: int = 0
     """How much of a torn tail was cut off."""
+    missing: Damage | None = None
+    """Segments before the first one that were not dropped; writes go on."""
     damage: Damage | None = None
     """Why the log takes no writes."""
 
@@ -57,6 +60,11 @@ def recover(files: OpenFiles, directory: str, config: LogConfig, standing: Stand
     generation = max(snapshot.generation, *(segment.generation for segment in segments))
     tail = Tail.at(snapshot, config.producers_max)
     found = Recovered(segments, tail, 0, generation, damage=damage)
+    first = segments[0]
+    if standing is not None and standing.first < first.first_seqno:
+        reason = f"the state file says that the log begins at {standing.first}"
+        found.missing = Damage(first.log_path, 0, standing.first, first.first_seqno, reason)
+    last.start_index(config.index_bytes)
     if damage is not None and standing is not None:
         tail.floor = max(tail.floor, standing.first)
     if disk.exists(last.log_path):
@@ -68,61 +76,80 @@ def recover(files: OpenFiles, directory: str, config: LogConfig, standing: Stand
 
 def find_segments(files: OpenFiles, directory: str, clean: bool = False) -> list[Segment]:
     """The segments by their names, oldest first; `clean` also removes what crashes and drops left lying about."""
-    disk = files.disk
-    names = disk.list(directory)
+    names = files.disk.list(directory)
     litter = [name for name in names if name.endswith(".tmp")]
     generations: dict[tuple[int, int], int] = {}
+    snapshots: set[tuple[int, int]] = set()
     for name in sorted(names):
-        if match := LOG_NAME.fullmatch(name):
-            seqno, index, generation = map(int, match.groups())
-            if (seqno, index) in generations:
-                older = Segment(files, directory, seqno, index, generations[seqno, index])
-                litter.append(os.path.basename(older.log_path))
-            generations[seqno, index] = generation
-    keys = sorted(generations.keys() | {(int(m[1]), int(m[2])) for m in map(SNAP_NAME.fullmatch, names) if m})
+        parsed = parse_name(name)
+        if parsed is None:
+            continue
+        kind, key, generation = parsed
+        if kind == ".snap":
+            snapshots.add(key)
+        elif kind == ".log":
+            if key in generations:
+                litter.append(f"{name[:42]}{generations[key]:010}.log")
+            generations[key] = generation
+    keys = sorted(generations.keys() | snapshots)
     while len(keys) > 1 and keys[0] not in generations:
-        litter.append(os.path.basename(Segment(files, directory, *keys.pop(0), 0).snap_path))
-    indexes = ((name, INDEX_NAME.fullmatch(name)) for name in names)
-    litter += [name for name, m in indexes if m and generations.get((int(m[1]), int(m[2]))) != int(m[3])]
+        litter.append(os.path.basename(snap_path(directory, *keys.pop(0))))
+    indexes = ((name, parse_name(name)) for name in names if name.endswith(".idx"))
+    litter += [name for name, parsed in indexes if parsed and generations.get(parsed[1]) != parsed[2]]
     if clean:
         for name in litter:
-            disk.unlink(f"{directory}/{name}")
-    return [Segment(files, directory, *key, generations.get(key, 0)) for key in keys]
+            files.disk.unlink(f"{directory}/{name}")
+    segments = [Segment(files, directory, *key, generations.get(key, 0)) for key in keys]
+    for segment, after in pairwise(segments):
+        segment.after = after.first_seqno, after.first_index
+    return segments
 
 
 def snapshot_of(
     files: OpenFiles, segments: list[Segment], number: int, config: LogConfig, write: bool = True
 ) -> tuple[Snapshot, Damage | None]:
-    """The snapshot of a segment; a damaged one is made again from the one before and a scan.
+    """The snapshot of a segment; a damaged one is made again from the last sound one before it and a scan.
 
     Where that cannot be, the name tells the numbers and the damage says that producers and floor are not known.
     """
-    segment = segments[number]
-    snapshot = Snapshot.decode(read_file(files.disk, segment.snap_path))
-    numbers = (segment.first_seqno, segment.first_index)
-    if snapshot is not None and (snapshot.next_seqno, snapshot.next_index) == numbers:
+    snapshot = _sound_snapshot(files, segments[number])
+    if snapshot is not None:
         return snapshot, None
-    if number and files.disk.exists(segments[number - 1].log_path):
-        before, damage = snapshot_of(files, segments, number - 1, config, write)
-        tail = Tail.at(before, config.producers_max)
-        if damage is None and _reaches(segments[number - 1], tail, segment):
-            tail.producers = tail.producers.since(tail.append_time - config.producer_expiry_us)
-            snapshot = tail.snapshot(max(before.generation, segment.generation))
-            if write:
-                replace_file(files.disk, segment.snap_path, snapshot.encode())
-            return snapshot, None
+    known = next((k for k in range(number - 1, -1, -1) if _sound_snapshot(files, segments[k]) is not None), number)
+    snapshot = _sound_snapshot(files, segments[known])
+    for segment, following in zip(segments[known:number], segments[known + 1 : number + 1], strict=True):
+        snapshot = snapshot and _next_snapshot(files, segment, following, snapshot, config)
+        if snapshot is not None and write:
+            replace_file(files.disk, following.snap_path, snapshot.encode())
+    if snapshot is not None:
+        return snapshot, None
+    segment = segments[number]
     reason = "the snapshot is missing or damaged, and nothing before it can stand in"
-    floor = segment.first_seqno
-    snapshot = Snapshot(segment.first_seqno, segment.first_index, floor=floor, generation=segment.generation)
-    return snapshot, Damage(segment.snap_path, 0, segment.first_seqno, None, reason)
+    bare = Snapshot(segment.first_seqno, segment.first_index, floor=segment.first_seqno, generation=segment.generation)
+    return bare, Damage(segment.snap_path, 0, segment.first_seqno, None, reason)
 
 
-def _reaches(segment: Segment, tail: Tail, following: Segment) -> bool:
+def _sound_snapshot(files: OpenFiles, segment: Segment) -> Snapshot | None:
+    snapshot = Snapshot.decode(read_file(files.disk, segment.snap_path))
+    if snapshot is None or (snapshot.next_seqno, snapshot.next_index) != (segment.first_seqno, segment.first_index):
+        return None
+    return snapshot
+
+
+def _next_snapshot(
+    files: OpenFiles, segment: Segment, following: Segment, start: Snapshot, config: LogConfig
+) -> Snapshot | None:
+    """What the next segment's snapshot must say, if this one is sound and leads there."""
+    if not files.disk.exists(segment.log_path):
+        return None
+    tail = Tail.at(start, config.producers_max)
     end = segment.file().size()
-    for found in scan(Window(segment.file(), end), 0, end, tail):
-        if isinstance(found, Bad):
-            return False
-    return (tail.next_seqno, tail.next_index) == (following.first_seqno, following.first_index)
+    if any(isinstance(found, Bad) for found in scan(Window(segment.file(), end), 0, end, tail)):
+        return None
+    if (tail.next_seqno, tail.next_index) != (following.first_seqno, following.first_index):
+        return None
+    tail.producers = tail.producers.since(tail.append_time - config.producer_expiry_us)
+    return tail.snapshot(max(start.generation, following.generation))
 
 
 def _begin(files: OpenFiles, directory: str, config: LogConfig, standing: Standing | None) -> Recovered:
@@ -143,7 +170,7 @@ def _follow(segment: Segment, found: Recovered, config: LogConfig, standing: Sta
     file.drop_cache()
     size = file.size()
     window = Window(file, size)
-    index = segment.start_index(config.index_bytes)
+    index = segment.index
     bad: Bad | None = None
     newest = NO_TIMESTAMP
     for item in scan(window, 0, size, tail):
@@ -177,6 +204,8 @@ def evidence_of_damage(window: Window, bad: Bad, end: int, tail: Tail, standing:
     """What says that a bad batch was once synced, and so is damage; None where it may be a torn tail."""
     if standing is not None and standing.synced_index >= tail.next_index:
         return f"the state file says that batches up to {standing.synced_index} were synced"
+    if bad.unreadable:
+        return "that it cannot be read does not make it a torn tail"
     if bad.unsupported:
         return "it is of a format this release does not know"
     try:

@@ -13,11 +13,9 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
-import msgspec
-
 from logboom.storage import mending
-from logboom.storage.check import IsDirectory, Place, decode_holder, find_place, read_state, survey_and_judge
-from logboom.storage.directory import Holder
+from logboom.storage.check import IsDirectory, Place, find_place, read_state, survey_and_judge
+from logboom.storage.directory import Holder, decode_holder, write_holder
 from logboom.storage.disk import Disk, write_all
 from logboom.storage.findings import Finding
 from logboom.storage.readonly import ReadOnlyDisk
@@ -48,37 +46,32 @@ class Plan(NamedTuple):
 
 
 @contextmanager
-def hold(disk: Disk, root: str | None) -> Iterator[bool]:
+def hold(disk: Disk, root: str | None) -> Iterator[None]:
     """Keep writers away; gives whether the last one closed properly, and leaves it so. Raises DirectoryInUse."""
     if root is None:
-        yield False
+        yield
         return
     lock = disk.lock(f"{root}/lock")
-    said = lock.read(lock.size(), 0)
-    holder = decode_holder(said)
-    lock.truncate(0)
-    write_all(lock, msgspec.json.encode(Holder(os.getpid(), False)) + b"\n")
+    holder = decode_holder(lock.read(lock.size(), 0))
+    write_holder(lock, Holder(os.getpid(), False))
     try:
-        yield holder is not None and holder.clean
+        yield
     finally:
-        lock.truncate(0)
-        write_all(lock, said)
-        lock.sync()
+        write_holder(lock, holder)
 
 
 def plan_repair(
     disk: Disk,
     path: str,
-    clean: bool = False,
     progress: Progress | None = None,
     is_directory: IsDirectory = os.path.isdir,
 ) -> Plan:
-    """Read everything, change nothing, and say what would mend it. `clean`: the last writer closed properly."""
+    """Read everything, change nothing, and say what would mend it."""
     place = find_place(disk, path, is_directory)
     reading = ReadOnlyDisk(disk)
     plan = Plan([], list(_mend_state(disk, place)))
     for log in place.logs:
-        survey, findings = survey_and_judge(reading, place.root, log, False, clean, progress)
+        survey, findings = survey_and_judge(reading, place.root, log, False, progress)
         plan.findings.extend(findings)
         plan.steps.extend(_mend_log(disk, place, survey))
     return plan

@@ -30,7 +30,11 @@ class Run(NamedTuple):
         if self.mappable:
             data = self.file.map()[self.position : self.position + self.size]
         else:
-            data = memoryview(self.file.read(self.size, self.position))
+            try:
+                data = memoryview(self.file.read(self.size, self.position))
+            except OSError as error:
+                reason = f"it cannot be read: {error}"
+                raise Damage(self.file.path, self.position, self.base_seqno, self.next_seqno, reason) from error
         if len(data) != self.size:
             raise Damage(self.file.path, self.position, self.base_seqno, self.next_seqno, "the file is too short")
         return data

@@ -8,6 +8,7 @@ demands a plausible place in the log, and bounds the work that hostile bytes can
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -63,12 +64,13 @@ class Bad(NamedTuple):
     reason: str
     next_position: int
     unsupported: bool = False
+    unreadable: bool = False
 
 
 def scan(window: Window, position: int, end: int, tail: Tail) -> Iterator[tuple[int, Header] | Bad]:
     """Move `tail` over every batch from `position`; yields each one's place and header, at last a Bad where one is."""
     while position < end:
-        unsupported = False
+        unsupported = unreadable = False
         try:
             batch = window.batch(position)
             header = batch.header
@@ -78,8 +80,13 @@ def scan(window: Window, position: int, end: int, tail: Tail) -> Iterator[tuple[
         except BatchError as error:
             reason = str(error)
             unsupported = isinstance(error, UnsupportedBatch)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            reason, unreadable = f"the device cannot read it: {error}", True
         if reason is not None:
-            yield Bad(position, reason, position + _believable_size(window, position), unsupported)
+            size = 8 if unreadable else _believable_size(window, position)
+            yield Bad(position, reason, position + size, unsupported, unreadable)
             return
         yield position, header
         position += header.size
@@ -93,22 +100,25 @@ def _believable_size(window: Window, position: int) -> int:
 
 
 class Gap(NamedTuple):
-    """Bytes between sound batches that hold none, and the seqnos that are missing with them (None: to the end)."""
+    """Bytes between sound batches that hold none, and the seqnos that are missing with them."""
 
     position: int
     seqno_from: int
-    seqno_until: int | None
+    seqno_until: int
     reason: str
 
 
-def walk(window: Window, place: Place, end: int) -> Iterator[tuple[int, Header] | Gap]:
-    """Headers only, from a place on, across damage: each true batch start with its header, and the gaps between."""
+def walk(window: Window, place: Place, end: Place) -> Iterator[tuple[int, Header] | Gap]:
+    """Headers only, from a place on, across damage: each true batch start with its header, and the gaps between.
+
+    `end` is where the walk ends, with the numbers that come next there.
+    """
     position, seqno, index = place
-    while position < end:
+    while position < end.position:
         try:
             header = window.header(position)
-            reason = None if header.index == index and header.base_seqno == seqno else "another batch must be here"
-            if position + header.size > end:
+            reason = None if (header.base_seqno, header.index) == (seqno, index) else "another batch must be here"
+            if position + header.size > end.position:
                 reason = "the batch ends behind the segment"
         except BatchError as error:
             reason = str(error)
@@ -118,16 +128,36 @@ def walk(window: Window, place: Place, end: int) -> Iterator[tuple[int, Header] 
             continue
         bad = Bad(position, reason, position + 8)
         try:
-            found = next_sound(window, bad, end, Tail(seqno, index), lambda header: True)
+            found = next_sound(window, bad, end.position, Tail(seqno, index), leads_on(window, end))
         except TooHostile:
             found = None
-        yield Gap(position, seqno, found[1].base_seqno if found else None, reason)
+        yield Gap(position, seqno, found[1].base_seqno if found else end.seqno, reason)
         if found is None:
             return
         position, seqno, index = found[0], found[1].base_seqno, found[1].index
 
 
-Accept = Callable[[Header], bool]
+Accept = Callable[[int, Header], bool]
+
+
+def leads_on(window: Window, end: Place) -> Accept:
+    """Accepts a batch whose numbers the next batch, or the end, continues.
+
+    A record may hold what looks like a batch. Its writer cannot make that fit what is really there behind it: the
+    damaged batch around it has taken the numbers that would.
+    """
+
+    def accept(position: int, header: Header) -> bool:
+        after = position + header.size
+        if after == end.position:
+            return (header.next_seqno, header.index + 1) == (end.seqno, end.index)
+        try:
+            following = window.header(after)
+        except BatchError:
+            return False
+        return (following.base_seqno, following.index) == (header.next_seqno, header.index + 1)
+
+    return accept
 
 
 def next_sound(window: Window, bad: Bad, end: int, tail: Tail, accept: Accept) -> tuple[int, Header] | None:
@@ -147,7 +177,7 @@ def next_sound(window: Window, bad: Bad, end: int, tail: Tail, accept: Accept) -
             raise TooHostile
         if not _holds(window, position):
             position = _next_magic(window, position + 8, end)
-        elif accept(header):
+        elif accept(position, header):
             return position, header
         else:
             position += header.size
@@ -160,7 +190,7 @@ class TooHostile(Exception):
 
 def proves_synced(index: int) -> Accept:
     """Accepts a batch whose stamp says that batch `index` was already synced when it was written."""
-    return lambda header: header.synced != SYNCED_UNKNOWN and header.index - header.synced >= index
+    return lambda _, header: header.synced != SYNCED_UNKNOWN and header.index - header.synced >= index
 
 
 def _plausible(window: Window, position: int, end: int, tail: Tail, bad_position: int) -> Header | None:

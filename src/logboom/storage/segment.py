@@ -10,7 +10,6 @@ position returned is the true start of a batch with the number asked for, or `Da
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Final
 
@@ -23,10 +22,18 @@ from logboom.storage.index import Place, SparseIndex, Summary
 from logboom.storage.scan import Gap, Window, walk
 from logboom.storage.tail import Snapshot
 
-LOG_NAME: Final = re.compile(r"(\d{20})-(\d{20})-(\d{10})\.log")
-SNAP_NAME: Final = re.compile(r"(\d{20})-(\d{20})\.snap")
-INDEX_NAME: Final = re.compile(r"(\d{20})-(\d{20})-(\d{10})\.idx")
 _WALK_BYTES: Final = 4096
+
+
+def parse_name(name: str) -> tuple[str, tuple[int, int], int] | None:
+    """The kind (".log", ".idx", ".snap"), the first seqno and index, and the generation that a file's name tells."""
+    numbers, dot, ending = name.partition(".")
+    width = 41 if ending == "snap" else 52
+    if ending not in ("log", "idx", "snap") or len(numbers) != width or not numbers.replace("-", "").isdecimal():
+        return None
+    if numbers[20] != "-" or (width == 52 and numbers[41] != "-") or numbers.count("-") != (width == 52) + 1:
+        return None
+    return dot + ending, (int(numbers[:20]), int(numbers[21:41])), int(numbers[42:] or 0)
 
 
 def snap_path(directory: str, seqno: int, index: int) -> str:
@@ -40,6 +47,7 @@ class Segment:
         "_index",
         "_rebuilt",
         "_summary",
+        "after",
         "directory",
         "first_index",
         "first_seqno",
@@ -58,6 +66,8 @@ class Segment:
         self._summary: Summary | None = None
         self._rebuilt = False
         self._before: int | None = None
+        self.after: tuple[int, int] | None = None
+        """The seqno and index the next segment begins with; None while there is no next one."""
 
     def __repr__(self) -> str:
         return f"<Segment {self.log_path}>"
@@ -112,13 +122,13 @@ class Segment:
 
     def sealed(self, summary: Summary) -> None:
         """The segment has a successor: its index need not stay in memory."""
-        self._summary = summary
+        self.after = summary.next_seqno, summary.next_index
         self._files.indexes.put(self.log_path, self.index)
-        self._index = None
+        self._summary, self._index = summary, None
 
     def unseal(self) -> None:
         """Bytes will be taken away, and others added."""
-        self._summary = None
+        self.after = self._summary = None
         self._files.indexes.forget(self.log_path)
         if self._files.disk.exists(self.index_path):
             self._files.disk.unlink(self.index_path)
@@ -132,12 +142,18 @@ class Segment:
 
     def _fits(self, index: SparseIndex, summary: Summary) -> bool:
         """Whether an index is of this very file: it may be one that a crash brought back."""
-        if summary.size != self.file().size() or index.last is None:
+        end = self._end()
+        if index.last is None or summary[:3] != end:
             return False
         last: Header | None = None
-        for found in walk(Window(self.file(), summary.size, _WALK_BYTES), index.last, summary.size):
+        for found in walk(Window(self.file(), end.position, _WALK_BYTES), index.last, end):
             last = None if isinstance(found, Gap) else found[1]
         return last is not None and last.header_crc == summary.last_header_crc
+
+    def _end(self) -> Place:
+        """Where a sealed segment ends."""
+        assert self.after is not None
+        return Place(self.file().size(), *self.after)
 
     def _keep(self, index: SparseIndex, summary: Summary) -> tuple[SparseIndex, Summary]:
         self._summary = summary
@@ -147,36 +163,34 @@ class Segment:
 
     def _rebuild(self) -> tuple[SparseIndex, Summary]:
         """From the headers in the file. Every batch behind a gap gets an entry, so that a gap hides only itself."""
-        size = self.file().size()
+        end = self._end()
         index = SparseIndex()
-        newest = NO_TIMESTAMP
-        seqno, number, crc = self.first_seqno, self.first_index, 0
+        newest, crc = NO_TIMESTAMP, 0
         after_gap = False
-        for found in walk(Window(self.file(), size), self.start, size):
+        for found in walk(Window(self.file(), end.position), self.start, end):
             if isinstance(found, Gap):
                 after_gap = True
                 continue
             position, header = found
             index.add(header.base_seqno, header.index, position, newest, after_gap)
             after_gap = False
-            newest = max(newest, header.newest_timestamp(header.append_time))
-            seqno, number, crc = header.next_seqno, header.index + 1, header.header_crc
+            newest, crc = max(newest, header.newest_timestamp(header.append_time)), header.header_crc
         self._rebuilt = True
-        return self._keep(index, Summary(size, seqno, number, newest, crc))
+        return self._keep(index, Summary(*end, newest, crc))
 
     @property
     def start(self) -> Place:
         return Place(0, self.first_seqno, self.first_index)
 
-    def find_seqno(self, seqno: int, end: int) -> tuple[int, Header] | None:
+    def find_seqno(self, seqno: int, end: Place) -> tuple[int, Header] | None:
         """The batch that holds this record."""
         return self._find(lambda: self.index.by_seqno(seqno), end, lambda header: header.next_seqno > seqno)
 
-    def find_index(self, index: int, end: int) -> tuple[int, Header] | None:
+    def find_index(self, index: int, end: Place) -> tuple[int, Header] | None:
         """The batch with this index."""
         return self._find(lambda: self.index.by_index(index), end, lambda header: header.index >= index)
 
-    def find_time(self, timestamp: int, seqno_from: int, end: int) -> tuple[int, Header] | None:
+    def find_time(self, timestamp: int, seqno_from: int, end: Place) -> tuple[int, Header] | None:
         """The first batch with a record at or after this time that is not wholly before `seqno_from`."""
 
         def wanted(header: Header) -> bool:
@@ -189,26 +203,26 @@ class Segment:
         return self._find(start, end, wanted)
 
     def _find(
-        self, start: Callable[[], Place | None], end: int, wanted: Callable[[Header], bool]
+        self, start: Callable[[], Place | None], end: Place, wanted: Callable[[Header], bool]
     ) -> tuple[int, Header] | None:
         try:
             return self._walk_to(start() or self.start, end, wanted)
         except Damage:
             # The index may be at fault, or too coarse to get past the damage: make it again, once.
-            if self._rebuilt:
+            if self._rebuilt or self._index is not None:
                 raise
             self._rebuild()
             return self._walk_to(start() or self.start, end, wanted)
 
-    def _walk_to(self, place: Place, end: int, wanted: Callable[[Header], bool]) -> tuple[int, Header] | None:
-        for found in walk(Window(self.file(), end, _WALK_BYTES), place, end):
+    def _walk_to(self, place: Place, end: Place, wanted: Callable[[Header], bool]) -> tuple[int, Header] | None:
+        for found in walk(Window(self.file(), end.position, _WALK_BYTES), place, end):
             if isinstance(found, Gap):
                 raise Damage(self.log_path, found.position, found.seqno_from, found.seqno_until, found.reason)
             if wanted(found[1]):
                 return found
         return None
 
-    def end_of_run(self, first: tuple[int, Header], limit: int, seqno_until: int | None, end: int) -> Place:
+    def end_of_run(self, first: tuple[int, Header], limit: int, seqno_until: int | None, end: Place) -> Place:
         """The last batch boundary at or before byte `limit`, with no batch from `seqno_until` on, and before any gap.
 
         At least the batch `first` lies before it.
@@ -220,7 +234,7 @@ class Segment:
             place = min(place, by_seqno) if place and by_seqno else None
         if place is None or place.position <= position:
             place = Place(position + header.size, header.next_seqno, header.index + 1)
-        for found in walk(Window(self.file(), end, _WALK_BYTES), place, end):
+        for found in walk(Window(self.file(), end.position, _WALK_BYTES), place, end):
             if isinstance(found, Gap):
                 break
             position, header = found
@@ -229,9 +243,9 @@ class Segment:
             place = Place(position + header.size, header.next_seqno, header.index + 1)
         return place
 
-    def batch(self, position: int, end: int) -> Batch:
+    def batch(self, position: int, end: Place) -> Batch:
         """The batch at this true start, verified."""
-        window = Window(self.file(), end, HEADER_SIZE)
+        window = Window(self.file(), end.position, HEADER_SIZE)
         header = window.header(position)
         try:
             return window.batch(position)

@@ -67,6 +67,7 @@ class State:
         standings = [decode(data, position) for position in range(0, len(data), SLOT_SIZE)]
         self._count = max(1, len(standings))
         self._free = [number for number, standing in enumerate(standings) if standing is None and number]
+        self._claimed: dict[tuple[bytes, int], Slot] = {}
         self._known = {
             (standing.topic_id, standing.partition): (number, standing)
             for number, standing in enumerate(standings)
@@ -78,13 +79,19 @@ class State:
         """The state file, made where there is none or what is there cannot be read: it is only a hint."""
         front = (read_file(disk, path) or b"")[:SLOT_SIZE]
         if len(front) < SLOT_SIZE or front[:4] != MAGIC or _CRC.unpack_from(front, 60)[0] != crc32c(front[:60]):
-            replace_file(disk, path, FRONT)
+            _write_front(disk, path, front)
         elif front[4:8] != _VERSION:
             raise DirectoryUnusable(f"{path} is of a newer format: use the release that wrote it")
         return cls(disk.open(path))
 
     def claim(self, topic_id: bytes, partition: int) -> Slot:
         """The slot of this log; where it has none, one that nobody can read, or a new one at the end."""
+        slot = self._claimed.get((topic_id, partition))
+        if slot is None:
+            slot = self._claimed[topic_id, partition] = self._find_slot(topic_id, partition)
+        return slot
+
+    def _find_slot(self, topic_id: bytes, partition: int) -> Slot:
         known = self._known.get((topic_id, partition))
         if known is not None:
             return Slot(self._file, known[0], topic_id, partition, known[1])
@@ -121,3 +128,13 @@ def _sealed(front: bytes) -> bytes:
 
 FRONT: Final = _sealed((MAGIC + _VERSION).ljust(60, b"\0"))
 """Slot 0 of this release."""
+
+
+def _write_front(disk: Disk, path: str, front: bytes) -> None:
+    """In place where there are slots behind it: they are hints by themselves."""
+    if len(front) < SLOT_SIZE:
+        replace_file(disk, path, FRONT)
+        return
+    file = disk.open(path)
+    file.write([FRONT], 0)
+    file.sync()

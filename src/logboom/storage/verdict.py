@@ -9,7 +9,7 @@ from typing import Any, Final
 from logboom.storage.disk import Disk
 from logboom.storage.findings import Finding, Kind
 from logboom.storage.holes import Hole
-from logboom.storage.segment import INDEX_NAME, LOG_NAME, SNAP_NAME
+from logboom.storage.segment import parse_name
 from logboom.storage.survey import LogSurvey, SegmentSurvey
 
 KEPT: Final = re.compile(r"(\d{20})-(\d{20})(-\d{10}\.log|\.snap)\.(damaged|torn)(\.\d+)?")
@@ -17,14 +17,10 @@ _REPAIR: Final = "restore the file from a copy, or run `logboom repair`: what is
 _NOTHING: Final = "nothing; the next start removes it"
 
 
-def judge(disk: Disk, survey: LogSurvey, active: bool, clean: bool) -> list[Finding]:
-    """Everything worth saying about one log, oldest segment first.
-
-    `active`: a writer is at work on its end. `clean`: the directory was closed properly, so its state file is no mere
-    hint.
-    """
+def judge(disk: Disk, survey: LogSurvey, active: bool) -> list[Finding]:
+    """Everything worth saying about one log, oldest segment first. `active`: a writer is at work on its end."""
     findings = [finding for segment in survey.segments for finding in _judge_segment(survey, segment, active)]
-    findings += _judge_standing(survey, clean)
+    findings += _judge_standing(survey)
     findings += _judge_names(disk, survey, active)
     return findings
 
@@ -130,29 +126,28 @@ def _judge_snapshot(log: LogSurvey, survey: SegmentSurvey) -> Finding:
     )
 
 
-def _judge_standing(log: LogSurvey, clean: bool) -> Iterator[Finding]:
+def _judge_standing(log: LogSurvey) -> Iterator[Finding]:
     standing = log.standing
     if standing is None:
         return
     first = log.segments[0].segment.first_seqno
     if standing.first < first:
         yield Finding(
-            kind="missing segment" if clean else "bad state",
-            severity="damage" if clean else "harmless",
+            kind="missing segment",
+            severity="damage",
             log=log.directory,
             file=log.segments[0].segment.log_path,
             seqno_from=standing.first,
             seqno_until=first,
             reason=f"the state file says that the log begins at {standing.first}, its files begin at {first}",
-            advice="restore older segments from a copy, if they were not dropped just before a power loss",
+            advice="restore the older segments from a copy, or run `logboom repair`: the log begins where its files do",
             repairable=True,
         )
 
 
 def _judge_names(disk: Disk, log: LogSurvey, active: bool) -> Iterator[Finding]:
-    current = {survey.segment.log_path for survey in log.segments}
-    indexes = {survey.segment.index_path for survey in log.segments}
-    snapshots = {survey.segment.snap_path for survey in log.segments}
+    segments = [survey.segment for survey in log.segments]
+    ours = {path for segment in segments for path in (segment.log_path, segment.index_path, segment.snap_path)}
     for name in sorted(disk.list(log.directory)):
         path = f"{log.directory}/{name}"
         common: dict[str, Any] = {"severity": "info", "log": log.directory, "file": path}
@@ -160,11 +155,9 @@ def _judge_names(disk: Disk, log: LogSurvey, active: bool) -> Iterator[Finding]:
             yield Finding(
                 kind="kept by repair", reason="what a repair took away", advice="remove it when done", **common
             )
-        elif LOG_NAME.fullmatch(name) and path not in current:
-            if not active:
-                yield Finding(kind="leftover", reason="a newer generation is there", advice=_NOTHING, **common)
-        elif INDEX_NAME.fullmatch(name) or SNAP_NAME.fullmatch(name) or name.endswith(".tmp"):
-            if path not in indexes and path not in snapshots and not active:
-                yield Finding(kind="leftover", reason="its segment is not there", advice=_NOTHING, **common)
-        elif path not in current:
+        elif parse_name(name) or name.endswith(".tmp"):
+            if path not in ours and not active:
+                reason = "a newer generation is there" if name.endswith(".log") else "its segment is not there"
+                yield Finding(kind="leftover", reason=reason, advice=_NOTHING, **common)
+        else:
             yield Finding(kind="foreign file", reason="nothing of Logboom's", advice="move it elsewhere", **common)

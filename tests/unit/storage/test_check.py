@@ -254,12 +254,10 @@ def test_an_unclean_shut_down_is_told() -> None:
     assert [finding.kind for finding in checked(disk).findings] == ["unclean shut-down"]
 
 
-def test_missing_older_segments_are_damage_only_if_the_state_file_was_synced_with_them() -> None:
+def test_missing_older_segments_are_damage() -> None:
     disk = sound_disk()
     segment = segments(disk)[0]
     remove(disk, segment.log_path, segment.index_path, segment.snap_path)
     finding = only(worrying(disk))
-    assert (finding.kind, finding.severity, finding.seqno_from, finding.seqno_until) == ("bad state", "harmless", 0, 24)
-    disk.create("/data/lock").write([b'{"pid": 1, "clean": true}'], 0)
-    finding = only(worrying(disk))
     assert (finding.kind, finding.severity) == ("missing segment", "damage")
+    assert (finding.seqno_from, finding.seqno_until) == (0, 24)

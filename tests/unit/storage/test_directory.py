@@ -76,7 +76,7 @@ def test_one_sync_serves_all_dirty_logs_and_commits_them(tmp_path: Path) -> None
         assert [log.synced_index for log in logs] == [1] * 15 + [0] * 5
 
 
-def test_a_failed_sync_stops_every_log_it_was_for() -> None:
+def test_a_failed_sync_stops_the_writes_of_the_whole_node_until_it_is_reopened() -> None:
     disk = SimulatedDisk()
     data = DataDirectory.open("/data", disk)
     logs = data.open_logs(NAMES)
@@ -90,8 +90,36 @@ def test_a_failed_sync_stops_every_log_it_was_for() -> None:
     disk.fault = fault
     with pytest.raises(SyncFailed):
         data.sync()
-    assert [log.refusal is None for log in logs] == [False, False, True, True, True, True]
+    disk.fault = None
+    with pytest.raises(SyncFailed):
+        data.sync()
+    assert all(log.refusal is not None for log in logs)
     assert [log.committed for log in logs] == [0] * 6
+    data.close()
+    data = DataDirectory.open("/data", disk)
+    assert not data.was_clean
+    assert all(log.refusal is None for log in data.open_logs(NAMES))
+
+
+def test_a_log_has_one_owner_however_often_it_is_opened(tmp_path: Path) -> None:
+    with DataDirectory.open(str(tmp_path)) as data:
+        log = data.open_log(NAMES[0])
+        log.append_one(build([b"x"]), NOW)
+        assert data.open_log(NAMES[0]) is log
+        assert data.open_logs([NAMES[1], NAMES[1]])[0] is data.open_log(NAMES[1])
+        log.close()
+        again = data.open_log(NAMES[0])
+        assert again is not log
+        assert again.next == 1
+
+
+def test_an_unclean_end_is_known_after_a_power_loss() -> None:
+    disk = SimulatedDisk()
+    DataDirectory.open("/data", disk).close()
+    data = DataDirectory.open("/data", disk)
+    assert data.was_clean
+    for left in disk.power_losses():
+        assert not DataDirectory.open("/data", left).was_clean
 
 
 def test_a_name_must_carry_the_identity_of_its_log() -> None:

@@ -275,7 +275,6 @@ def test_a_hole_too_large_to_fill_is_not_repaired_and_says_so() -> None:
 def test_when_older_segments_are_gone_the_state_file_is_made_to_fit() -> None:
     disk = sound_disk()
     lose_segment(0, True)(disk)
-    disk.create("/data/lock").write([b'{"pid": 1, "clean": true}'], 0)
     assert [(finding.seqno_from, finding.seqno_until) for finding in repaired(disk).lost] == [(0, 24)]
     assert worrying(disk) == []
     assert repaired(disk).steps == []
