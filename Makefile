@@ -6,6 +6,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+BENCHES := encode decode append sync growth open
 
 .PHONY: help demo test check format bench soak clean
 
@@ -35,8 +36,9 @@ soak: $(READY)  ## full kill counts and long fuzzing
 	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py
 	$(BIN)/python -m pytest -m soak -n 2
 
-bench: $(READY)  ## every benchmark; tables on screen, JSON in bench/results
-	@for bench in bench/*.py; do case $$bench in bench/harness.py) ;; *) $(BIN)/python $$bench || exit 1 ;; esac; done
+bench: $(READY)  ## every benchmark; tables on screen, JSON in bench/results, docs/benchmarks.md
+	@for bench in $(BENCHES); do $(BIN)/python bench/$$bench.py || exit 1; done
+	@$(BIN)/python bench/page.py
 
 format: $(READY)  ## let ruff format and fix
 	$(BIN)/ruff format .

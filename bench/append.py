@@ -14,6 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from harness import Row, Subject, rate, report, time_prepared
 from logboom.batch import Batch, build
@@ -25,18 +26,16 @@ FILE_BYTES_MAX = 64 * 1024 * 1024
 ROUNDS = 300
 
 
-def make_batches(count: int = GROUP, size_bytes: int = BATCH_BYTES) -> list[bytes]:
-    """Batches of about this size: keys, timestamps and values of 100 bytes."""
+def make_batches(count: int = GROUP, size_bytes: int = BATCH_BYTES, columns: bool = False) -> list[bytes]:
+    """Batches of about this size: values of 100 bytes; with `columns`, keys and timestamps too."""
     noise = random.Random(3)
-    records = max(1, size_bytes // 128)
+    records = max(1, size_bytes // (128 if columns else 104))
+    more: dict[str, Any] = {
+        "keys": [b"key-%05d" % noise.randrange(10_000) for _ in range(records)],
+        "timestamps": [1_700_000_000_000_000 + 7 * n for n in range(records)],
+    }
     return [
-        bytes(
-            build(
-                [noise.randbytes(100) for _ in range(records)],
-                keys=[b"key-%05d" % noise.randrange(10_000) for _ in range(records)],
-                timestamps=[1_700_000_000_000_000 + 7 * n for n in range(records)],
-            ).data
-        )
+        bytes(build([noise.randbytes(100) for _ in range(records)], **(more if columns else {})).data)
         for _ in range(count)
     ]
 
@@ -74,52 +73,60 @@ class LogTarget(Target):
 
 
 def main() -> None:
-    batches = make_batches()
-    size_bytes = sum(map(len, batches))
+    plain, wide = make_batches(), make_batches(columns=True)
+    size_bytes, wide_bytes = sum(map(len, plain)), sum(map(len, wide))
     with tempfile.TemporaryDirectory(prefix="logboom-bench-") as directory:
-        timings = time_prepared(_subjects(directory, batches, size_bytes), ROUNDS)
-    loop, grouped, ours, singly, checked = timings
+        timings = time_prepared(_subjects(directory, plain, wide), ROUNDS)
+    loop, grouped, ours, singly, checked, wide_loop, wide_ours = timings
     rows: list[Row] = [
         rate(loop, timings, size_bytes),
         rate(grouped, timings, size_bytes, loop),
         rate(ours, timings, size_bytes, loop, 0.7),
         rate(singly, timings, size_bytes, loop),
         rate(checked, timings, size_bytes),
+        rate(wide_loop, timings, wide_bytes),
+        rate(wide_ours, timings, wide_bytes, wide_loop, 0.7),
     ]
     report("append", rows)
 
 
-def _subjects(directory: str, batches: list[bytes], size_bytes: int) -> dict[str, tuple[Subject, Subject]]:
-    def write_loop(target: Target) -> None:
+def _subjects(directory: str, plain: list[bytes], wide: list[bytes]) -> dict[str, tuple[Subject, Subject]]:
+    def write_loop(target: Target, batches: list[bytes]) -> None:
         for data in batches:
             os.write(target.fd, data)
 
     def write_grouped(target: Target) -> None:
-        target.position += os.pwritev(target.fd, batches, target.position)
+        target.position += os.pwritev(target.fd, plain, target.position)
 
-    def append(target: Target, group: int) -> None:
+    def append(target: Target, batches: list[bytes], group: int) -> None:
         assert target.log is not None
         for start in range(0, len(batches), group):
             answers = target.log.append([Batch.parse(data) for data in batches[start : start + group]], 1)
             assert all(type(answer) is Appended for answer in answers)
 
     def check(_: Target) -> None:
-        for data in batches:
+        for data in plain:
             Batch.parse(data).verify()
 
     subjects: dict[str, tuple[Subject, Subject]] = {}
 
-    def add(name: str, target: Target, run: Callable[[Target], None]) -> None:
-        subjects[name] = (partial(target.prepare, size_bytes), partial(run, target))
-
-    places = [f"{directory}/{number}" for number in range(5)]
-    for place in places:
+    def add(name: str, kind: type[Target], run: Callable[[Target], None]) -> None:
+        place = f"{directory}/{len(subjects)}"
         os.mkdir(place)
-    add("os.write, one batch a call", Target(places[0]), write_loop)
-    add(f"os.pwritev, {GROUP} batches a call", Target(places[1]), write_grouped)
-    add(f"Log.append, {GROUP} batches a call, verified", LogTarget(places[2]), partial(append, group=GROUP))
-    add("Log.append, one batch a call, verified", LogTarget(places[3]), partial(append, group=1))
-    add("parse and verify only", Target(places[4]), check)
+        target = kind(place)
+        subjects[name] = (partial(target.prepare, GROUP * BATCH_BYTES), partial(run, target))
+
+    add("os.write, one batch a call", Target, partial(write_loop, batches=plain))
+    add(f"os.pwritev, {GROUP} batches a call", Target, write_grouped)
+    add(f"Log.append, {GROUP} batches a call, verified", LogTarget, partial(append, batches=plain, group=GROUP))
+    add("Log.append, one batch a call, verified", LogTarget, partial(append, batches=plain, group=1))
+    add("parse and verify only", Target, check)
+    add("os.write, keys and timestamps too", Target, partial(write_loop, batches=wide))
+    add(
+        f"Log.append, {GROUP} a call, keys and timestamps too",
+        LogTarget,
+        partial(append, batches=wide, group=GROUP),
+    )
     return subjects
 
 

@@ -32,6 +32,7 @@ def main() -> None:
         rows = [
             *_one_log(f"{directory}/1", 1024),
             *_one_log(f"{directory}/2", 16 * 1024),
+            *_one_log(f"{directory}/5", 64 * 1024),
             *_many_logs(f"{directory}/3", 64, 100),
             *_many_logs(f"{directory}/4", 1000, 20),
         ]

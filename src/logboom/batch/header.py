@@ -10,6 +10,7 @@ Bytes 0..40 are the stamp, written by the leader when it appends; bytes 40..92 a
 from __future__ import annotations
 
 from struct import Struct
+from struct import error as StructError  # noqa: N812
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -104,11 +105,11 @@ def read_header(data: Buffer, position: int = 0) -> Header:
     """Parse and check the header at `position`: magic, header_crc, and a size a batch can have."""
     try:
         header = Header._make(_HEADER.unpack_from(data, position))
-    except Exception:
+    except StructError:
         raise NotABatch(f"{max(0, len(data) - position)} bytes are too few for a header of {HEADER_SIZE}") from None
     if header.magic != MAGIC:
         raise NotABatch(f"magic is {header.magic!r}, not {MAGIC!r}")
-    if crc32c(memoryview(data)[position : position + 92]) != header.header_crc:
+    if crc32c(data[position : position + 92]) != header.header_crc:
         raise HeaderCorrupt("header_crc does not match")
     if header.size < HEADER_SIZE or header.size > BATCH_SIZE_MAX or header.size & 7:
         raise NotABatch(f"a batch cannot have {header.size} bytes")

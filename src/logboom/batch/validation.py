@@ -73,6 +73,8 @@ def check_header(header: Header, limit_bytes: int) -> None:
 
 def inflated(header: Header, data: memoryview) -> memoryview:
     """The body, decompressed where it is compressed. `check_header` has passed."""
+    if header.codec == codecs.NONE and not header.flags:
+        return data[HEADER_SIZE:]
     end = HEADER_SIZE + header.stored_size
     if header.padding and data[end:] != _ZEROS[header.padding]:
         raise MalformedBatch("padding after the body is not zero")

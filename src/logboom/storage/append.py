@@ -36,59 +36,48 @@ Answer = Appended | LogboomError
 """One per batch: where it is, or why it is not there."""
 
 
-class Staged(NamedTuple):
-    """A batch with the numbers it will have: its header as the producer made it, and where it goes."""
-
-    header: Header
-    seqno: int
-    index: int  # type: ignore[assignment]
-    position: int
-    control: Control | None
+Staged = tuple[Header, int, int, int, Control | None]
+"""A batch with what it will have: its header as the producer made it, seqno, index, position; what it controls."""
 
 
 class Group:
-    def __init__(self, tail: Tail, position: int, now: int, term: int, synced_index: int) -> None:
+    def __init__(self, tail: Tail, position: int, limit: int, now: int, term: int, synced_index: int) -> None:
         self._tail = tail
         self.term = term
         self.append_time = max(now, tail.append_time)
         self._synced_index = synced_index
         self._streams: dict[int, Stream] = {}
         self.start = self.position = position
+        self.limit = min(limit, position + GROUP_BYTES_MAX)
+        """Where the group must not reach beyond; 0 when one call takes no more buffers."""
         self.next_seqno = tail.next_seqno
         self.next_index = tail.next_index
         self.buffers: list[Buffer] = []
         self.staged: list[Staged] = []
         self.answers: list[tuple[int, Appended]] = []
 
-    @property
-    def full(self) -> bool:
-        return len(self.buffers) + 2 > BUFFERS_MAX or self.position - self.start > GROUP_BYTES_MAX
-
     def repeat_of(self, header: Header) -> Appended | None:
         """Where this batch is already, if its producer sent it before. Raises if the producer must not send it now."""
-        producer_id = header.producer_id
-        if not producer_id:
-            return None
-        stream = self._streams.get(producer_id) or self._tail.producers.get(producer_id)
+        stream = self._streams.get(header.producer_id) or self._tail.producers.get(header.producer_id)
         written = check_sequence(stream, header)
         if written is None:
             return None
         return Appended(written.base_seqno, written.count, written.index, written.append_time, True)
 
-    def add(self, number: int, batch: Batch, control: Control | None) -> None:
+    def add(self, number: int, batch: Batch, header: Header, control: Control | None) -> None:
         """Give the batch its numbers and queue its bytes. `number` is its place among the caller's batches."""
-        header, data = batch.header, batch.data
-        seqno, index = self.next_seqno, self.next_index
+        data, seqno, index, count = batch.data, self.next_seqno, self.next_index, header.record_count
         front = stamp(data, seqno, index, self.append_time, self.term, index - self._synced_index)
-        self.buffers.append(front)
-        self.buffers.append(data[HEADER_SIZE:])
-        self.staged.append(Staged(header, seqno, index, self.position, control))
-        self.answers.append((number, Appended(seqno, header.record_count, index, self.append_time)))
+        self.buffers += (front, data[HEADER_SIZE:])
+        self.staged.append((header, seqno, index, self.position, control))
+        self.answers.append((number, Appended(seqno, count, index, self.append_time)))
         if header.producer_id:
             self._stage_stream(header, seqno, index)
         self.position += header.size
-        self.next_seqno = seqno + header.record_count
+        self.next_seqno = seqno + count
         self.next_index = index + 1
+        if len(self.buffers) + 2 > BUFFERS_MAX:
+            self.limit = 0
 
     def _stage_stream(self, header: Header, seqno: int, index: int) -> None:
         written = Written(header.producer_seq, header.record_count, seqno, index, self.append_time)

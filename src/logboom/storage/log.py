@@ -131,24 +131,24 @@ class Log(ReadableLog):
         for number, batch in enumerate(batches):
             try:
                 batch.verify(self.config.batch_bytes_max)
-                if batch.header.kind != KIND_DATA:
+                header = batch.header
+                if header.kind != KIND_DATA:
                     raise MalformedBatch("only the log itself writes control batches")
-                if group.full or (group.position and group.position + batch.header.size > self.config.segment_bytes):
-                    failure = self._write(group, answers) or self._make_room(batch.header.size)
+                if group.position and group.position + header.size > group.limit:
+                    failure = self._write(group, answers) or self._make_room(header.size)
                     group = self._group(now, term)
                 if failure is not None:
                     raise failure  # nothing may overtake a batch that could not be written
-                repeat = group.repeat_of(batch.header)
-                if repeat is not None:
+                if header.producer_id and (repeat := group.repeat_of(header)) is not None:
                     group.answers.append((number, repeat))
                     continue
-                wanted = expect[number] if expect is not None else None
+                wanted = None if expect is None else expect[number]
                 if wanted is not None and wanted != group.next_seqno:
                     raise UnexpectedSeqno(wanted, group.next_seqno)
             except (BatchError, AppendRefused) as error:
                 answers[number] = error
                 continue
-            group.add(number, batch, None)
+            group.add(number, batch, header, None)
         self._write(group, answers)
         return answers  # type: ignore[return-value]
 
@@ -164,7 +164,8 @@ class Log(ReadableLog):
         if not self.first <= seqno <= self.committed:
             raise SeqnoOutOfRange(seqno, self.first, self.committed)
         group = self._group(now, term)
-        group.add(0, build_control(Floor(seqno)), Floor(seqno))
+        batch = build_control(Floor(seqno))
+        group.add(0, batch, batch.header, Floor(seqno))
         answers: list[Answer | None] = [None]
         error = self._write(group, answers)
         if error is not None:
@@ -180,7 +181,7 @@ class Log(ReadableLog):
             term = self._tail.term
         elif term < self._tail.term:
             raise ValueError(f"term {term} is below the log's {self._tail.term}: a former leader must not append")
-        return Group(self._tail, self._end, now, term, self._synced_index)
+        return Group(self._tail, self._end, self.config.segment_bytes, now, term, self._synced_index)
 
     def _refused(self) -> AppendRefused | None:
         return None if self._refusal is None else LogReadOnly(self._refusal)

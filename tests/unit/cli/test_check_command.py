@@ -140,6 +140,16 @@ def test_a_repair_without_a_terminal_refuses_unless_it_is_told_not_to_ask(data: 
     assert path.with_name(f"{path.name}.damaged").read_bytes() == before
 
 
+def test_a_repair_speaks_json_to_scripts(data: Path) -> None:
+    damage(data)
+    assert logboom("repair", "--json", data).returncode == 2
+    planned = json.loads(logboom("repair", "--dry-run", "--json", data).stdout)
+    assert planned["done"] is False
+    done = json.loads(logboom("repair", "--yes", "--json", data).stdout)
+    assert done == {**planned, "done": True}
+    assert [(lost["seqno_from"], lost["seqno_until"]) for lost in done["lost"]] == [(14, 16)]
+
+
 @pytest.mark.parametrize(("answer", "code", "repaired"), [(b"y\n", 0, True), (b"\n", 2, False), (None, 130, False)])
 def test_a_repair_asks_first_and_can_be_interrupted(
     data: Path, answer: bytes | None, code: int, repaired: bool
