@@ -56,7 +56,8 @@ class Model:
 
     @property
     def floor(self) -> int:
-        return max((entry.floor for entry in self.entries if entry.floor is not None), default=0)
+        committed = (entry for entry in self.entries if entry.index <= self.committed_index)
+        return max((entry.floor for entry in committed if entry.floor is not None), default=0)
 
     def committed_records(self) -> list[tuple[int, bytes | None, int]]:
         return [

@@ -159,7 +159,7 @@ def test_a_short_write_is_cut_back_and_refused(tmp_path: Path) -> None:
 def test_a_failed_write_that_cannot_be_cut_back_stops_the_log(tmp_path: Path) -> None:
     faults = f"{WRITES}:error=EIO:when=2", "ftruncate:error=EIO:when=1"
     outcome = run(tmp_path, *faults, only=segment(tmp_path))
-    assert outcome.appends[:3] == [["ok"] * 2, ["WriteFailed"] * 2, ["LogReadOnly"] * 2]
+    assert outcome.appends[:3] == [["ok"] * 2, ["SyncFailed"] * 2, ["LogReadOnly"] * 2]
     assert all(answers == ["LogReadOnly"] * 2 for answers in outcome.appends[2:])
     check(tmp_path, outcome.durable)
 

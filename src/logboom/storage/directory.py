@@ -130,12 +130,16 @@ class DataDirectory:
         if self._lock is None:
             return
         lock, self._lock = self._lock, None
-        self.files.clear()
         for log in self._logs.values():
-            log.close()
-        if self._failure is None and not any(log.failed for log in self._logs.values()):
-            self._state.sync()
-            write_holder(lock, Holder(os.getpid(), True))
+            try:
+                log.close()
+            except SyncFailed as error:
+                self._failure = self._failure or str(error)
+        self.files.clear()
+        if any(log.failed for log in self._logs.values()):
+            raise SyncFailed(self._failure or f"{self.path}: a log failed")
+        self._state.sync()
+        write_holder(lock, Holder(os.getpid(), True))
 
 
 def identity(name: str) -> tuple[bytes, int]:

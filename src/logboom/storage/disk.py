@@ -10,6 +10,7 @@ reports write-back errors since Linux 5.8. Names are durable only after `sync_di
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import mmap
 import os
@@ -116,7 +117,7 @@ class OsDisk:
 
     def __init__(self, root: str) -> None:
         self._root = OsFile(root, os.O_RDONLY | os.O_DIRECTORY)
-        self._syncfs = _find_syncfs()
+        self._syncfs = _find_syncfs(self._root.device)
 
     def open(self, path: str) -> OsFile:
         try:
@@ -137,14 +138,11 @@ class OsDisk:
         return os.listdir(path)
 
     def make_directory(self, path: str) -> None:
-        """The directory and those above it, durable; one that is there already is fine."""
-        if os.path.isdir(path):
-            return
-        parent = os.path.dirname(path)
-        if parent:
-            self.make_directory(parent)
+        """The directory and those between it and the root, all of them durable, also where they were there already."""
         os.makedirs(path, exist_ok=True)
-        self.sync_directory(parent or ".")
+        while path != self._root.path and (parent := os.path.dirname(path)) not in ("", path):
+            self.sync_directory(parent)
+            path = parent
 
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)
@@ -186,15 +184,31 @@ class OsDisk:
         return file
 
 
-_READ_ONLY_ERRORS: Final = (1, 13, 30)  # EPERM, EACCES, EROFS: a check may run where it must not write
+_READ_ONLY_ERRORS: Final = (errno.EPERM, errno.EACCES, errno.EROFS)  # a check may run where it must not write
+_SYNCFS_KERNEL: Final = (5, 17)  # before, errors of the file system's own commit were not reported
+_SYNCFS_FILE_SYSTEMS: Final = ("ext4", "xfs", "btrfs", "f2fs")  # others may not reach what fdatasync reaches
 
 
-def _find_syncfs() -> ctypes._NamedFuncPointer | None:
+def _find_syncfs(device: int) -> ctypes._NamedFuncPointer | None:
+    """The system call, where it can be relied on for this device."""
     try:
         release = tuple(int(part) for part in platform.release().split("-")[0].split(".")[:2])
-        return ctypes.CDLL(None, use_errno=True).syncfs if release >= (5, 8) else None
+        if release < _SYNCFS_KERNEL or _file_system(device) not in _SYNCFS_FILE_SYSTEMS:
+            return None
+        return ctypes.CDLL(None, use_errno=True).syncfs
     except (ValueError, OSError, AttributeError):
         return None
+
+
+def _file_system(device: int) -> str | None:
+    """The type of the file system on this device, as /proc/self/mountinfo has it."""
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    with open("/proc/self/mountinfo") as mounts:
+        for line in mounts:
+            front, _, back = line.partition(" - ")
+            if front.split()[2] == wanted:
+                return back.split()[0]
+    return None
 
 
 def read_file(disk: Disk, path: str) -> bytes | None:
@@ -208,6 +222,11 @@ def read_file(disk: Disk, path: str) -> bytes | None:
 
 def replace_file(disk: Disk, path: str, data: bytes, durable: bool = True) -> None:
     """Write a file so that after a crash it is whole or as it was before; if not `durable`, it may also be garbage."""
+    publish_file(disk, write_aside(disk, path, data, durable), path, durable)
+
+
+def write_aside(disk: Disk, path: str, data: bytes, durable: bool = True) -> str:
+    """The file under a temporary name, which is returned. Nothing depends on it yet."""
     temporary = path + ".tmp"
     if disk.exists(temporary):
         disk.unlink(temporary)
@@ -215,6 +234,10 @@ def replace_file(disk: Disk, path: str, data: bytes, durable: bool = True) -> No
     write_all(file, data)
     if durable:
         file.sync()
+    return temporary
+
+
+def publish_file(disk: Disk, temporary: str, path: str, durable: bool = True) -> None:
     disk.rename(temporary, path)
     if durable:
         disk.sync_directory(os.path.dirname(path))
@@ -224,5 +247,7 @@ def write_all(file: File, data: Buffer, position: int = 0) -> None:
     view = memoryview(data)
     while view:
         written = file.write([view], position)
+        if not written:
+            raise OSError(errno.EIO, "nothing was written", file.path)
         position += written
         view = view[written:]

@@ -7,6 +7,7 @@ A log holds on to a file with unsynced bytes by itself, because closing such a f
 from __future__ import annotations
 
 from collections import OrderedDict
+from contextlib import suppress
 from typing import Final, Generic, TypeVar
 
 from logboom.errors import LowSpace
@@ -49,9 +50,10 @@ class Recent(Generic[Thing]):
         return len(self._things)
 
     def get(self, name: str) -> Thing | None:
-        thing = self._things.pop(name, None)
+        thing = self._things.get(name)
         if thing is not None:
-            self._things[name] = thing
+            with suppress(KeyError):  # another thread may have made room
+                self._things.move_to_end(name)
         return thing
 
     def put(self, name: str, thing: Thing) -> None:

@@ -6,11 +6,13 @@ hole is believed the more if the next one follows it. All work is bounded.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from logboom.batch.header import Header
 from logboom.errors import BatchError
-from logboom.storage.scan import Bad, TooHostile, Window, next_sound
+from logboom.storage.index import Place
+from logboom.storage.scan import Bad, TooHostile, Window, Work, leads_on, next_sound
 from logboom.storage.tail import Tail
 
 LOST_RECORDS_MAX: Final = 2**32 - 1
@@ -57,19 +59,27 @@ class Limit(NamedTuple):
 def resume(window: Window, bad: Bad, end: int, tail: Tail, limit: Limit | None) -> tuple[int, Header] | None:
     """Where sound batches go on behind a bad one.
 
-    A record may hold what looks like a batch. One that the next batch follows is believed before one that stands alone,
-    unless both can be true.
+    A record may hold what looks like a batch. One that leads to the end of the segment is true, and so is one before it
+    whose numbers fit. Where nothing leads to the end, one that the next batch follows is believed before one that
+    stands alone, unless both can be true.
     """
 
-    def accept(_: int, header: Header) -> bool:
+    def accept(position: int, header: Header, work: Work) -> bool:
         room = (header.index - tail.next_index) * LOST_RECORDS_MAX
         if header.base_seqno - tail.next_seqno > room:
             return False
         return limit is None or (header.index < limit.index and header.next_seqno <= limit.seqno)
 
     here = _out_of_place(window, bad.position, tail)
-    if here is not None and accept(*here):
+    if here is not None and accept(*here, Work(end)):
         return here
+    if limit is not None:
+        with suppress(TooHostile):
+            true = next_sound(window, bad, end, tail, leads_on(window, Place(end, *limit)))
+            if true is not None:
+                return next_sound(
+                    window, bad, end, tail, lambda *found: accept(*found) and _can_precede(found[:2], true)
+                )
     alone: tuple[int, Header] | None = None
     for _ in range(_CANDIDATES_MAX):
         try:
@@ -108,7 +118,8 @@ def _is_followed(window: Window, found: tuple[int, Header], end: int) -> bool:
 
 
 def _can_precede(one: tuple[int, Header], other: tuple[int, Header]) -> bool:
-    return (
+    """Whether both can be true; a batch can precede itself."""
+    return one == other or (
         one[0] + one[1].size <= other[0]
         and one[1].index < other[1].index
         and one[1].next_seqno <= other[1].base_seqno

@@ -33,13 +33,14 @@ from logboom.errors import (
     LowSpace,
     MalformedBatch,
     SeqnoOutOfRange,
+    StorageError,
     SyncFailed,
     UnexpectedSeqno,
     WriteFailed,
 )
 from logboom.storage.append import Answer, Appended, Group
 from logboom.storage.config import LogConfig
-from logboom.storage.disk import File, replace_file
+from logboom.storage.disk import File, publish_file, write_aside
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import Summary
 from logboom.storage.reading import Boundary, ReadableLog
@@ -50,6 +51,7 @@ from logboom.storage.state import Slot
 from logboom.storage.tail import Floor, Tail
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+_TRANSIENT: Final = (*_NO_SPACE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class PendingSync(NamedTuple):
@@ -77,10 +79,12 @@ class Log(ReadableLog):
         self._last_header_crc = found.last_header_crc
         self._synced_index = found.tail.next_index - 1
         self._pending: deque[Boundary] = deque()
+        self._floors: deque[tuple[int, int]] = deque()
+        """Floors that count when the batch with this index is committed."""
         self._dirty: File | None = None
         self._named = files.disk.exists(found.segments[-1].log_path)
         self._cuts = 0
-        self._closed = self._failed = False
+        self._closed = self._failed = self._syncing = False
         self._refusal: str | None = None if found.damage is None else str(found.damage)
 
     @classmethod
@@ -135,7 +139,7 @@ class Log(ReadableLog):
                 if header.kind != KIND_DATA:
                     raise MalformedBatch("only the log itself writes control batches")
                 if group.position and group.position + header.size > group.limit:
-                    failure = self._write(group, answers) or self._make_room(header.size)
+                    failure = self._write(group, answers) or failure or self._make_room(header.size)
                     group = self._group(now, term)
                 if failure is not None:
                     raise failure  # nothing may overtake a batch that could not be written
@@ -160,17 +164,18 @@ class Log(ReadableLog):
         return answer
 
     def trim(self, seqno: int, now: int, term: int | None = None) -> Appended:
-        """Set the floor: nothing below `seqno` is ever served again. Durable and committed as any append."""
+        """Set the floor: once this is committed, nothing below `seqno` is ever served again."""
         if not self.first <= seqno <= self.committed:
             raise SeqnoOutOfRange(seqno, self.first, self.committed)
         group = self._group(now, term)
         batch = build_control(Floor(seqno))
         group.add(0, batch, batch.header, Floor(seqno))
         answers: list[Answer | None] = [None]
-        error = self._write(group, answers)
-        if error is not None:
-            raise error
-        (_, answer) = group.answers[0]
+        self._write(group, answers)
+        (answer,) = answers
+        if not isinstance(answer, Appended):
+            assert answer is not None
+            raise answer
         return answer
 
     def _segment_age(self, now: int) -> int:
@@ -193,14 +198,14 @@ class Log(ReadableLog):
         return self._refused()
 
     def _write(self, group: Group, answers: list[Answer | None]) -> AppendRefused | None:
-        """Answer for every batch of the group, all of them written or none."""
+        """Answer for all batches of the group: written, or not, or nobody knows. Returns why none may follow."""
         error = self._write_staged(group) if group.staged else None
         for number, answer in group.answers:
             lost = error is not None and answer.index >= self._tail.next_index
             answers[number] = error if lost else answer
-        return error
+        return error if isinstance(error, AppendRefused) else self._refused()
 
-    def _write_staged(self, group: Group) -> AppendRefused | None:
+    def _write_staged(self, group: Group) -> LogboomError | None:
         """Put the group on disk and make it the log's; or, as if it had never been, say why not."""
         if self._refusal is not None:
             return self._refused()
@@ -216,7 +221,8 @@ class Log(ReadableLog):
         except SyncFailed as error:
             return LogReadOnly(str(error))
         except OSError as error:
-            self._cut_back()
+            if not self._cut_back():
+                return SyncFailed(self._refusal)
             if error.errno in _NO_SPACE:
                 return LowSpace(0, self._files.space.reserve_bytes)
             return WriteFailed(f"{self.directory}: {error.strerror}")
@@ -237,6 +243,8 @@ class Log(ReadableLog):
         self._last_header_crc = group.last_header_crc
         self._end = group.position
         self._pending.append(Boundary(self.last_index, self.next, segment, self._end))
+        if tail.floor > self._floor:
+            self._floors.append((self.last_index, tail.floor))
 
     def _active_file(self) -> File:
         """The file that takes the appends, made when the first one comes."""
@@ -254,28 +262,41 @@ class Log(ReadableLog):
             self._named = True
         return segment.file()
 
-    def _cut_back(self) -> None:
-        """After a short or failed write: the file ends with its last whole batch again, before anything else."""
+    def _cut_back(self) -> bool:
+        """After a short or failed write: the file ends with its last whole batch again, durably, before anything else.
+
+        Else nobody knows whether the batches that were refused will be there after a restart.
+        """
         try:
             segment = self._segments[-1]
             if self._files.disk.exists(segment.log_path):
                 segment.file().truncate(self._end)
+                segment.file().sync()
         except OSError as error:
             self._fail(f"a write failed and what it left could not be cut off: {error}")
+            return False
+        return True
 
     def _fail(self, reason: str) -> None:
         self._failed = True
         self._refusal = f"{self.directory}: {reason}; reopen the log to recover"
 
     def begin_sync(self) -> PendingSync | None:
-        """What is to be synced, or None where everything is."""
+        """What is to be synced, or None where everything is. One sync at a time: `end_sync` or `fail_sync` ends it.
+
+        A file tells of a failed write-back only once: a second sync of it would be told that all is well.
+        """
+        if self._syncing:
+            raise RuntimeError(f"{self.directory}: a sync is under way")
         if self._dirty is None or self._refusal is not None:
             return None
+        self._syncing = True
         return PendingSync(self._dirty, self.last_index, self._cuts)
 
     def end_sync(self, pending: PendingSync) -> None:
         """The sync succeeded."""
-        if pending.cuts != self._cuts:
+        self._syncing = False
+        if pending.cuts != self._cuts or self._failed:
             return
         self._synced_index = max(self._synced_index, pending.index)
         if self._synced_index == self.last_index:
@@ -284,6 +305,7 @@ class Log(ReadableLog):
 
     def fail_sync(self, error: OSError) -> SyncFailed:
         """The sync failed: no retry, no promise, no more writes. The page cache may hold what the disk never will."""
+        self._syncing = False
         self._fail(f"a sync failed: {error}")
         return SyncFailed(self._refusal)
 
@@ -310,19 +332,27 @@ class Log(ReadableLog):
         while self._pending and self._pending[0].index <= index:
             reached = self._pending.popleft()
         self._committed = reached if reached.index == index else self._locate(index)
+        while self._floors and self._floors[0][0] <= index:
+            self._floor = self._floors.popleft()[1]
         self._write_state()
+
+    @property
+    def _shown(self) -> int:
+        """The committed seqno for readers in other processes: what they have seen before the log was opened stays."""
+        said = self.recovered.standing_committed
+        return max(self.committed, min(said, self.next))
 
     def _write_state(self) -> None:
         if self._slot is None:
             return
         try:
-            self._slot.write(self._generation, self.first, self.committed, self._synced_index)
+            self._slot.write(self._generation, self.first, self._shown, self._synced_index)
         except OSError as error:
             self._fail(f"the state file cannot be written: {error}")
 
     def roll(self) -> None:
-        """Seal the active segment and begin the next; does nothing while it is empty."""
-        if not self._end:
+        """Seal the active segment and begin the next; does nothing while it is empty or a sync of it is under way."""
+        if not self._end or self._syncing:
             return
         if self._refusal is not None:
             raise LogReadOnly(self._refusal)
@@ -333,14 +363,19 @@ class Log(ReadableLog):
             self._end, tail.next_seqno, tail.next_index, self._segment_max_timestamp, self._last_header_crc
         )
         segment = Segment(self._files, self.directory, tail.next_seqno, tail.next_index, self._generation)
-        try:
+        snapshot = replace(tail, producers=producers).snapshot(self._generation)
+        with suppress(OSError):  # derived: made again when it is needed
             self._segments[-1].seal(summary)
-            snapshot = replace(tail, producers=producers).snapshot(self._generation)
-            replace_file(self._files.disk, segment.snap_path, snapshot.encode())
+        try:
+            temporary = write_aside(self._files.disk, segment.snap_path, snapshot.encode())
         except OSError as error:
-            if error.errno in _NO_SPACE:
-                raise LowSpace(0, self._files.space.reserve_bytes) from error
-            raise self.fail_sync(error) from error
+            if error.errno not in _TRANSIENT:
+                raise self.fail_sync(error) from error
+            raise WriteFailed(f"{self.directory}: no new segment: {error.strerror}") from error
+        try:
+            publish_file(self._files.disk, temporary, segment.snap_path)
+        except OSError as error:
+            raise self.fail_sync(error) from error  # it may be there or not: the old segment must not grow any more
         self._segments[-1].sealed(summary)
         tail.producers = producers
         segment.start_index(self.config.index_bytes)
@@ -352,7 +387,7 @@ class Log(ReadableLog):
 
     def _try_roll(self) -> None:
         """Roll; where there is no room for that, the segment grows instead. A failed sync shows in `refusal`."""
-        with suppress(LowSpace, SyncFailed, LogReadOnly):
+        with suppress(WriteFailed, SyncFailed, LogReadOnly):
             self.roll()
 
     def truncate(self, index: int) -> None:
@@ -373,7 +408,8 @@ class Log(ReadableLog):
         self._cuts += 1
         if self._slot is not None:
             # Before the bytes go: else a crash in between would look like lost records.
-            self._slot.write(self._generation, self.first, self.committed, min(self._synced_index, index))
+            synced = min(self._synced_index, index)
+            self._slot.write(self._generation, self.first, self._shown, synced, always=True)
             self._slot.sync()
         while len(self._segments) > 1 and self._segments[-1].first_index > index + 1:
             self._remove(self._segments.pop())
@@ -386,11 +422,13 @@ class Log(ReadableLog):
         if damage is not None:
             raise damage
         self._rebuild(Tail.at(snapshot, self.config.producers_max), index, size)
+        self._floor = min(self._floor, self._tail.floor)
         if size:
             segment.file().truncate(self._end)
             segment.file().sync()
         self._synced_index = index
         self._pending = deque(boundary for boundary in self._pending if boundary.index <= index)
+        self._floors = deque(entry for entry in self._floors if entry[0] <= index)
 
     def _rebuild(self, tail: Tail, index: int, size: int) -> None:
         """Follow the active segment again, up to a batch: the producer table has no way back."""
@@ -413,25 +451,32 @@ class Log(ReadableLog):
             self._last_header_crc = header.header_crc
             if header.index == index:
                 return
+        raise Damage(segment.log_path, self._end, tail.next_seqno, None, f"batch {index} is not there")
 
     def drop(self, seqno: int) -> int:
         """Drop the oldest segments as long as all their records are committed and lie below `seqno`; returns how many.
 
         The segment that takes the appends stays: roll first to be rid of everything.
         """
-        dropped = []
-        while len(self._segments) > 1:
-            following = self._segments[1]
+        count = 0
+        for following in self._segments[1:]:
             if following.first_seqno > seqno or following.first_index > self._committed.index + 1:
                 break
-            dropped.append(self._segments.pop(0))
-        if dropped:
-            self._write_state()
-            if self._slot is not None:
-                self._slot.sync()  # else segments that were dropped would count as missing after a power loss
-        for segment in dropped:
-            self._remove(segment)
-        return len(dropped)
+            count += 1
+        try:
+            if count and self._slot is not None:
+                # Before they go: else segments that were dropped would count as missing after a power loss.
+                first = max(self.first, self._segments[count].first_seqno)
+                self._slot.write(self._generation, first, self._shown, self._synced_index)
+                self._slot.sync()
+            for _ in range(count):
+                self._remove(self._segments[0])
+                self._segments.pop(0)
+        except OSError as error:
+            if not self._files.disk.exists(self._segments[0].log_path):
+                self._segments.pop(0)
+            raise StorageError(f"{self.directory}: a segment could not be dropped: {error}") from error
+        return count
 
     def _remove(self, segment: Segment) -> None:
         """The .log goes durably before its snapshot: one that came back without it would look damaged."""

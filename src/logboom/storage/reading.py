@@ -39,13 +39,15 @@ class ReadableLog:
         self._segments = segments
         self._tail = tail
         self._end = end
+        self._floor = tail.floor
+        """What counts of the floors in the log: of what lies behind committed only after opening, to be safe."""
         first = segments[0]
         self._committed = Boundary(first.first_index - 1, first.first_seqno, first, 0)
 
     @property
     def first(self) -> int:
         """The first readable seqno."""
-        return max(self._segments[0].first_seqno, self._tail.floor)
+        return max(self._segments[0].first_seqno, self._floor)
 
     @property
     def next(self) -> int:
@@ -123,8 +125,8 @@ class ReadableLog:
 
         Raises Damage where records cannot be read, or passes over them when asked.
         """
-        seqno = self.first if seqno is None else seqno
-        while True:
+        seqno = min(self.first, self.committed) if seqno is None else seqno
+        while seqno != self.committed:
             try:
                 run = self.read(seqno)
                 if run is None:

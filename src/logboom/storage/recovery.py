@@ -10,7 +10,6 @@ Only the last segment is read. Opening twice gives the same as opening once.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -20,7 +19,7 @@ from logboom.storage.config import LogConfig
 from logboom.storage.disk import read_file, replace_file
 from logboom.storage.files import OpenFiles
 from logboom.storage.scan import Bad, TooHostile, Window, next_sound, proves_synced, scan
-from logboom.storage.segment import Segment, parse_name, snap_path
+from logboom.storage.segment import Segment, parse_name
 from logboom.storage.state import Standing
 from logboom.storage.tail import Snapshot, Tail
 
@@ -42,6 +41,8 @@ class Recovered:
     """Of the last batch in the last segment."""
     cut_bytes: int = 0
     """How much of a torn tail was cut off."""
+    standing_committed: int = 0
+    """What the state file says was committed."""
     missing: Damage | None = None
     """Segments before the first one that were not dropped; writes go on."""
     damage: Damage | None = None
@@ -60,6 +61,7 @@ def recover(files: OpenFiles, directory: str, config: LogConfig, standing: Stand
     generation = max(snapshot.generation, *(segment.generation for segment in segments))
     tail = Tail.at(snapshot, config.producers_max)
     found = Recovered(segments, tail, 0, generation, damage=damage)
+    found.standing_committed = standing.committed if standing else 0
     first = segments[0]
     if standing is not None and standing.first < first.first_seqno:
         reason = f"the state file says that the log begins at {standing.first}"
@@ -78,28 +80,30 @@ def find_segments(files: OpenFiles, directory: str, clean: bool = False) -> list
     """The segments by their names, oldest first; `clean` also removes what crashes and drops left lying about."""
     names = files.disk.list(directory)
     litter = [name for name in names if name.endswith(".tmp")]
-    generations: dict[tuple[int, int], int] = {}
-    snapshots: set[tuple[int, int]] = set()
+    generations: dict[str, str] = {}
+    snapshots: set[str] = set()
+    indexes: list[tuple[str, str, str]] = []
     for name in sorted(names):
-        parsed = parse_name(name)
-        if parsed is None:
+        match = parse_name(name)
+        if match is None:
             continue
-        kind, key, generation = parsed
-        if kind == ".snap":
-            snapshots.add(key)
-        elif kind == ".log":
-            if key in generations:
-                litter.append(f"{name[:42]}{generations[key]:010}.log")
-            generations[key] = generation
+        numbers, generation = match.groups()
+        if generation is None:
+            snapshots.add(numbers)
+        elif name.endswith(".idx"):
+            indexes.append((name, numbers, generation))
+        else:
+            if numbers in generations:
+                litter.append(f"{numbers}-{generations[numbers]}.log")
+            generations[numbers] = generation
     keys = sorted(generations.keys() | snapshots)
     while len(keys) > 1 and keys[0] not in generations:
-        litter.append(os.path.basename(snap_path(directory, *keys.pop(0))))
-    indexes = ((name, parse_name(name)) for name in names if name.endswith(".idx"))
-    litter += [name for name, parsed in indexes if parsed and generations.get(parsed[1]) != parsed[2]]
+        litter.append(f"{keys.pop(0)}.snap")
+    litter += [name for name, numbers, generation in indexes if generations.get(numbers) != generation]
     if clean:
         for name in litter:
             files.disk.unlink(f"{directory}/{name}")
-    segments = [Segment(files, directory, *key, generations.get(key, 0)) for key in keys]
+    segments = [Segment(files, directory, int(key[:20]), int(key[21:]), int(generations.get(key, "0"))) for key in keys]
     for segment, after in pairwise(segments):
         segment.after = after.first_seqno, after.first_index
     return segments
@@ -115,6 +119,13 @@ def snapshot_of(
     snapshot = _sound_snapshot(files, segments[number])
     if snapshot is not None:
         return snapshot, None
+    # Its numbers alone tell what the first snapshot of all says.
+    if (segments[0].first_seqno, segments[0].first_index) == (0, 1) and _sound_snapshot(files, segments[0]) is None:
+        snapshot = Snapshot(0, 1, generation=segments[0].generation)
+        if write:
+            replace_file(files.disk, segments[0].snap_path, snapshot.encode())
+        if not number:
+            return snapshot, None
     known = next((k for k in range(number - 1, -1, -1) if _sound_snapshot(files, segments[k]) is not None), number)
     snapshot = _sound_snapshot(files, segments[known])
     for segment, following in zip(segments[known:number], segments[known + 1 : number + 1], strict=True):

@@ -137,27 +137,53 @@ def walk(window: Window, place: Place, end: Place) -> Iterator[tuple[int, Header
         position, seqno, index = found[0], found[1].base_seqno, found[1].index
 
 
-Accept = Callable[[int, Header], bool]
+class Work:
+    """How much looking for batches may cost: hostile bytes can look like any number of them."""
+
+    __slots__ = ("left",)
+
+    def __init__(self, size: int) -> None:
+        self.left = _WORK_FACTOR * size + 2 * BATCH_SIZE_MAX
+
+    def spend(self, size: int) -> None:
+        self.left -= size
+        if self.left < 0:
+            raise TooHostile
+
+
+class TooHostile(Exception):
+    """So many things that look like batches that looking further would take for ever."""
+
+
+Accept = Callable[[int, Header, Work], bool]
 
 
 def leads_on(window: Window, end: Place) -> Accept:
-    """Accepts a batch whose numbers the next batch, or the end, continues.
+    """Accepts a batch from which headers lead, number by number, to the end.
 
-    A record may hold what looks like a batch. Its writer cannot make that fit what is really there behind it: the
-    damaged batch around it has taken the numbers that would.
+    A record may hold what looks like batches. Their writer cannot make them fit what is really there behind them: the
+    damaged batch around them has taken the numbers that would.
     """
 
-    def accept(position: int, header: Header) -> bool:
-        after = position + header.size
-        if after == end.position:
-            return (header.next_seqno, header.index + 1) == (end.seqno, end.index)
-        try:
-            following = window.header(after)
-        except BatchError:
-            return False
-        return (following.base_seqno, following.index) == (header.next_seqno, header.index + 1)
+    def accept(position: int, header: Header, work: Work) -> bool:
+        place = Place(position + header.size, header.next_seqno, header.index + 1)
+        while place.position < end.position:
+            work.spend(HEADER_SIZE)
+            try:
+                header = window.header(place.position)
+            except BatchError:
+                return False
+            if (header.base_seqno, header.index) != place[1:]:
+                return False
+            place = Place(place.position + header.size, header.next_seqno, header.index + 1)
+        return place == end
 
     return accept
+
+
+def proves_synced(index: int) -> Accept:
+    """Accepts a batch whose stamp says that batch `index` was already synced when it was written."""
+    return lambda _, header, work: header.synced != SYNCED_UNKNOWN and header.index - header.synced >= index
 
 
 def next_sound(window: Window, bad: Bad, end: int, tail: Tail, accept: Accept) -> tuple[int, Header] | None:
@@ -165,32 +191,34 @@ def next_sound(window: Window, bad: Bad, end: int, tail: Tail, accept: Accept) -
 
     Raises `TooHostile` where that cannot be told with bounded work.
     """
-    work = _WORK_FACTOR * (end - bad.position) + 2 * BATCH_SIZE_MAX
-    position = (bad.next_position + 7) & ~7
-    while position + HEADER_SIZE <= end:
+    work = Work(end - bad.position)
+    start = (bad.next_position + 7) & ~7
+    for position in _magics(window, start, end):
+        work.spend(HEADER_SIZE)
+        if position < start:
+            continue
         header = _plausible(window, position, end, tail, bad.position)
         if header is None:
-            position = _next_magic(window, position + 8, end)
             continue
-        work -= header.size
-        if work < 0:
-            raise TooHostile
+        work.spend(header.size)
         if not _holds(window, position):
-            position = _next_magic(window, position + 8, end)
-        elif accept(position, header):
+            continue
+        if accept(position, header, work):
             return position, header
-        else:
-            position += header.size
+        start = position + header.size  # sound, so what its body holds is none of our business
     return None
 
 
-class TooHostile(Exception):
-    """So many things that look like batches that looking further would take for ever."""
-
-
-def proves_synced(index: int) -> Accept:
-    """Accepts a batch whose stamp says that batch `index` was already synced when it was written."""
-    return lambda _, header: header.synced != SYNCED_UNKNOWN and header.index - header.synced >= index
+def _magics(window: Window, position: int, end: int) -> Iterator[int]:
+    """Every place, a multiple of 8, where a batch could begin. Each byte is looked at once."""
+    while position + HEADER_SIZE <= end:
+        view = bytes(window.view(position, _CHUNK))
+        at = view.find(MAGIC)
+        while at >= 0:
+            if not at & 7:
+                yield position + at
+            at = view.find(MAGIC, at + 1)
+        position += _CHUNK
 
 
 def _plausible(window: Window, position: int, end: int, tail: Tail, bad_position: int) -> Header | None:
@@ -212,16 +240,3 @@ def _holds(window: Window, position: int) -> bool:
     except BatchError:
         return False
     return True
-
-
-def _next_magic(window: Window, position: int, end: int) -> int:
-    """The next place, a multiple of 8, where a batch could begin; `end` where there is none."""
-    while position < end:
-        view = bytes(window.view(position, _CHUNK))
-        at = view.find(MAGIC)
-        while at >= 0 and at & 7:
-            at = view.find(MAGIC, at + 1)
-        if at >= 0:
-            return position + at
-        position += len(view) & ~7 or 8
-    return end

@@ -10,11 +10,12 @@ position returned is the true start of a batch with the number asked for, or `Da
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
 from logboom.batch.batch import Batch
-from logboom.batch.header import HEADER_SIZE, NO_TIMESTAMP, Header
+from logboom.batch.header import HEADER_SIZE, KIND_DATA, NO_TIMESTAMP, Header
 from logboom.errors import BatchError, Damage
 from logboom.storage.disk import File, read_file, replace_file
 from logboom.storage.files import OpenFiles
@@ -25,15 +26,8 @@ from logboom.storage.tail import Snapshot
 _WALK_BYTES: Final = 4096
 
 
-def parse_name(name: str) -> tuple[str, tuple[int, int], int] | None:
-    """The kind (".log", ".idx", ".snap"), the first seqno and index, and the generation that a file's name tells."""
-    numbers, dot, ending = name.partition(".")
-    width = 41 if ending == "snap" else 52
-    if ending not in ("log", "idx", "snap") or len(numbers) != width or not numbers.replace("-", "").isdecimal():
-        return None
-    if numbers[20] != "-" or (width == 52 and numbers[41] != "-") or numbers.count("-") != (width == 52) + 1:
-        return None
-    return dot + ending, (int(numbers[:20]), int(numbers[21:41])), int(numbers[42:] or 0)
+parse_name: Final = re.compile(r"(\d{20}-\d{20})(?:\.snap|-(\d{10})\.(?:log|idx))", re.ASCII).fullmatch
+"""Matches the name of a file of ours: its first seqno and index as they stand, and its generation if it has one."""
 
 
 def snap_path(directory: str, seqno: int, index: int) -> str:
@@ -45,7 +39,6 @@ class Segment:
         "_before",
         "_files",
         "_index",
-        "_rebuilt",
         "_summary",
         "after",
         "directory",
@@ -64,7 +57,6 @@ class Segment:
         self.log_path = f"{directory}/{first_seqno:020}-{first_index:020}-{generation:010}.log"
         self._index: SparseIndex | None = None
         self._summary: Summary | None = None
-        self._rebuilt = False
         self._before: int | None = None
         self.after: tuple[int, int] | None = None
         """The seqno and index the next segment begins with; None while there is no next one."""
@@ -175,7 +167,6 @@ class Segment:
             index.add(header.base_seqno, header.index, position, newest, after_gap)
             after_gap = False
             newest, crc = max(newest, header.newest_timestamp(header.append_time)), header.header_crc
-        self._rebuilt = True
         return self._keep(index, Summary(*end, newest, crc))
 
     @property
@@ -184,46 +175,51 @@ class Segment:
 
     def find_seqno(self, seqno: int, end: Place) -> tuple[int, Header] | None:
         """The batch that holds this record."""
-        return self._find(lambda: self.index.by_seqno(seqno), end, lambda header: header.next_seqno > seqno)
+        return self._find(
+            self.index.by_seqno(seqno),
+            end,
+            lambda header: header.next_seqno > seqno,
+            lambda header: header.base_seqno <= seqno,
+        )
 
     def find_index(self, index: int, end: Place) -> tuple[int, Header] | None:
         """The batch with this index."""
-        return self._find(lambda: self.index.by_index(index), end, lambda header: header.index >= index)
+        return self._find(
+            self.index.by_index(index),
+            end,
+            lambda header: header.index >= index,
+            lambda header: header.index == index,
+        )
 
     def find_time(self, timestamp: int, seqno_from: int, end: Place) -> tuple[int, Header] | None:
         """The first batch with a record at or after this time that is not wholly before `seqno_from`."""
 
         def wanted(header: Header) -> bool:
-            return header.next_seqno > seqno_from and header.newest_timestamp(header.append_time) >= timestamp
+            if header.kind != KIND_DATA or header.next_seqno <= seqno_from:
+                return False
+            return header.newest_timestamp(header.append_time) >= timestamp
 
-        def start() -> Place | None:
-            places = self.index.by_time(timestamp), self.index.by_seqno(seqno_from)
-            return max((place for place in places if place), default=None)
-
-        return self._find(start, end, wanted)
+        places = (self.index.by_time(timestamp), self.index.by_seqno(seqno_from))
+        return self._find(max((place for place in places if place), default=None), end, wanted, lambda header: False)
 
     def _find(
-        self, start: Callable[[], Place | None], end: Place, wanted: Callable[[Header], bool]
+        self, place: Place | None, end: Place, wanted: Callable[[Header], bool], is_it: Callable[[Header], bool]
     ) -> tuple[int, Header] | None:
-        try:
-            return self._walk_to(start() or self.start, end, wanted)
-        except Damage:
-            # The index may be at fault, or too coarse to get past the damage: make it again, once.
-            if self._rebuilt or self._index is not None:
-                raise
-            self._rebuild()
-            return self._walk_to(start() or self.start, end, wanted)
-
-    def _walk_to(self, place: Place, end: Place, wanted: Callable[[Header], bool]) -> tuple[int, Header] | None:
-        for found in walk(Window(self.file(), end.position, _WALK_BYTES), place, end):
+        """The first batch that is wanted. Behind damage only if `is_it`: else what is wanted may be what is damaged."""
+        gap: Gap | None = None
+        for found in walk(Window(self.file(), end.position, _WALK_BYTES), place or self.start, end):
             if isinstance(found, Gap):
-                raise Damage(self.log_path, found.position, found.seqno_from, found.seqno_until, found.reason)
-            if wanted(found[1]):
-                return found
+                gap = found
+            elif wanted(found[1]):
+                if gap is None or is_it(found[1]):
+                    return found
+                break
+        if gap is not None:
+            raise Damage(self.log_path, gap.position, gap.seqno_from, gap.seqno_until, gap.reason)
         return None
 
     def end_of_run(self, first: tuple[int, Header], limit: int, seqno_until: int | None, end: Place) -> Place:
-        """The last batch boundary at or before byte `limit`, with no batch from `seqno_until` on, and before any gap.
+        """The last batch boundary at or before byte `limit`, with no batch from `seqno_until` on.
 
         At least the batch `first` lies before it.
         """

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from crc32c import crc32c
 
 from logboom.errors import DirectoryUnusable
-from logboom.storage.disk import Disk, File, read_file, replace_file
+from logboom.storage.disk import Disk, File, read_file, replace_file, write_all
 
 SLOT_SIZE: Final = 64
 MAGIC: Final = b"LGST"
@@ -50,10 +50,10 @@ class Slot:
         self.standing = standing
         """What the slot said when it was claimed, or what was written since."""
 
-    def write(self, generation: int, first: int, committed: int, synced_index: int) -> None:
+    def write(self, generation: int, first: int, committed: int, synced_index: int, always: bool = False) -> None:
         standing = Standing(self.topic_id, self.partition, generation, first, committed, synced_index)
-        if standing != self.standing:
-            self._file.write([_encode(standing)], self._position)
+        if always or standing != self.standing:
+            write_all(self._file, _encode(standing), self._position)
             self.standing = standing
 
     def sync(self) -> None:
@@ -82,7 +82,10 @@ class State:
             _write_front(disk, path, front)
         elif front[4:8] != _VERSION:
             raise DirectoryUnusable(f"{path} is of a newer format: use the release that wrote it")
-        return cls(disk.open(path))
+        file = disk.open(path)
+        file.sync()
+        file.drop_cache()  # what a failed sync left in the cache is not on the disk
+        return cls(file)
 
     def claim(self, topic_id: bytes, partition: int) -> Slot:
         """The slot of this log; where it has none, one that nobody can read, or a new one at the end."""

@@ -101,10 +101,8 @@ def _start(
     disk: Disk, segment: Segment, before: Tail | None, whole: bool, standing: Standing | None
 ) -> tuple[SegmentSurvey, Tail]:
     snapshot = Snapshot.decode(read_file(disk, segment.snap_path))
-    if snapshot is not None and (snapshot.next_seqno, snapshot.next_index) != (
-        segment.first_seqno,
-        segment.first_index,
-    ):
+    numbers = (segment.first_seqno, segment.first_index)
+    if snapshot is not None and (snapshot.next_seqno, snapshot.next_index) != numbers:
         snapshot = None
     if snapshot is not None:
         tail = Tail.at(snapshot, PRODUCERS_MAX)
@@ -114,11 +112,12 @@ def _start(
         tail = before
         tail.next_seqno, tail.next_index = segment.first_seqno, segment.first_index
     else:
-        floor = max(segment.first_seqno, standing.first if standing else 0)
-        tail = Tail(segment.first_seqno, segment.first_index, floor=floor)
+        floor = 0 if numbers == (0, 1) else max(segment.first_seqno, standing.first if standing else 0)
+        tail = Tail(*numbers, floor=floor)
         tail.producers.limit = PRODUCERS_MAX
     start = snapshot or tail.snapshot(segment.generation)
-    return SegmentSurvey(segment, start, snapshot is not None, before is not None and whole), tail
+    derivable = (before is not None and whole) or numbers == (0, 1)
+    return SegmentSurvey(segment, start, snapshot is not None, derivable), tail
 
 
 def _survey_segment(

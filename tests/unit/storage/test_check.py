@@ -164,17 +164,19 @@ def test_a_log_of_which_no_file_is_left_is_damage_if_the_state_file_remembers_it
     disk = sound_disk()
     remove(disk, *[path for path in disk.names if path.startswith(DIRECTORY)])
     found = worrying(disk)
-    assert [(f.kind, f.severity) for f in found] == [("damaged snapshot", "damage"), ("missing segment", "damage")]
+    assert [(f.kind, f.severity) for f in found] == [("damaged snapshot", "harmless"), ("missing segment", "damage")]
     assert (found[1].seqno_from, found[1].seqno_until) == (0, 68)
 
 
-def test_a_snapshot_that_follows_from_the_segment_before_is_harmless_the_first_is_not() -> None:
+def test_a_snapshot_that_follows_from_what_is_sound_is_harmless_another_is_not() -> None:
     disk = sound_disk()
     overwrite(disk, segments(disk)[1].snap_path, 9, b"XX")
     finding = only(worrying(disk))
     assert (finding.kind, finding.severity) == ("damaged snapshot", "harmless")
     overwrite(disk, segments(disk)[0].snap_path, 9, b"XX")
-    assert [finding.severity for finding in worrying(disk)] == ["damage", "damage"]
+    assert [finding.severity for finding in worrying(disk)] == ["harmless", "harmless"]
+    overwrite(disk, segments(disk)[0].log_path, 100, b"XX")
+    assert [finding.severity for finding in worrying(disk)] == ["harmless", "damage", "damage"]
 
 
 def test_an_index_that_does_not_match_is_harmless() -> None:

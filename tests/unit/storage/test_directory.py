@@ -95,7 +95,8 @@ def test_a_failed_sync_stops_the_writes_of_the_whole_node_until_it_is_reopened()
         data.sync()
     assert all(log.refusal is not None for log in logs)
     assert [log.committed for log in logs] == [0] * 6
-    data.close()
+    with pytest.raises(SyncFailed):
+        data.close()
     data = DataDirectory.open("/data", disk)
     assert not data.was_clean
     assert all(log.refusal is None for log in data.open_logs(NAMES))
