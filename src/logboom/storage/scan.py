@@ -12,6 +12,8 @@ import errno
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
+from crc32c import crc32c
+
 from logboom.batch.batch import Batch
 from logboom.batch.header import BATCH_SIZE_MAX, HEADER_SIZE, MAGIC, SYNCED_UNKNOWN, Header, read_header
 from logboom.errors import BatchError, NotABatch, UnsupportedBatch
@@ -210,12 +212,12 @@ def next_sound(window: Window, bad: Bad, end: int, tail: Tail, accept: Accept) -
 
 
 def _magics(window: Window, position: int, end: int) -> Iterator[int]:
-    """Every place, a multiple of 8, where a batch could begin. Each byte is looked at once."""
+    """Every place, a multiple of 8, where a header may be: magic, and a checksum that holds. Each byte is read once."""
     while position + HEADER_SIZE <= end:
-        view = bytes(window.view(position, _CHUNK))
+        view = bytes(window.view(position, _CHUNK + HEADER_SIZE))
         at = view.find(MAGIC)
-        while at >= 0:
-            if not at & 7:
+        while 0 <= at < _CHUNK:
+            if not at & 7 and crc32c(view[at : at + 92]) == int.from_bytes(view[at + 92 : at + 96], "little"):
                 yield position + at
             at = view.find(MAGIC, at + 1)
         position += _CHUNK
