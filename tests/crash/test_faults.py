@@ -158,6 +158,21 @@ def test_a_second_sync_never_hides_that_the_first_one_failed() -> None:
         log.sync()
 
 
+def test_a_segment_that_grew_during_a_sync_is_rolled_when_it_ends() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    fill(log, 0, 2)
+    pending = log.begin_sync()
+    assert pending is not None
+    batches = [make_batch(number, 2, None) for number in range(2, 60)]
+    assert all(isinstance(answer, Appended) for answer in log.append(batches, NOW, 1))
+    assert len(log.segments) == 1
+    disk.sync([pending.file])
+    log.end_sync(pending)
+    assert len(log.segments) == 2
+    assert values(log) == expected(*range(60))
+
+
 def test_nothing_overtakes_batches_of_an_earlier_group_of_the_same_call() -> None:
     disk = SimulatedDisk()
     log = open_log(disk)
@@ -203,6 +218,25 @@ def test_a_segment_that_cannot_be_dropped_is_dropped_later() -> None:
     log = open_log(disk)
     assert log.first == 4
     assert values(log) == expected(2, 3)
+
+
+def test_a_drop_that_a_power_loss_undid_in_part_shows_no_hole() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    for number in range(4):
+        fill(log, number, number + 1)
+        log.roll()
+    log.commit(log.sync())
+    disk.fault = fail_once("unlink", ".idx")
+    with pytest.raises(StorageError):
+        log.drop(2)
+    disk.fault = fail_once("sync_directory", log.directory)
+    with pytest.raises(StorageError):
+        log.drop(4)
+    for left in disk.power_losses():
+        log = open_log(left)
+        assert log.refusal is None
+        assert values(log) == expected(2, 3)
 
 
 def test_a_floor_counts_when_it_is_committed_and_not_before() -> None:

@@ -15,6 +15,7 @@ import fcntl
 import mmap
 import os
 import platform
+import sys
 from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
@@ -104,7 +105,7 @@ class OsFile:
         """The whole file, read-only. Only for files never truncated: touching what is gone kills the process."""
         if self._map is None:
             size = self.size()
-            self._map = memoryview(mmap.mmap(self._fd, size, prot=mmap.PROT_READ)) if size else memoryview(b"")
+            self._map = _map(self._fd, size) if size else memoryview(b"")
         return self._map
 
     def __del__(self) -> None:
@@ -187,6 +188,12 @@ class OsDisk:
 _READ_ONLY_ERRORS: Final = (errno.EPERM, errno.EACCES, errno.EROFS)  # a check may run where it must not write
 _SYNCFS_KERNEL: Final = (5, 17)  # before, errors of the file system's own commit were not reported
 _SYNCFS_FILE_SYSTEMS: Final = ("ext4", "xfs", "btrfs", "f2fs")  # others may not reach what fdatasync reaches
+
+
+def _map(fd: int, size: int) -> memoryview:
+    if sys.version_info >= (3, 13):  # a map needs no descriptor of its own
+        return memoryview(mmap.mmap(fd, size, prot=mmap.PROT_READ, trackfd=False))
+    return memoryview(mmap.mmap(fd, size, prot=mmap.PROT_READ))
 
 
 def _find_syncfs(device: int) -> ctypes._NamedFuncPointer | None:

@@ -14,6 +14,7 @@ the time comes in as `now`, microseconds since 1970.
 from __future__ import annotations
 
 import errno
+import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
@@ -85,7 +86,11 @@ class Log(ReadableLog):
         self._named = files.disk.exists(found.segments[-1].log_path)
         self._cuts = 0
         self._closed = self._failed = self._syncing = False
+        self._outgrown = False
+        """Whether the segment grew beyond its limit during a sync."""
         self._refusal: str | None = None if found.damage is None else str(found.damage)
+        if found.standing is not None:
+            self._dropped = min(found.standing.first, found.tail.next_seqno)
 
     @classmethod
     def open(cls, files: OpenFiles, directory: str, config: LogConfig | None = None, slot: Slot | None = None) -> Log:
@@ -186,7 +191,9 @@ class Log(ReadableLog):
             term = self._tail.term
         elif term < self._tail.term:
             raise ValueError(f"term {term} is below the log's {self._tail.term}: a former leader must not append")
-        return Group(self._tail, self._end, self.config.segment_bytes, now, term, self._synced_index)
+        # While a sync is under way nothing can be rolled: the segment grows, and `end_sync` makes up for it.
+        limit = sys.maxsize if self._syncing else self.config.segment_bytes
+        return Group(self._tail, self._end, limit, now, term, self._synced_index)
 
     def _refused(self) -> AppendRefused | None:
         return None if self._refusal is None else LogReadOnly(self._refusal)
@@ -243,6 +250,7 @@ class Log(ReadableLog):
         self._last_header_crc = group.last_header_crc
         self._end = group.position
         self._pending.append(Boundary(self.last_index, self.next, segment, self._end))
+        self._outgrown = self._syncing and self._end > self.config.segment_bytes
         if tail.floor > self._floor:
             self._floors.append((self.last_index, tail.floor))
 
@@ -302,6 +310,9 @@ class Log(ReadableLog):
         if self._synced_index == self.last_index:
             self._dirty = None
         self._write_state()
+        if self._outgrown:
+            self._outgrown = False
+            self._try_roll()
 
     def fail_sync(self, error: OSError) -> SyncFailed:
         """The sync failed: no retry, no promise, no more writes. The page cache may hold what the disk never will."""
@@ -339,8 +350,8 @@ class Log(ReadableLog):
     @property
     def _shown(self) -> int:
         """The committed seqno for readers in other processes: what they have seen before the log was opened stays."""
-        said = self.recovered.standing_committed
-        return max(self.committed, min(said, self.next))
+        said = self.recovered.standing
+        return max(self.committed, min(said.committed, self.next) if said else 0)
 
     def _write_state(self) -> None:
         if self._slot is None:

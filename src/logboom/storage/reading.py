@@ -41,13 +41,15 @@ class ReadableLog:
         self._end = end
         self._floor = tail.floor
         """What counts of the floors in the log: of what lies behind committed only after opening, to be safe."""
+        self._dropped = 0
+        """Below this a drop had begun, however far it came before a crash."""
         first = segments[0]
         self._committed = Boundary(first.first_index - 1, first.first_seqno, first, 0)
 
     @property
     def first(self) -> int:
         """The first readable seqno."""
-        return max(self._segments[0].first_seqno, self._floor)
+        return max(self._segments[0].first_seqno, self._floor, self._dropped)
 
     @property
     def next(self) -> int:

@@ -41,8 +41,8 @@ class Recovered:
     """Of the last batch in the last segment."""
     cut_bytes: int = 0
     """How much of a torn tail was cut off."""
-    standing_committed: int = 0
-    """What the state file says was committed."""
+    standing: Standing | None = None
+    """What the state file says."""
     missing: Damage | None = None
     """Segments before the first one that were not dropped; writes go on."""
     damage: Damage | None = None
@@ -60,8 +60,7 @@ def recover(files: OpenFiles, directory: str, config: LogConfig, standing: Stand
     snapshot, damage = snapshot_of(files, segments, len(segments) - 1, config)
     generation = max(snapshot.generation, *(segment.generation for segment in segments))
     tail = Tail.at(snapshot, config.producers_max)
-    found = Recovered(segments, tail, 0, generation, damage=damage)
-    found.standing_committed = standing.committed if standing else 0
+    found = Recovered(segments, tail, 0, generation, standing=standing, damage=damage)
     first = segments[0]
     if standing is not None and standing.first < first.first_seqno:
         reason = f"the state file says that the log begins at {standing.first}"
