@@ -85,14 +85,14 @@ def _plan(names: tuple[str, ...]) -> list[tuple[_Make, pa.DataType]]:
 
 def first_at(batch: Batch, timestamp: int, start: int) -> int | None:
     """The offset of the first record, from `start` on, at or after this time."""
-    later = vector.np.asarray(column(batch, "timestamp").cast(vector.pa.int64()))[start:] >= timestamp
+    later = _moments(_view(batch))[start:] >= timestamp
     return start + int(later.argmax()) if later.any() else None
 
 
 def to_list(name: str, array: pa.Array) -> list[Any]:
     """A column as Python objects: timestamps in microseconds, tags and headers as tuples."""
     if name == "timestamp":
-        return list(array.cast(vector.pa.int64()).to_pylist())
+        return list(array.view(vector.pa.int64()).to_pylist())
     entries: list[Any] = array.to_pylist()
     if name == "tags":
         return [tuple(entry) for entry in entries]
@@ -122,17 +122,19 @@ def _timestamp(view: _View, kind: pa.DataType) -> pa.Array:
     if view.columns.timestamp != ABSENT and view.header.min_timestamp != NO_TIMESTAMP:
         buffer = view.source.slice(view.columns.timestamp, 8 * count)
     else:
-        buffer = vector.pa.py_buffer(_filled_timestamps(view))
+        buffer = vector.pa.py_buffer(_moments(view))
     return vector.from_buffers(kind, count, [None, buffer], 0)
 
 
-def _filled_timestamps(view: _View) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Where one timestamp stands for all, or records without one show the append time."""
+def _moments(view: _View) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """The timestamps as readers see them: one may stand for all, and records without one show the append time."""
     np, header = vector.np, view.header
     if view.columns.timestamp == ABSENT:
         moment = header.append_time if header.min_timestamp == NO_TIMESTAMP else header.min_timestamp
         return np.full(header.record_count, moment, np.int64)
     moments = np.frombuffer(view.body, np.int64, header.record_count)
+    if header.min_timestamp != NO_TIMESTAMP:
+        return moments
     return np.where(moments == NO_TIMESTAMP, np.int64(header.append_time), moments)
 
 
