@@ -279,7 +279,9 @@ def _array(name: str, entries: Any, kind: pa.DataType) -> pa.Array:
 def _as_arrow(name: str, entries: Any, kind: pa.DataType) -> Any:
     pa = vector.pa
     if is_arrow(entries):
-        return entries if isinstance(entries, pa.Array | pa.ChunkedArray) else pa.array(entries)
+        array = entries if isinstance(entries, pa.Array | pa.ChunkedArray) else pa.array(entries)
+        array.validate(full=True)  # what is built here is trusted, so text that is not UTF-8 must not get in
+        return array
     try:
         return pa.array(entries, kind)
     except (pa.ArrowTypeError, pa.ArrowInvalid):

@@ -480,3 +480,18 @@ def test_a_batch_over_64_mib_is_refused_whether_or_not_it_would_compress() -> No
             build([value + b"x"], codec=codec)
         assert caught.value.size_bytes == BATCH_SIZE_MAX + 8
         assert caught.value.limit_bytes == BATCH_SIZE_MAX
+
+
+@pytest.mark.parametrize("column", ["channels", "tags", "headers"])
+def test_arrow_text_that_is_not_utf8_is_refused(column: str) -> None:
+    broken = pa.StringArray.from_buffers(2, pa.array([0, 1, 2], pa.int32()).buffers()[1], pa.py_buffer(b"\xff\xfe"))
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), broken)
+    pairs = pa.StructArray.from_arrays([broken, pa.array([b"v", b"v"])], ["key", "value"])
+    entries = {
+        "channels": broken,
+        "tags": lists,
+        "headers": pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pairs),
+    }
+    columns: dict[str, Any] = {column: entries[column]}
+    with pytest.raises(InvalidColumn, match=column):
+        build([b"a", b"b"], **columns)
