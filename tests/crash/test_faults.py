@@ -237,6 +237,11 @@ def test_a_drop_that_a_power_loss_undid_in_part_shows_no_hole() -> None:
         log = open_log(left)
         assert log.refusal is None
         assert values(log) == expected(2, 3)
+        run = log.read_index(log.first_index)
+        assert run is not None
+        assert run.base_seqno == 4
+        log.drop(4)
+        assert len([name for name in left.list(log.directory) if name.endswith(".log")]) == 2
 
 
 def test_a_floor_counts_when_it_is_committed_and_not_before() -> None:

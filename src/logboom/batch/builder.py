@@ -95,6 +95,9 @@ def build_records(records: Iterable[Record], *, codec: str = "none", producer: P
     [b'1', None]
     """
     rows = records if isinstance(records, Sequence) else list(records)
+    strangers = {type(row).__name__ for row in rows if not isinstance(row, Record)}
+    if strangers:
+        raise InvalidColumn("records", f"{', '.join(sorted(strangers))} is not a Record")
     return build(
         [row.value for row in rows],
         keys=[row.key for row in rows],

@@ -68,7 +68,13 @@ class Log(ReadableLog):
     def __init__(
         self, files: OpenFiles, directory: str, config: LogConfig, slot: Slot | None, found: Recovered
     ) -> None:
+        self._leftovers: list[Segment] = []
+        """Segments wholly below what the state file calls first: nobody reads them, the next drop removes them."""
+        dropped = min(found.standing.first, found.tail.next_seqno) if found.standing else 0
+        while found.segments[0].after is not None and found.segments[0].after[0] <= dropped:
+            self._leftovers.append(found.segments.pop(0))
         super().__init__(directory, found.segments, found.tail, found.end)
+        self._dropped = dropped
         self.config = config
         self.recovered = found
         """What opening found and did."""
@@ -89,8 +95,6 @@ class Log(ReadableLog):
         self._outgrown = False
         """Whether the segment grew beyond its limit during a sync."""
         self._refusal: str | None = None if found.damage is None else str(found.damage)
-        if found.standing is not None:
-            self._dropped = min(found.standing.first, found.tail.next_seqno)
 
     @classmethod
     def open(cls, files: OpenFiles, directory: str, config: LogConfig | None = None, slot: Slot | None = None) -> Log:
@@ -480,6 +484,9 @@ class Log(ReadableLog):
                 first = max(self.first, self._segments[count].first_seqno)
                 self._slot.write(self._generation, first, self._shown, self._synced_index)
                 self._slot.sync()
+            while self._leftovers:
+                self._remove(self._leftovers[0])
+                self._leftovers.pop(0)
             for _ in range(count):
                 self._remove(self._segments[0])
                 self._segments.pop(0)

@@ -495,3 +495,8 @@ def test_arrow_text_that_is_not_utf8_is_refused(column: str) -> None:
     columns: dict[str, Any] = {column: entries[column]}
     with pytest.raises(InvalidColumn, match=column):
         build([b"a", b"b"], **columns)
+
+
+def test_what_is_not_a_record_is_refused_by_its_type() -> None:
+    with pytest.raises(InvalidColumn, match="int is not a Record"):
+        build_records([Record(b"x"), 5])  # type: ignore[list-item]
