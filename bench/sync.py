@@ -88,12 +88,19 @@ def _many_logs(directory: str, count: int, rounds: int) -> list[Row]:
         logs = data.open_logs([log_name(f"bench-{n}", uuid.uuid4(), 0) for n in range(count)], SEGMENTS)
         pending: list[PendingSync] = []
 
-        def prepare() -> None:
+        def settle() -> None:
             for log, begun in zip(logs, pending, strict=False):
                 log.end_sync(begun)
             pending.clear()
+
+        def make_dirty() -> None:
+            settle()
             for log in logs:
                 log.append([Batch.parse(batch)], 1)
+
+        def prepare() -> None:
+            make_dirty()
+            for log in logs:
                 started = log.begin_sync()
                 assert started is not None
                 pending.append(started)
@@ -115,10 +122,10 @@ def _many_logs(directory: str, count: int, rounds: int) -> list[Row]:
             singly: (prepare, partial(run, one_by_one)),
             threaded: (prepare, partial(run, in_threads)),
             ours: (prepare, partial(run, disk.sync)),
-            whole: (prepare, data.sync),
+            whole: (make_dirty, data.sync),
         }
         timings = time_prepared(subjects, rounds)
-        prepare()
+        settle()
     return [
         compare(singly, timings, unit="ms"),
         compare(threaded, timings, singly, unit="ms"),
