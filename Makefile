@@ -23,11 +23,12 @@ $(READY): pyproject.toml
 demo: $(READY)  ## write a million records, kill the writer, recover, read back
 	@$(BIN)/python examples/demo.py
 
-check: $(READY)  ## format, lint, types, import layers
+check: $(READY)  ## format, lint, types, import layers, shape of the tree
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest tests/unit/test_tree.py
 
 test: $(READY)  ## all tests but the long ones
 	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadgroup
