@@ -87,6 +87,19 @@ def test_where_there_is_no_room_for_a_new_segment_the_old_one_grows(error: int) 
     assert values(log) == expected(*range(6))
 
 
+def test_a_snapshot_that_cannot_be_synced_stops_the_log() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    fill(log, 0, 3)
+    disk.fault = fail_once("sync", ".snap.tmp")
+    with pytest.raises(SyncFailed):
+        log.roll()
+    with pytest.raises(LogReadOnly):
+        fill(log, 3, 4)
+    disk.kill()
+    assert values(open_log(disk)) == expected(0, 1, 2)
+
+
 def test_an_index_that_cannot_be_written_does_not_keep_a_segment_from_being_sealed() -> None:
     disk = SimulatedDisk()
     log = open_log(disk)

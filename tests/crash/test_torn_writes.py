@@ -9,9 +9,10 @@ import pytest
 
 from logboom.batch import Producer
 from logboom.errors import LogReadOnly, SyncFailed
-from logboom.storage import Appended, Log
+from logboom.storage import Appended, Log, OpenFiles
+from logboom.storage.check import check
 from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.model import DIRECTORY, NOBODY, make_batch, open_log
+from simulation.model import DIRECTORY, NOBODY, SMALL, make_batch, open_log
 
 NOW = 1_000_000
 
@@ -331,3 +332,66 @@ def test_a_disk_error_at_any_call_of_a_roll_loses_nothing(name: str, error: int)
     assert got == appended[: len(got)]
     assert len(got) == len(appended) or name == "sync", "only a failed sync may take back what was not synced"
     assert DIRECTORY in log.directory
+
+
+def test_a_torn_tail_that_was_cut_stays_cut_when_the_segment_is_sealed_at_once() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    append(log, 1)
+    log.sync()
+    disk.fault = tear(100)
+    with pytest.raises(PowerLoss):
+        append(log, 2)
+    disk.kill()
+    log = open_log(disk)
+    assert log.recovered.cut_bytes == 100
+    log.roll()
+    append(log, 3)
+    log.sync()
+    for left in disk.power_losses():
+        assert not check(left, "/data", is_directory=left.is_directory).damaged
+        assert values(open_log(left)) == [*make_batch(1, 2, None).values(), *make_batch(3, 2, None).values()]
+
+
+def test_a_drop_cut_short_at_any_call_leaves_nothing_that_looks_damaged() -> None:
+    for number in range(1, 60):
+        disk = SimulatedDisk()
+        disk.make_directory("/data")
+        log = Log.open(OpenFiles(disk, reserve_bytes=0), DIRECTORY, SMALL)
+        for batch in range(1, 5):
+            append(log, batch)
+            log.roll()
+        log.commit(log.sync())
+        disk.fault = lose_power_at(disk.calls + number, random.Random(number))
+        done = False
+        try:
+            log.drop(6)
+            done = True
+        except PowerLoss:
+            pass
+        disk.fault = None
+        for left in disk.power_losses():
+            assert not check(left, DIRECTORY, is_directory=left.is_directory).damaged
+        if done:
+            return
+    raise AssertionError("a drop takes fewer calls than that")
+
+
+def test_a_file_made_just_before_a_kill_has_its_name_synced_before_it_is_written_to() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+
+    def fault(call: Call) -> int | None:
+        if call.name == "sync_directory" and log.segments[-1].log_path in disk.names:
+            raise PowerLoss
+        return None
+
+    disk.fault = fault
+    with pytest.raises(PowerLoss):
+        append(log, 1)
+    disk.kill()
+    log = open_log(disk)
+    append(log, 1)
+    log.sync()
+    for left in disk.power_losses():
+        assert values(open_log(left)) == make_batch(1, 2, None).values()
