@@ -391,3 +391,40 @@ def test_a_torn_batch_full_of_magic_words_is_looked_through_once() -> None:
     log = open_log(disk)
     assert log.next == 1
     assert read[0] < 20
+
+
+@pytest.mark.parametrize(("term", "append_time"), [(4, NOW + 9), (5, NOW - 1)])
+def test_a_stored_batch_whose_term_or_time_goes_back_is_not_taken(term: int, append_time: int) -> None:
+    disk = SimulatedDisk()
+    log = Log.open(OpenFiles(disk, reserve_bytes=0), DIRECTORY, SMALL)
+    first = make_batch(0, 1, None)
+    log.append_one(first, NOW, 5)
+    log.sync()
+    stray = make_batch(1, 1, None)
+    data = stamp(stray.data, 1, 2, append_time, term, 1) + bytes(stray.data[96:])
+    inode = disk.names[log.segments[-1].log_path]
+    apply(inode.cached, Write(first.header.size, data))
+    inode.durable[:] = inode.cached
+    log = Log.open(OpenFiles(disk, reserve_bytes=0), DIRECTORY, SMALL)
+    assert log.last_index == 1
+    assert log.recovered.cut_bytes == len(data)
+
+
+def test_an_index_of_another_file_of_the_same_shape_is_not_believed() -> None:
+    def write(times: list[int]) -> SimulatedDisk:
+        disk = SimulatedDisk()
+        log = open_log(disk)
+        for time in times:
+            log.append_one(make_batch(0, 10, time), NOW, 1)
+        log.roll()
+        log.commit(log.sync())
+        log.close()
+        return disk
+
+    disk, other = write([0, 10, 20, 30, 40]), write([90, 10, 20, 30, 40])
+    path = names(disk, ".idx")[0]
+    disk.names[path].cached[:] = other.names[path].cached
+    log = open_log(disk)
+    log.commit(log.last_index)
+    assert log.seqno_at(90) == log.committed
+    assert log.seqno_at(30) == 30
