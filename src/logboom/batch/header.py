@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from logboom.errors import HeaderCorrupt, NotABatch, UnsupportedBatch
+from logboom.errors import HeaderCorrupt, NotABatch
 
 Buffer = bytes | bytearray | memoryview
 
@@ -114,18 +114,6 @@ def read_header(data: Buffer, position: int = 0) -> Header:
     if header.size < HEADER_SIZE or header.size > BATCH_SIZE_MAX or header.size & 7:
         raise NotABatch(f"a batch cannot have {header.size} bytes")
     return header
-
-
-def check_known(header: Header) -> None:
-    """Refuse what this release does not know: such a batch is never skipped and never rewritten."""
-    if header.version != VERSION:
-        raise UnsupportedBatch(f"version {header.version}")
-    if header.flags & ~PADDING_MASK:
-        raise UnsupportedBatch(f"flags {header.flags:#x}")
-    if header.kind > KIND_LOST:
-        raise UnsupportedBatch(f"kind {header.kind}")
-    if header.codec > 2:
-        raise UnsupportedBatch(f"codec {header.codec}")
 
 
 def pack_signed(

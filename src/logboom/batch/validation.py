@@ -21,10 +21,12 @@ from logboom.batch.header import (
     HEADER_SIZE,
     KIND_CONTROL,
     KIND_DATA,
+    KIND_LOST,
+    PADDING_MASK,
     SEQUENCE_MODULUS,
     STAMP_SIZE,
+    VERSION,
     Header,
-    check_known,
 )
 from logboom.batch.header import SIGNED_END as _SIGNED_END
 from logboom.errors import BatchTooLarge, BodyCorrupt, MalformedBatch, UnsupportedBatch
@@ -43,9 +45,10 @@ def check_crc(header: Header, data: memoryview) -> None:
 
 def check_header(header: Header, limit_bytes: int) -> None:
     """Everything the header says about itself, before any of the body is looked at."""
-    check_known(header)
-    _, size, base_seqno, _, _, _, _, _, kind, encoding, codec, count, body_size, columns = header[:14]
+    _, size, base_seqno, _, _, _, _, version, kind, encoding, codec, count, body_size, columns = header[:14]
     flags = header.flags
+    if version != VERSION or flags & ~PADDING_MASK or kind > KIND_LOST or codec > codecs.ZSTD:
+        raise UnsupportedBatch(f"version {version}, flags {flags:#x}, kind {kind}, codec {codec}")
     if size > limit_bytes or body_size > limit_bytes:
         raise BatchTooLarge(size if size > limit_bytes else body_size, limit_bytes)
     stored = size - HEADER_SIZE - flags

@@ -69,8 +69,7 @@ class DataDirectory:
         """Take the directory for writing; it is made where there is none."""
         path = path.rstrip("/") or "/"
         if disk is None:
-            os.makedirs(path, exist_ok=True)
-            disk = OsDisk(path)
+            disk = OsDisk.at(path)
         disk.make_directory(path)
         lock = disk.lock(f"{path}/lock")
         is_new = not disk.exists(f"{path}/node.json")

@@ -120,6 +120,19 @@ class OsDisk:
         self._root = OsFile(root, os.O_RDONLY | os.O_DIRECTORY)
         self._syncfs = _find_syncfs(self._root.device)
 
+    @classmethod
+    def at(cls, root: str) -> OsDisk:
+        """The disk of this directory, which is made, durably with those above it, where there is none."""
+        missing, path = [], os.path.abspath(root)
+        while not os.path.isdir(path):
+            missing.append(path)
+            path = os.path.dirname(path)
+        os.makedirs(root, exist_ok=True)
+        disk = cls(root)
+        for path in reversed(missing):
+            disk.sync_directory(os.path.dirname(path))
+        return disk
+
     def open(self, path: str) -> OsFile:
         try:
             return OsFile(path, os.O_RDWR)

@@ -246,8 +246,7 @@ class Log(ReadableLog):
         index, newest = segment.index, self._segment_max_timestamp
         for header, seqno, number, position, control in group.staged:
             index.add(seqno, number, position, newest)
-            tail.advance(header, group.append_time, group.term, control)
-            newest = max(newest, header.newest_timestamp(group.append_time))
+            newest = max(newest, tail.advance(header, group.append_time, group.term, control))
         if self._segment_append_time is None:
             self._segment_append_time = tail.append_time
         self._segment_max_timestamp = newest

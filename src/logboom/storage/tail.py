@@ -121,8 +121,8 @@ class Tail:
         """Move over one stored batch that is the next one."""
         self.advance(header, header.append_time, header.term, control)
 
-    def advance(self, header: Header, append_time: int, term: int, control: Control | None = None) -> None:
-        """Move over one batch, stamped or about to be: it gets the next seqno and index."""
+    def advance(self, header: Header, append_time: int, term: int, control: Control | None = None) -> int:
+        """Move over one batch, stamped or about to be: it gets the next numbers. Returns its newest timestamp."""
         if header.producer_id:
             written = Written(header.producer_seq, header.record_count, self.next_seqno, self.next_index, append_time)
             self.producers.record(header.producer_id, header.producer_epoch, written)
@@ -135,6 +135,7 @@ class Tail:
             self.max_timestamp = newest
         if control is not None and isinstance(control, Floor) and control.seqno > self.floor:
             self.floor = control.seqno
+        return newest
 
 
 def read_control(batch: Batch) -> Control | None:
