@@ -44,6 +44,17 @@ def fill(log: Log, start: int, stop: int) -> None:
         log.append_one(make_batch(number, 2, None), NOW, 1)
 
 
+def four_segments() -> tuple[SimulatedDisk, Log]:
+    """One committed batch in each, and a fifth segment that is empty."""
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    for number in range(4):
+        fill(log, number, number + 1)
+        log.roll()
+    log.commit(log.sync())
+    return disk, log
+
+
 def values(log: Log) -> list[bytes | None]:
     log.commit(log.last_index)
     return [value for batch in log.batches() for value in batch.values()]
@@ -217,12 +228,7 @@ def test_a_truncation_whose_state_could_not_be_synced_is_no_damage_later() -> No
 
 
 def test_a_segment_that_cannot_be_dropped_is_dropped_later() -> None:
-    disk = SimulatedDisk()
-    log = open_log(disk)
-    for number in range(4):
-        fill(log, number, number + 1)
-        log.roll()
-    log.commit(log.sync())
+    disk, log = four_segments()
     disk.fault = fail_once("unlink", ".log")
     with pytest.raises(StorageError):
         log.drop(2)
@@ -234,12 +240,7 @@ def test_a_segment_that_cannot_be_dropped_is_dropped_later() -> None:
 
 
 def test_a_drop_that_a_power_loss_undid_in_part_shows_no_hole() -> None:
-    disk = SimulatedDisk()
-    log = open_log(disk)
-    for number in range(4):
-        fill(log, number, number + 1)
-        log.roll()
-    log.commit(log.sync())
+    disk, log = four_segments()
     disk.fault = fail_once("unlink", ".idx")
     with pytest.raises(StorageError):
         log.drop(2)

@@ -233,7 +233,7 @@ def _judge_state(slots: StateSlots, path: str) -> Iterator[Finding]:
             severity="harmless",
             file=path,
             reason="it does not begin as a state file does",
-            advice="run `logboom repair` to keep its hints on what was synced; the next start makes it anew",
+            advice="nothing; the next start writes its front again and keeps the slots",
             repairable=True,
         )
     for position in slots.bad_positions:
