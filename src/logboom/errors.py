@@ -16,14 +16,24 @@ LogboomError
 │   ├── ProducerFenced         a lower epoch than the producer's newest
 │   ├── SequenceGap            numbers between the producer's last batch and this one are missing
 │   ├── RepeatForgotten        a repeat too old, or cut differently, to be answered as the first time
+│   ├── NotNext                a batch with numbers already, which are not the next ones
 │   ├── LowSpace               the volume's free space is below the reserve, or ran out
 │   ├── WriteFailed            the operating system refused the write
 │   └── LogReadOnly            damaged, failed or closed: the log takes no writes, and says why
+├── TopicError
+│   ├── InvalidTopicName       not 1 to 249 of the characters allowed (also a ValueError)
+│   ├── TopicNotFound          no topic has this name
+│   ├── TopicExists            another topic has this name already
+│   ├── TopicDeleted           the topic that was being read is gone
+│   └── TopicRecreated         another topic has taken the name of the one that was being read
+├── InvalidBookmark            text that no reader of ours has given (also a ValueError)
+├── BookmarkLost               what stands before a bookmark is not what its reader had read
 └── StorageError
     ├── SeqnoOutOfRange        below first or above next
     ├── IndexOutOfRange        a batch number the log does not hold, or may not truncate to
     ├── Damage                 bytes that were once sound are not: where, and which seqnos
     ├── SyncFailed             a sync failed: what was not yet promised is unknown, the log stops writing
+    ├── NotLocal               files on a network file system cannot be followed
     ├── DirectoryInUse         another process writes to this data directory
     └── DirectoryUnusable      not a data directory of ours: newer format, foreign or broken
 """
@@ -135,6 +145,10 @@ class RepeatForgotten(AppendRefused):
         self.expected = expected
 
 
+class NotNext(AppendRefused):
+    """A batch that brings its numbers along, and they do not follow the log's last."""
+
+
 class LowSpace(AppendRefused):
     """Writes wait until there is more free space than the reserve; reads go on."""
 
@@ -150,6 +164,74 @@ class WriteFailed(AppendRefused):
 
 class LogReadOnly(AppendRefused):
     """The log takes no writes, and says why."""
+
+
+class TopicError(LogboomError):
+    """Something about a topic."""
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
+
+
+class InvalidTopicName(TopicError, ValueError):
+    """A name that a topic cannot have."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            name, f"{name[:300]!r} is no topic name: use 1 to 249 letters, digits, dots, dashes, underscores"
+        )
+
+
+class TopicNotFound(TopicError):
+    """No topic has this name."""
+
+    def __init__(self, name: str, where: str) -> None:
+        super().__init__(name, f"there is no topic {name!r} in {where}")
+
+
+class TopicExists(TopicError):
+    """Another topic has this name already."""
+
+    def __init__(self, name: str, topic_id: str) -> None:
+        super().__init__(name, f"there is a topic {name!r} already, with id {topic_id}")
+        self.topic_id = topic_id
+
+
+class TopicDeleted(TopicError):
+    """The topic that was being read is gone, and none has its name."""
+
+    def __init__(self, name: str, topic_id: str) -> None:
+        super().__init__(name, f"topic {name!r} with id {topic_id} was deleted")
+        self.topic_id = topic_id
+
+
+class TopicRecreated(TopicError):
+    """Another topic has taken the name: its seqnos mean other records."""
+
+    def __init__(self, name: str, topic_id: str, new_id: str) -> None:
+        super().__init__(
+            name, f"topic {name!r} is another one now: it had id {topic_id}, it has {new_id}; start at its beginning"
+        )
+        self.topic_id = topic_id
+        self.new_id = new_id
+
+
+class InvalidBookmark(LogboomError, ValueError):
+    """Text that is no bookmark of ours."""
+
+
+class BookmarkLost(LogboomError):
+    """The log has another record before this place than the one its reader had read: a tail was lost in between."""
+
+    def __init__(self, seqno: int, term: int, found_term: int) -> None:
+        super().__init__(
+            f"the record before seqno {seqno} is of term {found_term}, the bookmark's of term {term}: "
+            "what was read there was lost; start from an earlier seqno"
+        )
+        self.seqno = seqno
+        self.term = term
+        self.found_term = found_term
 
 
 class StorageError(LogboomError):
@@ -195,6 +277,17 @@ class Damage(StorageError):
 
 class SyncFailed(StorageError):
     """A sync failed. What was not yet promised is unknown; the log stops writing and a restart recovers."""
+
+
+class NotLocal(StorageError):
+    """Readers beside the writer share its page cache; a network file system has none to share."""
+
+    def __init__(self, path: str, file_system: str) -> None:
+        super().__init__(
+            f"{path} is on {file_system}: files can be followed on local file systems only; read through the server"
+        )
+        self.path = path
+        self.file_system = file_system
 
 
 class DirectoryInUse(StorageError):

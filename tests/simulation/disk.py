@@ -53,6 +53,15 @@ class Rename:
     """Created where `old` is None, unlinked where `new` is None."""
 
 
+@dataclass
+class MoveDirectory:
+    old: str
+    new: str
+
+    def moved(self, path: str) -> str:
+        return self.new + path[len(self.old) :] if path == self.old or path.startswith(f"{self.old}/") else path
+
+
 @dataclass(frozen=True)
 class Call:
     """What is about to happen: the number of this call, its name, the path, and how many bytes it writes."""
@@ -148,7 +157,7 @@ class SimulatedDisk:
     def __init__(self) -> None:
         self.names: dict[str, Inode] = {}
         self.durable_names: dict[str, Inode] = {}
-        self.unsynced_names: list[Rename] = []
+        self.unsynced_names: list[Rename | MoveDirectory] = []
         self.directories: set[str] = {"/"}
         self.free = 1 << 40
         self.fault: Fault | None = None
@@ -191,11 +200,27 @@ class SimulatedDisk:
             self.directories.add(path)
             path = os.path.dirname(path)
 
+    def remove_directory(self, path: str) -> None:
+        self.call("remove_directory", path)
+        if any(name.startswith(f"{path}/") for name in (*self.names, *self.directories)):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), path)
+        self.directories.discard(path)
+
     def rename(self, old: str, new: str) -> None:
         self.call("rename", new)
+        if old in self.directories:
+            self._rename_directory(old, new)
+            return
         inode = self.names.pop(old)
         self.names[new] = inode
         self.unsynced_names.append(Rename(old, new, inode))
+
+    def _rename_directory(self, old: str, new: str) -> None:
+        """All names below it at once: it is one entry that changes."""
+        move = MoveDirectory(old, new)
+        self.directories = {move.moved(path) for path in self.directories}
+        apply_name(self.names, move)
+        self.unsynced_names.append(move)
 
     def unlink(self, path: str) -> None:
         self.call("unlink", path)
@@ -258,14 +283,17 @@ class SimulatedDisk:
             )
 
     def _inodes(self) -> Collection[Inode]:
-        inodes = [*self.names.values(), *self.durable_names.values(), *(change.inode for change in self.unsynced_names)]
+        changed = (change.inode for change in self.unsynced_names if isinstance(change, Rename))
+        inodes = [*self.names.values(), *self.durable_names.values(), *changed]
         return {id(inode): inode for inode in inodes}.values()
 
     def _after(
-        self, survives: Callable[[Operation], Operation | None], keeps: Callable[[Rename], bool]
+        self, survives: Callable[[Operation], Operation | None], keeps: Callable[[Rename | MoveDirectory], bool]
     ) -> SimulatedDisk:
         left = SimulatedDisk()
-        left.directories = set(self.directories)
+        left.directories = set(self.directories) | {
+            os.path.dirname(change.old) for change in self.unsynced_names if isinstance(change, MoveDirectory)
+        }
         left.free = self.free
         content: dict[int, Inode] = {}
         for inode in self._inodes():
@@ -279,12 +307,19 @@ class SimulatedDisk:
         for change in self.unsynced_names:
             if keeps(change):
                 apply_name(names, change)
+        for path in names:
+            left.make_directory(os.path.dirname(path))
         left.names = {path: content[id(inode)] for path, inode in names.items()}
         left.durable_names = dict(left.names)
         return left
 
 
-def apply_name(names: dict[str, Inode], change: Rename) -> None:
+def apply_name(names: dict[str, Inode], change: Rename | MoveDirectory) -> None:
+    if isinstance(change, MoveDirectory):
+        for path in list(names):
+            if (moved := change.moved(path)) != path:
+                names[moved] = names.pop(path)
+        return
     if change.old is not None and names.get(change.old) is change.inode:
         del names[change.old]
     if change.new is not None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from logboom.batch.batch import Batch
 from logboom.batch.header import HEADER_SIZE, Buffer, Header, stamp
-from logboom.errors import LogboomError
+from logboom.errors import LogboomError, NotNext
 from logboom.storage.disk import BUFFERS_MAX
 from logboom.storage.producers import Stream, Written, check_sequence
 from logboom.storage.tail import Control, Tail
@@ -45,6 +45,8 @@ class Group:
         self._tail = tail
         self.term = term
         self.append_time = max(now, tail.append_time)
+        self.stamped = False
+        """Whether the batches bring their numbers, times and terms along."""
         self._synced_index = synced_index
         self._streams: dict[int, Stream] = {}
         self.start = self.position = position
@@ -78,6 +80,19 @@ class Group:
         self.next_index = index + 1
         if len(self.buffers) + 2 > BUFFERS_MAX:
             self.limit = 0
+
+    def add_stamped(self, batch: Batch, header: Header, control: Control | None) -> None:
+        """Queue a batch that has its numbers; they must be the next. Only `synced` speaks of this disk, not of its own."""
+        if (header.index, header.base_seqno) != (self.next_index, self.next_seqno):
+            raise NotNext(
+                f"batch {header.index} with seqno {header.base_seqno} comes where batch {self.next_index} "
+                f"with seqno {self.next_seqno} must be"
+            )
+        if header.term < self.term or header.append_time < self.append_time:
+            raise NotNext(f"batch {header.index} goes back in term or time")
+        self.stamped = True
+        self.term, self.append_time = header.term, header.append_time
+        self.add(0, batch, header, control)
 
     def _stage_stream(self, header: Header, seqno: int, index: int) -> None:
         written = Written(header.producer_seq, header.record_count, seqno, index, self.append_time)

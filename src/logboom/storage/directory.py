@@ -4,9 +4,10 @@
     DATA/lock        held while open; says who holds it, and whether the last shut-down was clean
     DATA/state       where every log stands
     DATA/topics/<name>~<topic id, 32 hex digits>/<partition>/    one log each
+    DATA/trash/      what deleted topics left
 
-Topics are somebody else's business: here a log is a path whose last two parts carry its identity. Logs are opened
-concurrently, because opening is mostly waiting for the disk.
+A log is a path whose last two parts carry its identity. Logs are opened concurrently, because opening is mostly waiting
+for the disk.
 """
 
 from __future__ import annotations
@@ -16,22 +17,25 @@ import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
 import msgspec
 
-from logboom.errors import DirectoryUnusable, SyncFailed
+from logboom.errors import DirectoryUnusable, SyncFailed, TopicExists, TopicNotFound
 from logboom.storage.config import LogConfig
 from logboom.storage.disk import Disk, File, OsDisk, read_file, replace_file
 from logboom.storage.files import RESERVE_BYTES, OpenFiles
 from logboom.storage.log import Log
 from logboom.storage.segment import parse_name
 from logboom.storage.state import State
+from logboom.storage.topic import Settings, Topic, read_topics, write_topic
 
 FORMAT: Final = 1
 OPEN_THREADS: Final = 16
 HOLDER_SIZE: Final = 64
+_TOPIC_ID: Final = re.compile(r"~([0-9a-f]{32})$")
 _IDENTITY: Final = re.compile(r"(?:.*/)?[^/]*~([0-9a-f]{32})/(\d+)/*")
 
 
@@ -60,6 +64,7 @@ class DataDirectory:
         self._lock: File | None = lock
         self._state = State.open(disk, f"{path}/state")
         self._logs: dict[str, Log] = {}
+        self._topics = {topic.name: topic for topic in read_topics(disk, path)}
         self._failure: str | None = None
 
     @classmethod
@@ -102,6 +107,71 @@ class DataDirectory:
             )
             self._logs.update(zip(closed, opened, strict=True))
         return [self._logs[name] for name in names]
+
+    def topics(self) -> list[Topic]:
+        """By name."""
+        return sorted(self._topics.values(), key=lambda topic: topic.name)
+
+    def topic(self, name: str) -> Topic:
+        topic = self._topics.get(name)
+        if topic is None:
+            raise TopicNotFound(name, self.path)
+        return topic
+
+    def create_topic(self, name: str, partitions: int = 1, settings: Settings = Settings()) -> Topic:  # noqa: B008
+        topic = Topic.make(name, partitions, settings)
+        self.adopt_topic(topic)
+        return topic
+
+    def adopt_topic(self, topic: Topic) -> None:
+        """Make this topic exist, with the id it has."""
+        if topic.name in self._topics:
+            raise TopicExists(topic.name, self._topics[topic.name].id)
+        write_topic(self._disk, self.path, topic)
+        self._topics[topic.name] = topic
+
+    def configure_topic(self, name: str, settings: Settings) -> Topic:
+        """Give a topic other settings. Logs that are open roll by the new ones."""
+        topic = msgspec.structs.replace(self.topic(name), settings=settings.check())
+        write_topic(self._disk, self.path, topic)
+        self._topics[name] = topic
+        for log_name in topic.log_names:
+            if log_name in self._logs:
+                self._logs[log_name].config = settings.log_config()
+        return topic
+
+    def open_topic(self, name: str) -> list[Log]:
+        """The logs of all partitions. What was recovered is committed: a single node knows it to be synced."""
+        topic = self.topic(name)
+        logs = self.open_logs(topic.log_names, topic.settings.log_config())
+        for log in logs:
+            log.commit(log.synced_index)
+        return logs
+
+    def delete_topic(self, name: str) -> None:
+        """Gone for readers and for a restart when this returns; `empty_trash` frees the space."""
+        topic = self.topic(name)
+        for log_name in topic.log_names:
+            log = self._logs.pop(log_name, None)
+            if log is not None:
+                with suppress(SyncFailed):
+                    log.close()
+        self._disk.make_directory(f"{self.path}/trash")
+        self._disk.rename(f"{self.path}/{topic.directory}", f"{self.path}/trash/{topic.directory.rpartition('/')[2]}")
+        del self._topics[name]
+        self._disk.sync_directory(f"{self.path}/trash")
+        self._disk.sync_directory(f"{self.path}/topics")
+        self._state.release(topic.id_bytes)
+
+    def empty_trash(self) -> int:
+        """Unlink what deleted topics left; returns how many there were."""
+        trash = f"{self.path}/trash"
+        names = self._disk.list(trash) if self._disk.exists(trash) else []
+        for name in names:
+            if (match := _TOPIC_ID.search(name)) is not None:
+                self._state.release(bytes.fromhex(match[1]))
+            _remove_tree(self._disk, f"{trash}/{name}")
+        return len(names)
 
     def log_names(self) -> list[str]:
         """The logs there are, by their paths below the directory."""
@@ -165,6 +235,15 @@ def find_logs(disk: Disk, path: str, is_directory: Callable[[str], bool] = os.pa
     for name in sorted(names):
         if is_directory(f"{path}/{name}"):
             yield from find_logs(disk, f"{path}/{name}", is_directory)
+
+
+def _remove_tree(disk: Disk, path: str) -> None:
+    if not disk.is_directory(path):
+        disk.unlink(path)
+        return
+    for name in disk.list(path):
+        _remove_tree(disk, f"{path}/{name}")
+    disk.remove_directory(path)
 
 
 def _read_node(disk: Disk, path: str) -> Node:

@@ -45,8 +45,10 @@ class Disk(Protocol):
     def open(self, path: str) -> File: ...
     def create(self, path: str) -> File: ...
     def exists(self, path: str) -> bool: ...
+    def is_directory(self, path: str) -> bool: ...
     def list(self, path: str) -> list[str]: ...
     def make_directory(self, path: str) -> None: ...
+    def remove_directory(self, path: str) -> None: ...
     def rename(self, old: str, new: str) -> None: ...
     def unlink(self, path: str) -> None: ...
     def sync_directory(self, path: str) -> None: ...
@@ -116,9 +118,15 @@ class OsFile:
 class OsDisk:
     """The file systems of this machine; `root` names the volume that `syncfs` and `free_bytes` speak of."""
 
-    def __init__(self, root: str) -> None:
+    def __init__(self, root: str, read_only: bool = False) -> None:
         self._root = OsFile(root, os.O_RDONLY | os.O_DIRECTORY)
-        self._syncfs = _find_syncfs(self._root.device)
+        self._syncfs = None if read_only else _find_syncfs(self._root.device)
+        self._flags = os.O_RDONLY if read_only else os.O_RDWR
+
+    @property
+    def file_system(self) -> str | None:
+        """The type of the file system, such as ext4 or nfs4; None where that cannot be told."""
+        return _file_system(self._root.device)
 
     @classmethod
     def at(cls, root: str) -> OsDisk:
@@ -135,7 +143,7 @@ class OsDisk:
 
     def open(self, path: str) -> OsFile:
         try:
-            return OsFile(path, os.O_RDWR)
+            return OsFile(path, self._flags)
         except OSError as error:
             if error.errno not in _READ_ONLY_ERRORS:
                 raise
@@ -148,6 +156,9 @@ class OsDisk:
     def exists(self, path: str) -> bool:
         return os.path.exists(path)
 
+    def is_directory(self, path: str) -> bool:
+        return os.path.isdir(path)
+
     def list(self, path: str) -> list[str]:
         return os.listdir(path)
 
@@ -157,6 +168,9 @@ class OsDisk:
         while path != self._root.path and (parent := os.path.dirname(path)) not in ("", path):
             self.sync_directory(parent)
             path = parent
+
+    def remove_directory(self, path: str) -> None:
+        os.rmdir(path)
 
     def rename(self, old: str, new: str) -> None:
         os.rename(old, new)

@@ -43,13 +43,13 @@ from logboom.storage.append import Answer, Appended, Group
 from logboom.storage.config import LogConfig
 from logboom.storage.disk import File, publish_file, write_aside
 from logboom.storage.files import OpenFiles
-from logboom.storage.index import Summary
+from logboom.storage.index import SparseIndex, Summary
 from logboom.storage.reading import Boundary, ReadableLog
 from logboom.storage.recovery import Recovered, recover, snapshot_of
 from logboom.storage.scan import Bad, Window, scan
 from logboom.storage.segment import Segment
 from logboom.storage.state import Slot
-from logboom.storage.tail import Floor, Tail
+from logboom.storage.tail import Floor, Tail, read_control
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _TRANSIENT: Final = (*_NO_SPACE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -62,6 +62,13 @@ class PendingSync(NamedTuple):
     index: int  # type: ignore[assignment]
     cuts: int
     """How often the log had been truncated: a sync that began before a truncation says nothing after it."""
+
+
+class PendingSwap(NamedTuple):
+    """A segment that is being stored anew: whoever does it writes `new.temporary_path`, then `end_swap` puts it in place."""
+
+    old: Segment
+    new: Segment
 
 
 class Log(ReadableLog):
@@ -95,6 +102,7 @@ class Log(ReadableLog):
         self._outgrown = False
         """Whether the segment grew beyond its limit during a sync."""
         self._refusal: str | None = None if found.damage is None else str(found.damage)
+        self._holds: dict[str, int] = {}
 
     @classmethod
     def open(cls, files: OpenFiles, directory: str, config: LogConfig | None = None, slot: Slot | None = None) -> Log:
@@ -113,6 +121,11 @@ class Log(ReadableLog):
     @property
     def term(self) -> int:
         return self._tail.term
+
+    @property
+    def append_time(self) -> int:
+        """When the last batch was appended."""
+        return self._tail.append_time
 
     @property
     def closed(self) -> bool:
@@ -172,6 +185,30 @@ class Log(ReadableLog):
             raise answer
         return answer
 
+    def replicate(self, batches: Sequence[Batch]) -> int:
+        """Append batches that have their numbers, times and terms already: a copy of a log goes on where it ends.
+
+        Returns the last index. Raises at the first batch that does not follow; those before it may have been appended.
+        """
+        if self._refusal is not None:
+            raise LogReadOnly(self._refusal)
+        group = self._group(NO_TIMESTAMP, None)
+        for batch in batches:
+            batch.verify()
+            header = batch.header
+            if group.position and group.position + header.size > group.limit:
+                self._put(group)
+                self._make_room(header.size)
+                group = self._group(NO_TIMESTAMP, None)
+            group.add_stamped(batch, header, read_control(batch))
+        self._put(group)
+        return self.last_index
+
+    def _put(self, group: Group) -> None:
+        error = self._write_staged(group) if group.staged else None
+        if error is not None:
+            raise error
+
     def trim(self, seqno: int, now: int, term: int | None = None) -> Appended:
         """Set the floor: once this is committed, nothing below `seqno` is ever served again."""
         if not self.first <= seqno <= self.committed:
@@ -179,13 +216,8 @@ class Log(ReadableLog):
         group = self._group(now, term)
         batch = build_control(Floor(seqno))
         group.add(0, batch, batch.header, Floor(seqno))
-        answers: list[Answer | None] = [None]
-        self._write(group, answers)
-        (answer,) = answers
-        if not isinstance(answer, Appended):
-            assert answer is not None
-            raise answer
-        return answer
+        self._put(group)
+        return group.answers[0][1]
 
     def _segment_age(self, now: int) -> int:
         return 0 if self._segment_append_time is None else now - self._segment_append_time
@@ -244,11 +276,14 @@ class Log(ReadableLog):
     def _take(self, group: Group) -> None:
         segment, tail = self._segments[-1], self._tail
         index, newest = segment.index, self._segment_max_timestamp
+        when, term = group.append_time, group.term
         for header, seqno, number, position, control in group.staged:
             index.add(seqno, number, position, newest)
-            newest = max(newest, tail.advance(header, group.append_time, group.term, control))
-        if self._segment_append_time is None:
-            self._segment_append_time = tail.append_time
+            if group.stamped:
+                when, term = header.append_time, header.term
+            newest = max(newest, tail.advance(header, when, term, control))
+            if self._segment_append_time is None:
+                self._segment_append_time = when
         self._segment_max_timestamp = newest
         self._last_header_crc = group.last_header_crc
         self._end = group.position
@@ -467,12 +502,76 @@ class Log(ReadableLog):
                 return
         raise Damage(segment.log_path, self._end, tail.next_seqno, None, f"batch {index} is not there")
 
+    def cold_segments(self) -> list[Segment]:
+        """Segments that will never change any more, oldest first: sealed and wholly committed."""
+        committed = self._committed.index
+        return [
+            segment for segment in self._segments if segment.after is not None and segment.after[1] <= committed + 1
+        ]
+
+    def hold(self, name: str, seqno: int) -> None:
+        """Nothing from this seqno on is dropped until `release`. A hold lives as long as the log is open."""
+        self._holds[name] = seqno
+
+    def release(self, name: str) -> None:
+        self._holds.pop(name, None)
+
+    @property
+    def held(self) -> int | None:
+        """The lowest seqno that somebody holds."""
+        return min(self._holds.values(), default=None)
+
+    def begin_swap(self, segment: Segment) -> PendingSwap:
+        """A cold segment is to be stored anew, under the next generation. Many may be under way; each ends once."""
+        if segment not in self.cold_segments():
+            raise ValueError(f"{segment.log_path} is not a cold segment of this log")
+        self._generation += 1
+        new = Segment(self._files, self.directory, segment.first_seqno, segment.first_index, self._generation)
+        new.after = segment.after
+        return PendingSwap(segment, new)
+
+    def end_swap(self, pending: PendingSwap, summary: Summary, index: SparseIndex) -> bool:
+        """Put the new file, written and synced, in the place of the old one; False where that is not wanted any more.
+
+        Readers who hold the old file go on reading it. A crash at any step leaves one of the two, or both: then the
+        higher generation counts, and the next start removes the other.
+        """
+        old, new = pending
+        if old not in self._segments or self._refusal is not None:
+            self.cancel_swap(pending)
+            return False
+        disk = self._files.disk
+        try:
+            publish_file(disk, new.temporary_path, new.log_path)
+        except OSError as error:
+            raise self.fail_sync(error) from error
+        new.adopt(index, summary)
+        self._segments[self._segments.index(old)] = new
+        if self._committed.segment is old:
+            self._committed = self._committed._replace(segment=new, end=summary.size)
+        self._write_state()
+        self._files.forget(old.log_path)
+        with suppress(OSError):  # the next start removes what is left of it
+            for path in (old.index_path, old.log_path):
+                if disk.exists(path):
+                    disk.unlink(path)
+            disk.sync_directory(self.directory)
+        return True
+
+    def cancel_swap(self, pending: PendingSwap) -> None:
+        """Forget about it; the old file stays."""
+        with suppress(OSError):
+            for path in (pending.new.temporary_path, pending.new.index_path):
+                if self._files.disk.exists(path):
+                    self._files.disk.unlink(path)
+
     def drop(self, seqno: int) -> int:
         """Drop the oldest segments as long as all their records are committed and lie below `seqno`; returns how many.
 
-        The segment that takes the appends stays: roll first to be rid of everything.
+        Never past what is held. The segment that takes the appends stays: roll first to be rid of everything.
         """
         count = 0
+        seqno = min(seqno, *self._holds.values()) if self._holds else seqno
         for following in self._segments[1:]:
             if following.first_seqno > seqno or following.first_index > self._committed.index + 1:
                 break

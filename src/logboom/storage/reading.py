@@ -52,6 +52,21 @@ class ReadableLog:
         return max(self._segments[0].first_seqno, self._floor, self._dropped)
 
     @property
+    def floor(self) -> int:
+        """Below this a user's trim has hidden everything."""
+        return self._floor
+
+    @property
+    def active_bytes(self) -> int:
+        """Bytes in the last segment."""
+        return self._end
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all segments."""
+        return sum(segment.size for segment in self._segments[:-1]) + self._end
+
+    @property
     def next(self) -> int:
         """The seqno the next record will get."""
         return self._tail.next_seqno

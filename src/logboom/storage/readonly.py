@@ -75,6 +75,9 @@ class ReadOnlyDisk:
     def exists(self, path: str) -> bool:
         return self._disk.exists(path)
 
+    def is_directory(self, path: str) -> bool:
+        return self._disk.is_directory(path)
+
     def list(self, path: str) -> list[str]:
         return self._disk.list(path)
 
@@ -85,6 +88,9 @@ class ReadOnlyDisk:
         _refuse(path)
 
     def make_directory(self, path: str) -> NoReturn:
+        _refuse(path)
+
+    def remove_directory(self, path: str) -> NoReturn:
         _refuse(path)
 
     def rename(self, old: str, new: str) -> NoReturn:

@@ -16,10 +16,10 @@ from itertools import pairwise
 from logboom.batch.header import NO_TIMESTAMP
 from logboom.errors import Damage
 from logboom.storage.config import LogConfig
-from logboom.storage.disk import read_file, replace_file
+from logboom.storage.disk import Disk, read_file, replace_file
 from logboom.storage.files import OpenFiles
 from logboom.storage.scan import Bad, TooHostile, Window, next_sound, proves_synced, scan
-from logboom.storage.segment import Segment, parse_name
+from logboom.storage.segment import Segment, parse_name, snap_path
 from logboom.storage.state import Standing
 from logboom.storage.tail import Snapshot, Tail
 
@@ -59,6 +59,8 @@ def recover(files: OpenFiles, directory: str, config: LogConfig, standing: Stand
     last = segments[-1]
     snapshot, damage = snapshot_of(files, segments, len(segments) - 1, config)
     generation = max(snapshot.generation, *(segment.generation for segment in segments))
+    if standing is not None:
+        generation = max(generation, standing.generation)
     tail = Tail.at(snapshot, config.producers_max)
     found = Recovered(segments, tail, 0, generation, standing=standing, damage=damage)
     first = segments[0]
@@ -160,6 +162,12 @@ def _next_snapshot(
         return None
     tail.producers = tail.producers.since(tail.append_time - config.producer_expiry_us)
     return tail.snapshot(max(start.generation, following.generation))
+
+
+def begin_log(disk: Disk, directory: str, snapshot: Snapshot) -> None:
+    """Make a log that begins with these numbers, in an empty directory."""
+    disk.make_directory(directory)
+    replace_file(disk, snap_path(directory, snapshot.next_seqno, snapshot.next_index), snapshot.encode())
 
 
 def _begin(files: OpenFiles, directory: str, config: LogConfig, standing: Standing | None) -> Recovered:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from logboom.batch.batch import Batch
 from logboom.batch.header import HEADER_SIZE, KIND_DATA, NO_TIMESTAMP, Header
@@ -34,11 +34,20 @@ def snap_path(directory: str, seqno: int, index: int) -> str:
     return f"{directory}/{seqno:020}-{index:020}.snap"
 
 
+class Before(NamedTuple):
+    """Of all batches before a segment: the newest timestamp, and the last one's append time and term."""
+
+    max_timestamp: int
+    append_time: int
+    term: int
+
+
 class Segment:
     __slots__ = (
         "_before",
         "_files",
         "_index",
+        "_size",
         "_summary",
         "after",
         "directory",
@@ -57,7 +66,8 @@ class Segment:
         self.log_path = f"{directory}/{first_seqno:020}-{first_index:020}-{generation:010}.log"
         self._index: SparseIndex | None = None
         self._summary: Summary | None = None
-        self._before: int | None = None
+        self._before: Before | None = None
+        self._size: int | None = None
         self.after: tuple[int, int] | None = None
         """The seqno and index the next segment begins with; None while there is no next one."""
 
@@ -67,6 +77,11 @@ class Segment:
     @property
     def index_path(self) -> str:
         return f"{self.log_path[:-4]}.idx"
+
+    @property
+    def temporary_path(self) -> str:
+        """Where this file is written before it gets its name."""
+        return f"{self.log_path}.tmp"
 
     @property
     def snap_path(self) -> str:
@@ -84,9 +99,11 @@ class Segment:
     @property
     def size(self) -> int:
         """Bytes of a sealed segment."""
-        if self._summary is None:
-            return self.file().size()
-        return self._summary.size
+        if self._summary is not None:
+            return self._summary.size
+        if self._size is None or self.after is None:
+            self._size = self.file().size()
+        return self._size
 
     @property
     def max_timestamp(self) -> int:
@@ -97,9 +114,16 @@ class Segment:
     @property
     def max_timestamp_before(self) -> int | None:
         """The newest timestamp of all before this segment, dropped or not; None where its snapshot is damaged."""
+        before = self.before
+        return None if before is None else before.max_timestamp
+
+    @property
+    def before(self) -> Before | None:
+        """What the snapshot says of the batches before this segment; None where it is damaged."""
         if self._before is None:
             snapshot = Snapshot.decode(read_file(self._files.disk, self.snap_path))
-            self._before = None if snapshot is None else snapshot.max_timestamp
+            if snapshot is not None:
+                self._before = Before(snapshot.max_timestamp, snapshot.append_time, snapshot.term)
         return self._before
 
     def start_index(self, every_bytes: int) -> SparseIndex:
@@ -118,9 +142,13 @@ class Segment:
         self._files.indexes.put(self.log_path, self.index)
         self._summary, self._index = summary, None
 
+    def adopt(self, index: SparseIndex, summary: Summary) -> None:
+        """This file was written by somebody who knows what it holds."""
+        self._keep(index, summary)
+
     def unseal(self) -> None:
         """Bytes will be taken away, and others added."""
-        self.after = self._summary = None
+        self.after = self._summary = self._size = None
         self._files.indexes.forget(self.log_path)
         if self._files.disk.exists(self.index_path):
             self._files.disk.unlink(self.index_path)

@@ -21,6 +21,7 @@ from logboom.storage.disk import Disk, File, read_file, replace_file, write_all
 
 SLOT_SIZE: Final = 64
 MAGIC: Final = b"LGST"
+_ATTEMPTS: Final = 20
 _VERSION: Final = (1).to_bytes(4, "little")
 _SLOT = Struct("<16sIIQQQ12x")
 _CRC = Struct("<I")
@@ -40,10 +41,11 @@ class Standing(NamedTuple):
 class Slot:
     """One log's place in the state file."""
 
-    __slots__ = ("_file", "_position", "partition", "standing", "topic_id")
+    __slots__ = ("_file", "_position", "number", "partition", "standing", "topic_id")
 
     def __init__(self, file: File, number: int, topic_id: bytes, partition: int, standing: Standing | None) -> None:
         self._file = file
+        self.number = number
         self._position = number * SLOT_SIZE
         self.topic_id = topic_id
         self.partition = partition
@@ -55,6 +57,10 @@ class Slot:
         if always or standing != self.standing:
             write_all(self._file, _encode(standing), self._position)
             self.standing = standing
+
+    def clear(self) -> None:
+        write_all(self._file, bytes(SLOT_SIZE), self._position)
+        self.standing = None
 
     def sync(self) -> None:
         self._file.sync()
@@ -109,8 +115,62 @@ class State:
         known = self._known.get((topic_id, partition))
         return None if known is None else known[1]
 
+    def release(self, topic_id: bytes) -> None:
+        """The topic is gone: its slots are free again, and readers in other processes notice."""
+        slots = {key: self._find_slot(*key) for key in self._known if key[0] == topic_id}
+        slots |= {key: slot for key, slot in self._claimed.items() if key[0] == topic_id}
+        for key, slot in slots.items():
+            slot.clear()
+            self._known.pop(key, None)
+            self._claimed.pop(key, None)
+            self._free.append(slot.number)
+
     def sync(self) -> None:
         self._file.sync()
+
+
+class StateReader:
+    """The state file as another process reads it.
+
+    A slot is looked up by what it says of itself, because a slot may be given to another log. It is read with one
+    pread: a map would be a little faster, and would kill the process if somebody cut the file.
+    """
+
+    def __init__(self, disk: Disk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+        self._file = disk.open(path)
+        self._places: dict[tuple[bytes, int], int] = {}
+
+    def reopen(self) -> None:
+        """Somebody may have put another file in its place."""
+        self._file = self._disk.open(self._path)
+
+    def standing(self, topic_id: bytes, partition: int) -> Standing | None:
+        """Where this log stands; None where no slot says so, or none that can be read at the moment."""
+        position = self._places.get((topic_id, partition))
+        if position is not None:
+            for _ in range(_ATTEMPTS):  # a slot may be caught half written
+                standing = decode(self._file.read(SLOT_SIZE, position), 0)
+                if standing is not None:
+                    if standing[:2] == (topic_id, partition):
+                        return standing
+                    break
+        return self._find(topic_id, partition)
+
+    def _find(self, topic_id: bytes, partition: int) -> Standing | None:
+        key = topic_id + partition.to_bytes(4, "little")
+        for _ in range(_ATTEMPTS):
+            data = self._file.read(self._file.size(), 0)
+            position = data.find(key, SLOT_SIZE)
+            while position >= 0:
+                standing = decode(data, position) if position % SLOT_SIZE == 0 else None
+                if standing is not None:
+                    self._places[topic_id, partition] = position
+                    return standing
+                position = data.find(key, position + 1)
+        self._places.pop((topic_id, partition), None)
+        return None
 
 
 def decode(data: bytes | memoryview, position: int) -> Standing | None:

@@ -1,0 +1,157 @@
+"""A topic on disk: its directory, its topic.json, its settings.
+
+    DATA/topics/<name, at most 80 characters>~<id, 32 hex digits>/topic.json     id, name, partitions, settings
+
+A topic exists if and only if its topic.json does: it is written last when a topic is made, so that a topic is whole or
+not there. Deleting renames the directory into DATA/trash/, durably; what is there is unlinked later. What a topic means
+(who may write, how records find a partition) is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import Final, Literal
+
+import msgspec
+
+from logboom.errors import InvalidTopicName
+from logboom.storage.config import DAY_US, MIB, LogConfig
+from logboom.storage.disk import Disk, read_file, replace_file
+
+NAME_IN_PATH_MAX: Final = 80
+PARTITIONS_MAX: Final = 10_000
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_DIRECTORY: Final = re.compile(r"[A-Za-z0-9._-]{1,80}~([0-9a-f]{32})", re.ASCII)
+_DAY_MS: Final = DAY_US // 1000
+
+
+class SegmentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    bytes: int = 128 * MIB
+    age_ms: int = 7 * _DAY_MS
+
+
+class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What may be dropped, per partition: oldest segments first, as long as what stays is at least so much."""
+
+    bytes: int | None = None
+    age_ms: int | None = None
+    records: int | None = None
+    hard_bytes: int | None = None
+    """Beyond this the oldest segments go even if their delete hooks have not succeeded."""
+
+
+class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A command that runs before retention drops a segment."""
+
+    delete: str | None = None
+    timeout_ms: int = 300_000
+    backoff_ms: int = 1_000
+    backoff_max_ms: int = 600_000
+
+
+class RecompressionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How sealed segments are stored anew."""
+
+    codec: Literal["none", "lz4", "zstd"] = "none"
+    level: int = 3
+    min_gain: float = 0.1
+    """A segment is left alone unless it shrinks by at least this share."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    segment: SegmentSettings = SegmentSettings()
+    retention: RetentionSettings = RetentionSettings()
+    hook: HookSettings = HookSettings()
+    recompression: RecompressionSettings = RecompressionSettings()
+
+    def check(self) -> Settings:
+        """These settings, or a ValueError that names the key and what it may be."""
+        for key, (low, high) in _RANGES.items():
+            group, _, name = key.partition(".")
+            value = getattr(getattr(self, group), name)
+            if value is not None and not low <= value <= high:
+                raise ValueError(f"{key} is {value!r}, allowed are {low} to {high}")
+        return self
+
+    def log_config(self) -> LogConfig:
+        return LogConfig(segment_bytes=self.segment.bytes, segment_age_us=self.segment.age_ms * 1000)
+
+
+_RANGES: Final[dict[str, tuple[float, float]]] = {
+    "segment.bytes": (4096, 2**40),
+    "segment.age_ms": (1000, 2**52),
+    "retention.bytes": (0, 2**62),
+    "retention.age_ms": (0, 2**52),
+    "retention.records": (0, 2**62),
+    "retention.hard_bytes": (0, 2**62),
+    "hook.timeout_ms": (1, 86_400_000),
+    "hook.backoff_ms": (1, 86_400_000),
+    "hook.backoff_max_ms": (1, 86_400_000),
+    "recompression.level": (1, 19),
+    "recompression.min_gain": (0, 0.99),
+}
+
+
+class Topic(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    partitions: int = 1
+    settings: Settings = Settings()
+
+    @classmethod
+    def make(cls, name: str, partitions: int = 1, settings: Settings = Settings()) -> Topic:  # noqa: B008
+        if _NAME.fullmatch(name) is None:
+            raise InvalidTopicName(name)
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise ValueError(f"partitions is {partitions}, allowed are 1 to {PARTITIONS_MAX}")
+        return cls(uuid.uuid4().hex, name, partitions, settings.check())
+
+    @property
+    def directory(self) -> str:
+        """Below the data directory."""
+        return f"topics/{self.name[:NAME_IN_PATH_MAX]}~{self.id}"
+
+    @property
+    def id_bytes(self) -> bytes:
+        return bytes.fromhex(self.id)
+
+    def log_name(self, partition: int) -> str:
+        """The path of a partition's log below the data directory."""
+        return f"{self.directory}/{partition}"
+
+    @property
+    def log_names(self) -> list[str]:
+        return [self.log_name(partition) for partition in range(self.partitions)]
+
+
+def read_topics(disk: Disk, root: str) -> list[Topic]:
+    """Every topic of a data directory, by name. What is not a topic of ours is passed over."""
+    path = f"{root}/topics"
+    names = disk.list(path) if disk.exists(path) else []
+    found = [topic for name in names if (topic := read_topic(disk, f"{path}/{name}")) is not None]
+    return sorted(found, key=lambda topic: topic.name)
+
+
+def read_topic(disk: Disk, directory: str) -> Topic | None:
+    """The topic in this directory; None where there is none, or nothing that can be read."""
+    match = _DIRECTORY.fullmatch(directory.rpartition("/")[2])
+    if match is None:
+        return None
+    try:
+        data = read_file(disk, f"{directory}/topic.json")
+        topic = None if data is None else msgspec.json.decode(data, type=Topic)
+    except (msgspec.MsgspecError, NotADirectoryError):
+        return None
+    if topic is None or topic.id != match[1] or _NAME.fullmatch(topic.name) is None:
+        return None
+    return topic
+
+
+def write_topic(disk: Disk, root: str, topic: Topic) -> None:
+    """Durably: when this returns the topic exists, or has its new settings."""
+    path = f"{root}/{topic.directory}"
+    disk.make_directory(path)
+    data = msgspec.json.format(msgspec.json.encode(topic), indent=2)
+    replace_file(disk, f"{path}/topic.json", data + b"\n")
