@@ -23,6 +23,7 @@ LogboomError
 ├── TopicError
 │   ├── InvalidTopicName       not 1 to 249 of the characters allowed (also a ValueError)
 │   ├── TopicNotFound          no topic has this name
+│   ├── PartitionNotFound      the topic has no such partition, or several and none was named
 │   ├── TopicExists            another topic has this name already
 │   ├── TopicDeleted           the topic that was being read is gone
 │   └── TopicRecreated         another topic has taken the name of the one that was being read
@@ -33,6 +34,12 @@ LogboomError
     ├── IndexOutOfRange        a batch number the log does not hold, or may not truncate to
     ├── Damage                 bytes that were once sound are not: where, and which seqnos
     ├── SyncFailed             a sync failed: what was not yet promised is unknown, the log stops writing
+    ├── DumpError
+    │   ├── DumpCorrupt        bytes of a dump that are not as they were written
+    │   ├── DumpIncomplete     a dump that ends before its end
+    │   ├── DumpUnsupported    not a dump, or a format, frame or codec this release does not know
+    │   ├── DumpMismatch       what is here already is not what the dump holds, or not what was dumped before
+    │   └── DumpOvertaken      retention dropped batches before they were dumped
     ├── NotLocal               files on a network file system cannot be followed
     ├── DirectoryInUse         another process writes to this data directory
     └── DirectoryUnusable      not a data directory of ours: newer format, foreign or broken
@@ -190,6 +197,16 @@ class TopicNotFound(TopicError):
         super().__init__(name, f"there is no topic {name!r} in {where}")
 
 
+class PartitionNotFound(TopicError):
+    """The topic has no partition with this number, or has several and none was named."""
+
+    def __init__(self, name: str, partition: int | None, partitions: int) -> None:
+        which = "none was named" if partition is None else f"{partition} is not one of them"
+        super().__init__(name, f"topic {name!r} has partitions 0 to {partitions - 1}: {which}")
+        self.partition = partition
+        self.partitions = partitions
+
+
 class TopicExists(TopicError):
     """Another topic has this name already."""
 
@@ -277,6 +294,48 @@ class Damage(StorageError):
 
 class SyncFailed(StorageError):
     """A sync failed. What was not yet promised is unknown; the log stops writing and a restart recovers."""
+
+
+class DumpError(StorageError):
+    """Something about a dump."""
+
+
+class DumpCorrupt(DumpError):
+    """Bytes of a dump are not as they were written."""
+
+    def __init__(self, position: int, reason: str) -> None:
+        super().__init__(f"the dump is damaged at byte {position:,}: {reason}; make it again, or fetch it again")
+        self.position = position
+        self.reason = reason
+
+
+class DumpIncomplete(DumpError):
+    """The stream ends before its END frame: what came is sound, and not all there is."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"the dump ends at byte {position:,}, before its end: it was cut off, or is still being made")
+        self.position = position
+
+
+class DumpUnsupported(DumpError):
+    """Not a dump, or one of a format, frame or codec this release does not know."""
+
+
+class DumpMismatch(DumpError):
+    """What is here already is not what the dump holds; or a dump to be gone on with is of something else."""
+
+
+class DumpOvertaken(DumpError):
+    """Retention dropped batches before they were dumped."""
+
+    def __init__(self, path: str, index: int, first_index: int) -> None:
+        super().__init__(
+            f"{path}: retention dropped batch {index} before it was dumped, the log begins with {first_index} now: "
+            "dump again, or set a longer retention first"
+        )
+        self.path = path
+        self.index = index
+        self.first_index = first_index
 
 
 class NotLocal(StorageError):

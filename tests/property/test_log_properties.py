@@ -11,14 +11,22 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from logboom.batch import Producer
+from logboom.batch.codec import ZSTD
 from logboom.errors import LogboomError
 from logboom.storage import Appended
+from logboom.storage.recompression import recompress
+from logboom.storage.retention import expired
+from logboom.storage.topic import RetentionSettings
+from logboom.storage.view import LogView
 from simulation.disk import SimulatedDisk
-from simulation.model import Model, make_batch, open_log
+from simulation.model import Model, make_batch, open_log, open_view
 
 
 class LogMachine(RuleBasedStateMachine):
-    """Appends, repeats, syncs, commits, rolls, trims, drops, truncations, kills and power losses."""
+    """Appends, repeats, syncs, commits, rolls, trims, drops, swaps, truncations, kills and power losses.
+
+    Beside the log lives a view, as another process would have it: it survives the writer, though not the power.
+    """
 
     @initialize()
     def begin(self) -> None:
@@ -28,7 +36,7 @@ class LogMachine(RuleBasedStateMachine):
         self.now = 1_000_000
         self.term = 1
         self.made = 0
-        self.sequences: dict[int, int] = {}
+        self.view = open_view(self.disk)
 
     @rule(
         counts=st.lists(st.integers(1, 30), min_size=1, max_size=6),
@@ -104,6 +112,37 @@ class LogMachine(RuleBasedStateMachine):
         self.log.drop(seqno)
         assert self.log.first <= max(seqno, first)
 
+    @rule(which=st.integers(0, 9), fate=st.sampled_from(["end", "cancel", "kill before", "drop before"]))
+    def swap(self, which: int, fate: str) -> None:
+        """A cold segment is stored anew; what else happens in the meantime must not matter."""
+        cold = self.log.cold_segments()
+        if not cold:
+            return
+        pending = self.log.begin_swap(cold[which % len(cold)])
+        done = recompress(self.disk, *pending, ZSTD, 1, 0.0, lambda size: None)
+        if done is None or fate == "cancel":
+            self.log.cancel_swap(pending)
+        elif fate == "kill before":
+            self.kill()
+        else:
+            if fate == "drop before":
+                self.log.drop(self.log.committed)
+            self.log.end_swap(pending, done.summary, done.index)
+
+    @rule(share=st.floats(0, 1), held=st.floats(0, 1))
+    def retain(self, share: float, held: float) -> None:
+        """Nothing that is held goes, and at least so many records stay."""
+        first, committed = self.log.first, self.log.committed
+        if committed < first:
+            return
+        keep, hold = round((committed - first) * share), first + round((committed - first) * held)
+        self.log.hold("test", hold)
+        segments = expired(self.log, RetentionSettings(records=keep), self.now)
+        if segments:
+            self.log.drop(segments[-1].next_seqno)
+        self.log.release("test")
+        assert self.log.first <= max(first, min(hold, committed - keep))
+
     @rule(share=st.floats(0, 1))
     def truncate(self, share: float) -> None:
         low = max(self.model.committed_index, self.log.first_index - 1)
@@ -123,6 +162,7 @@ class LogMachine(RuleBasedStateMachine):
         """The machine dies: what was synced is there, and what is there is a prefix."""
         self.disk = self.disk.power_loss(random.Random(seed))
         self.reopen(self.model.synced_index)
+        self.view = open_view(self.disk)
 
     @rule(seed=st.integers(0, 2**32))
     def kill_and_lose_power(self, seed: int) -> None:
@@ -132,6 +172,7 @@ class LogMachine(RuleBasedStateMachine):
         assert kept == self.model.last_index
         self.disk = self.disk.power_loss(random.Random(seed))
         self.reopen(kept)
+        self.view = open_view(self.disk)
 
     def reopen(self, at_least: int) -> None:
         self.log = open_log(self.disk)
@@ -147,6 +188,32 @@ class LogMachine(RuleBasedStateMachine):
     @invariant()
     def matches_the_list(self) -> None:
         self.model.check(self.log)
+
+    @rule()
+    def look(self) -> None:
+        """The reader beside the writer wakes up."""
+        self.view.refresh()
+        self.check_view(self.view)
+        self.check_view(open_view(self.disk))
+
+    def check_view(self, view: LogView) -> None:
+        """It shows what is committed, as far as its last look, and nothing else."""
+        assert view.damage is None
+        records = self.model.committed_records()
+        assert view.committed == (records[-1][0] + 1 if records else 0)
+        visible = [record for record in records if record[0] >= view.first]
+        got = [
+            (record.seqno, record.value, record.timestamp)
+            for batch in (view.batches() if view.first < view.committed else [])
+            for record in batch.records()
+            if record.seqno is not None and record.seqno >= view.first
+        ]
+        assert got == visible
+        for seqno, _, timestamp in visible[:: max(1, len(visible) // 3)]:
+            wanted = next(number for number, _, moment in visible if moment >= timestamp)
+            assert view.seqno_at(timestamp) == wanted
+            entry = next(e for e in self.model.entries if e.base_seqno <= seqno < e.next_seqno)
+            assert view.term_before(seqno + 1) == entry.term
 
 
 settings.register_profile(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from logboom.batch import Batch, Producer, build
 from logboom.errors import SeqnoOutOfRange
 from logboom.storage import Appended, Log, LogConfig, OpenFiles, State
+from logboom.storage.state import StateReader
+from logboom.storage.view import LogView
 from simulation.disk import SimulatedDisk
 
 DIRECTORY = "/data/topics/t~00000000000000000000000000000001/0"
@@ -20,6 +22,12 @@ def open_log(disk: SimulatedDisk, config: LogConfig = SMALL, files_max: int = 4)
     disk.make_directory("/data")
     slot = State.open(disk, "/data/state").claim(TOPIC_ID, 0)
     return Log.open(OpenFiles(disk, files_max, reserve_bytes=0), DIRECTORY, config, slot)
+
+
+def open_view(disk: SimulatedDisk) -> LogView:
+    """The same log as another process sees it."""
+    states = StateReader(disk, "/data/state")
+    return LogView.open(OpenFiles(disk, 4, reserve_bytes=0), DIRECTORY, states, TOPIC_ID, 0)
 
 
 @dataclass

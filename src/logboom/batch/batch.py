@@ -128,23 +128,23 @@ class Batch:
                 yield Record(*row)
 
     def values(self) -> list[bytes | None]:
-        return self._list("value")
+        return self.to_list("value")
 
     def keys(self) -> list[bytes | None]:
-        return self._list("key")
+        return self.to_list("key")
 
     def timestamps(self) -> list[int]:
         """Microseconds since 1970; the append time where a record has none."""
-        return self._list("timestamp")
+        return self.to_list("timestamp")
 
     def channels(self) -> list[str | None]:
-        return self._list("channel")
+        return self.to_list("channel")
 
     def tags(self) -> list[tuple[str, ...]]:
-        return self._list("tags")
+        return self.to_list("tags")
 
     def headers(self) -> list[tuple[tuple[str, bytes], ...]]:
-        return self._list("headers")
+        return self.to_list("headers")
 
     def seqnos(self) -> range:
         return range(self.header.base_seqno, self.header.next_seqno)
@@ -159,7 +159,8 @@ class Batch:
             offset = arrow.first_at(self, timestamp, start)
         return None if offset is None else self.header.base_seqno + offset
 
-    def _list(self, name: str) -> list[Any]:
+    def to_list(self, name: str) -> list[Any]:
+        """One column, by its name, as Python objects."""
         if self.header.record_count <= _FEW:
             return self._few(name)
         return arrow.to_list(name, arrow.column(self, name))

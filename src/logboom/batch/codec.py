@@ -19,14 +19,18 @@ CODECS: Final = {"none": NONE, "lz4": LZ4, "zstd": ZSTD}
 ZSTD_LEVEL: Final = 1
 
 
-def deflate(body: Buffer, codec: int) -> bytes:
-    """Compress a body. The result may be larger than the body; the caller decides what to keep."""
+def deflate(body: Buffer, codec: int, level: int | None = None) -> bytes:
+    """Compress a body. The result may be larger than the body; the caller decides what to keep.
+
+    `level` is zstd's: higher takes longer and gains more; lz4 has none.
+    """
     import pyarrow as pa
 
     if codec == LZ4:
         return bytes(pa.Codec("lz4").compress(body, asbytes=True))
     if codec == ZSTD:
-        return bytes(pa.Codec("zstd", compression_level=ZSTD_LEVEL).compress(body, asbytes=True))
+        level = ZSTD_LEVEL if level is None else level
+        return bytes(pa.Codec("zstd", compression_level=level).compress(body, asbytes=True))
     raise UnsupportedBatch(f"codec {codec}")
 
 

@@ -36,8 +36,10 @@ class Record(msgspec.Struct, frozen=True, gc=False):
             return None
 
 
-def microseconds(moment: datetime) -> int:
-    """A datetime as microseconds since 1970; one without a time zone is taken as UTC, as Arrow does."""
+def microseconds(moment: datetime | int) -> int:
+    """A datetime, or what is so already, as microseconds since 1970; one without a time zone is taken as UTC, as Arrow does."""
+    if isinstance(moment, int):
+        return moment
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)

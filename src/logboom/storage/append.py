@@ -82,7 +82,7 @@ class Group:
             self.limit = 0
 
     def add_stamped(self, batch: Batch, header: Header, control: Control | None) -> None:
-        """Queue a batch that has its numbers; they must be the next. Only `synced` speaks of this disk, not of its own."""
+        """Queue a batch that has its numbers, which must be the next ones. Only `synced` is this disk's own."""
         if (header.index, header.base_seqno) != (self.next_index, self.next_seqno):
             raise NotNext(
                 f"batch {header.index} with seqno {header.base_seqno} comes where batch {self.next_index} "

@@ -78,7 +78,7 @@ class DataDirectory:
         disk.make_directory(path)
         lock = disk.lock(f"{path}/lock")
         is_new = not disk.exists(f"{path}/node.json")
-        node = _read_node(disk, path)
+        node = _claim_node(disk, path)
         clean = is_new or decode_holder(lock.read(lock.size(), 0)).clean
         write_holder(lock, Holder(os.getpid(), False))
         return cls(path, disk, OpenFiles(disk, files_max, reserve_bytes), lock, node, clean)
@@ -246,12 +246,19 @@ def _remove_tree(disk: Disk, path: str) -> None:
     disk.remove_directory(path)
 
 
-def _read_node(disk: Disk, path: str) -> Node:
-    data = read_file(disk, f"{path}/node.json")
-    if data is None:
+def _claim_node(disk: Disk, path: str) -> Node:
+    node = read_node(disk, path)
+    if node is None:
         node = Node(uuid.uuid4().hex)
         replace_file(disk, f"{path}/node.json", msgspec.json.encode(node))
-        return node
+    return node
+
+
+def read_node(disk: Disk, path: str) -> Node | None:
+    """Whose directory this is; None where nobody has begun it. Raises DirectoryUnusable where it is not for us."""
+    data = read_file(disk, f"{path}/node.json")
+    if data is None:
+        return None
     try:
         node = msgspec.json.decode(data, type=Node)
     except msgspec.MsgspecError as error:

@@ -44,6 +44,7 @@ from logboom.storage.config import LogConfig
 from logboom.storage.disk import File, publish_file, write_aside
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import SparseIndex, Summary
+from logboom.storage.producers import Stream
 from logboom.storage.reading import Boundary, ReadableLog
 from logboom.storage.recovery import Recovered, recover, snapshot_of
 from logboom.storage.scan import Bad, Window, scan
@@ -65,7 +66,7 @@ class PendingSync(NamedTuple):
 
 
 class PendingSwap(NamedTuple):
-    """A segment that is being stored anew: whoever does it writes `new.temporary_path`, then `end_swap` puts it in place."""
+    """A segment that is being stored anew, at `new.temporary_path`, until `end_swap` puts it in place."""
 
     old: Segment
     new: Segment
@@ -109,7 +110,10 @@ class Log(ReadableLog):
         """Recover the log in this directory, or begin one. Nothing is committed yet: the owner knows what is."""
         config = config or LogConfig()
         found = recover(files, directory, config, slot.standing if slot else None)
-        return cls(files, directory, config, slot, found)
+        log = cls(files, directory, config, slot, found)
+        if found.damage is None and found.missing is None:
+            log._write_state()  # so that readers in other processes find it
+        return log
 
     def __repr__(self) -> str:
         return f"<Log {self.directory}: first {self.first}, committed {self.committed}, next {self.next}>"
@@ -126,6 +130,10 @@ class Log(ReadableLog):
     def append_time(self) -> int:
         """When the last batch was appended."""
         return self._tail.append_time
+
+    def producer(self, producer_id: int) -> Stream | None:
+        """What the log remembers of a producer."""
+        return self._tail.producers.get(producer_id)
 
     @property
     def closed(self) -> bool:
@@ -395,7 +403,7 @@ class Log(ReadableLog):
         if self._slot is None:
             return
         try:
-            self._slot.write(self._generation, self.first, self._shown, self._synced_index)
+            self._slot.write(self._generation, self.first, self._shown, self._synced_index, self.term)
         except OSError as error:
             self._fail(f"the state file cannot be written: {error}")
 
@@ -458,7 +466,7 @@ class Log(ReadableLog):
         if self._slot is not None:
             # Before the bytes go: else a crash in between would look like lost records.
             synced = min(self._synced_index, index)
-            self._slot.write(self._generation, self.first, self._shown, synced, always=True)
+            self._slot.write(self._generation, self.first, self._shown, synced, self.term, always=True)
             self._slot.sync()
         while len(self._segments) > 1 and self._segments[-1].first_index > index + 1:
             self._remove(self._segments.pop())
@@ -580,7 +588,7 @@ class Log(ReadableLog):
             if count and self._slot is not None:
                 # Before they go: else segments that were dropped would count as missing after a power loss.
                 first = max(self.first, self._segments[count].first_seqno)
-                self._slot.write(self._generation, first, self._shown, self._synced_index)
+                self._slot.write(self._generation, first, self._shown, self._synced_index, self.term)
                 self._slot.sync()
             while self._leftovers:
                 self._remove(self._leftovers[0])

@@ -157,12 +157,12 @@ class ReadableLog:
                         yield batch
                     seqno, position = header.next_seqno, position + header.size
             except Damage as damage:
-                located = damage if damage.seqno_until is not None else self._locate_damage(damage)
+                located = damage if damage.seqno_until is not None else self.locate_damage(damage)
                 if not skip_damage or located.seqno_until is None or located.seqno_until <= seqno:
                     raise located from None
                 seqno = min(located.seqno_until, self.committed)
 
-    def _locate_damage(self, damage: Damage) -> Damage:
+    def locate_damage(self, damage: Damage) -> Damage:
         """A bad header does not say how far the damage goes; looking its record up does."""
         try:
             self.read(damage.seqno_from)

@@ -10,6 +10,7 @@ Decides and changes nothing: whoever asks runs the delete hooks, and then calls 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Literal, NamedTuple
 
 from logboom.storage.log import Log
@@ -39,7 +40,7 @@ def expired(log: Log, retention: RetentionSettings, now: int) -> list[Expired]:
 def _expired(log: Log, retention: RetentionSettings, now: int) -> Iterator[Expired]:
     segments = log.segments
     size, cold = log.size_bytes, log.cold_segments()
-    for segment, following in zip(segments, segments[1:], strict=False):
+    for segment, following in pairwise(segments):
         if segment not in cold or _is_held(log, following):
             return
         size -= segment.size

@@ -90,6 +90,10 @@ class Segment:
     def file(self) -> File:
         return self._files.get(self.log_path)
 
+    def open_anew(self) -> File:
+        """The file that has the name now, whatever is open already."""
+        return self._files.disk.open(self.log_path)
+
     @property
     def index(self) -> SparseIndex:
         """The sparse index: as written while the segment is active, as loaded, or made again from the file."""
@@ -145,6 +149,12 @@ class Segment:
     def adopt(self, index: SparseIndex, summary: Summary) -> None:
         """This file was written by somebody who knows what it holds."""
         self._keep(index, summary)
+
+    def reseal(self, after: tuple[int, int] | None) -> None:
+        """Another process has sealed this segment, or opened it again: what was known of its end is not true."""
+        self.after = after
+        self._index = self._summary = self._size = None
+        self._files.indexes.forget(self.log_path)
 
     def unseal(self) -> None:
         """Bytes will be taken away, and others added."""

@@ -134,6 +134,17 @@ def read_topics(disk: Disk, root: str) -> list[Topic]:
     return sorted(found, key=lambda topic: topic.name)
 
 
+def find_topic(disk: Disk, root: str, name: str) -> Topic | None:
+    """The topic with this name, without reading the others."""
+    path, start = f"{root}/topics", f"{name[:NAME_IN_PATH_MAX]}~"
+    for entry in disk.list(path) if disk.exists(path) else []:
+        if entry.startswith(start):
+            topic = read_topic(disk, f"{path}/{entry}")
+            if topic is not None and topic.name == name:
+                return topic
+    return None
+
+
 def read_topic(disk: Disk, directory: str) -> Topic | None:
     """The topic in this directory; None where there is none, or nothing that can be read."""
     match = _DIRECTORY.fullmatch(directory.rpartition("/")[2])

@@ -265,7 +265,7 @@ def test_bad_slots_are_freed_and_a_damaged_front_is_written_again_without_losing
 def test_a_hole_too_large_to_fill_is_not_repaired_and_says_so() -> None:
     disk = sound_disk()
     lose_segment(2, False)(disk)
-    State.open(disk, "/data/state").claim(TOPIC_ID, 0).write(0, 0, 68, LOST_BATCHES_MAX * 2)
+    State.open(disk, "/data/state").claim(TOPIC_ID, 0).write(0, 0, 68, LOST_BATCHES_MAX * 2, 0)
     plan = repaired(disk)
     assert plan.steps == []
     assert [finding.repairable for finding in plan.beyond] == [False]

@@ -17,12 +17,12 @@ def test_every_log_has_its_slot_and_finds_it_again() -> None:
     disk = SimulatedDisk()
     state = State.open(disk, PATH)
     for partition in range(3):
-        state.claim(ONE, partition).write(partition, 10, 20, 30)
-    state.claim(TWO, 0).write(7, 1, 2, 3)
+        state.claim(ONE, partition).write(partition, 10, 20, 30, 0)
+    state.claim(TWO, 0).write(7, 1, 2, 3, 0)
     assert state.claim(ONE, 1) is state.claim(ONE, 1)
     state = State.open(disk, PATH)
     assert [state.claim(ONE, partition).standing for partition in range(3)] == [
-        (ONE, partition, partition, 10, 20, 30) for partition in range(3)
+        (ONE, partition, partition, 10, 20, 30, 0) for partition in range(3)
     ]
     assert state.claim(TWO, 0).standing == (TWO, 0, 7, 1, 2, 3)
     assert state.claim(TWO, 1).standing is None
@@ -31,7 +31,7 @@ def test_every_log_has_its_slot_and_finds_it_again() -> None:
 def test_a_slot_with_any_bit_flipped_says_nothing_and_is_used_again() -> None:
     disk = SimulatedDisk()
     slot = State.open(disk, PATH).claim(ONE, 0)
-    slot.write(1, 2, 3, 4)
+    slot.write(1, 2, 3, 4, 0)
     slot.sync()
     content = disk.names[PATH].cached
     for position in range(SLOT_SIZE, 2 * SLOT_SIZE):
@@ -40,18 +40,18 @@ def test_a_slot_with_any_bit_flipped_says_nothing_and_is_used_again() -> None:
         assert decode(bytes(broken), SLOT_SIZE) is None
     content[SLOT_SIZE] ^= 1
     disk.names[PATH].durable[:] = content
-    State.open(disk, PATH).claim(TWO, 0).write(1, 2, 3, 4)
+    State.open(disk, PATH).claim(TWO, 0).write(1, 2, 3, 4, 0)
     assert len(content) == 2 * SLOT_SIZE
 
 
 def test_a_damaged_front_costs_no_slot() -> None:
     disk = SimulatedDisk()
     slot = State.open(disk, PATH).claim(ONE, 0)
-    slot.write(1, 2, 3, 4)
+    slot.write(1, 2, 3, 4, 0)
     slot.sync()
     disk.names[PATH].cached[1] ^= 1
     disk.names[PATH].durable[:] = disk.names[PATH].cached
-    assert State.open(disk, PATH).claim(ONE, 0).standing == (ONE, 0, 1, 2, 3, 4)
+    assert State.open(disk, PATH).claim(ONE, 0).standing == (ONE, 0, 1, 2, 3, 4, 0)
 
 
 def test_a_newer_format_is_refused() -> None:
@@ -70,9 +70,9 @@ def test_what_a_failed_sync_left_in_the_cache_is_not_believed() -> None:
     disk = SimulatedDisk()
     state = State.open(disk, PATH)
     slot = state.claim(ONE, 0)
-    slot.write(1, 2, 3, 9)
+    slot.write(1, 2, 3, 9, 0)
     state.sync()
-    slot.write(1, 2, 3, 4)
+    slot.write(1, 2, 3, 4, 0)
 
     def fault(call: Call) -> None:
         if call.name == "sync":

@@ -1,0 +1,223 @@
+"""A log as another process sees it: read-only, beside the writer, through the state file.
+
+The state file says which seqnos are committed, the files say where they are; `refresh` catches up with both. Batches
+below committed never change in place, so what was found stays true. Files come and go: a swap shows as another
+generation in the state file, a roll as a file that ends too early, a drop as a name that is gone. Then the directory is
+listed again; files already open go on being readable.
+
+Control batches have no seqno, so a view cannot tell whether one at the very end is committed: it counts only what a
+committed record shows to be. So a segment is mapped only when none of it can ever be cut.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from typing import Final, TypeVar
+
+from logboom.batch.header import NO_TIMESTAMP, Header
+from logboom.errors import Damage
+from logboom.storage.files import OpenFiles
+from logboom.storage.index import EVERY_BYTES, Place
+from logboom.storage.reading import READ_BYTES, Boundary, ReadableLog
+from logboom.storage.recovery import find_segments
+from logboom.storage.run import Run
+from logboom.storage.scan import Gap, Window, walk
+from logboom.storage.segment import Segment
+from logboom.storage.state import Standing, StateReader
+from logboom.storage.tail import Tail
+
+_ATTEMPTS: Final = 50
+_READ_ATTEMPTS: Final = 5
+_WALK_BYTES: Final = 4096
+_NO_END: Final = 2**63
+
+Answer = TypeVar("Answer")
+
+
+class LogGone(Exception):
+    """The state file knows nothing of this log, or its directory is not there: deleted, or not yet begun."""
+
+
+class LogView(ReadableLog):
+    def __init__(
+        self, files: OpenFiles, directory: str, states: StateReader, key: tuple[bytes, int], segments: list[Segment]
+    ) -> None:
+        super().__init__(directory, segments, Tail(), 0)
+        self._files = files
+        self._states = states
+        self._key = key
+        self._standing = Standing(*key, 0, 0, 0, 0)
+        self._newest = NO_TIMESTAMP
+        self.damage: Damage | None = None
+        """Why the view ends before what is committed."""
+        self._begin(segments[0])
+        self.refresh(relist=True)
+
+    @classmethod
+    def open(cls, files: OpenFiles, directory: str, states: StateReader, topic_id: bytes, partition: int) -> LogView:
+        """Raises LogGone where no writer has opened this log yet."""
+        key = topic_id, partition
+        return cls(files, directory, states, key, _list(files, directory, states, key)[1])
+
+    @property
+    def standing(self) -> Standing:
+        """What the state file said at the last refresh."""
+        return self._standing
+
+    def refresh(self, relist: bool = False) -> bool:
+        """Catch up with the writer; whether anything has changed. `relist` looks at the directory in any case."""
+        standing, before = _standing(self._states, self._key), self._standing
+        if standing == before and not relist:
+            return False
+        changed = standing != before
+        relist = relist or standing.generation != before.generation or standing.committed < before.committed
+        for _ in range(_ATTEMPTS):
+            other = False
+            if relist:
+                standing, other = self._relist()
+                changed |= other
+            self._take(standing)
+            tried, relist = relist, True
+            if self._walk(standing.committed) or (tried and not other):
+                break
+        return changed
+
+    def _relist(self) -> tuple[Standing, bool]:
+        """Look at the directory; also says whether there are other files than before."""
+        standing, segments = _list(self._files, self.directory, self._states, self._key)
+        old = {segment.log_path: segment for segment in self._segments}
+        before = [(segment.log_path, segment.after) for segment in self._segments]
+        self._segments = [_same(old[new.log_path], new) if new.log_path in old else new for new in segments]
+        for path in old.keys() - {segment.log_path for segment in segments}:
+            self._files.forget(path)
+        return standing, before != [(segment.log_path, segment.after) for segment in segments]
+
+    def _take(self, standing: Standing) -> None:
+        self._floor = standing.first
+        while len(self._segments) > 1 and self._segments[1].first_seqno <= standing.first:
+            self._files.forget(self._segments.pop(0).log_path)
+        if self._committed.segment not in self._segments or standing.committed < self.committed:
+            self._begin(self._segments[0])
+        self._standing = standing
+
+    def _begin(self, segment: Segment) -> None:
+        """Nothing in this segment is known to be committed yet."""
+        self._newest = NO_TIMESTAMP
+        if segment.after is None:
+            segment.start_index(EVERY_BYTES)
+        self._mark(Boundary(segment.first_index - 1, segment.first_seqno, segment, 0))
+
+    def _mark(self, boundary: Boundary) -> None:
+        self._committed = boundary
+        self._end = boundary.end
+        self._tail.next_seqno, self._tail.next_index = boundary.next_seqno, boundary.index + 1
+
+    def _walk(self, committed: int) -> bool:
+        """Find where the last committed record ends, by headers; False where the files do not reach so far."""
+        self.damage = None
+        if committed <= self.committed:
+            return True
+        number = bisect_right(self._segments, committed - 1, key=lambda segment: segment.first_seqno) - 1
+        segment = self._segments[max(0, number)]
+        if segment is not self._committed.segment:
+            self._begin(segment)
+        reason = "it ends too early"
+        try:
+            for found in self._headers(segment, committed):
+                if isinstance(found, Gap):
+                    reason = found.reason
+                    continue
+                position, header = found
+                if header.next_seqno > committed:
+                    break
+                if segment.after is None:
+                    segment.index.add(header.base_seqno, header.index, position, self._newest)
+                    self._newest = max(self._newest, header.newest_timestamp(header.append_time))
+                if header.record_count:
+                    self._mark(Boundary(header.index, header.next_seqno, segment, position + header.size))
+                    if header.next_seqno == committed:
+                        return True
+        except OSError as error:
+            reason = f"it cannot be read: {error}"
+        self.damage = Damage(segment.log_path, self._end, self.committed, None, reason)
+        return False
+
+    def _headers(self, segment: Segment, committed: int) -> Iterator[tuple[int, Header] | Gap]:
+        """From what is known on: the last boundary, or in a sealed segment what its index says."""
+        size = segment.file().size()
+        start = Place(self._committed.end, self._committed.next_seqno, self._committed.index + 1)
+        if segment.after is None:
+            return walk(Window(segment.file(), size, _WALK_BYTES), start, Place(size, _NO_END, _NO_END))
+        start = max(start, segment.index.by_seqno(committed - 1) or start)
+        return walk(Window(segment.file(), size, _WALK_BYTES), start, Place(size, *segment.after))
+
+    def read(self, seqno: int, max_bytes: int = READ_BYTES, max_records: int | None = None) -> Run | None:
+        return self._again(lambda: super(LogView, self).read(seqno, max_bytes, max_records))
+
+    def read_index(self, index: int, max_bytes: int = READ_BYTES) -> Run | None:
+        return self._again(lambda: super(LogView, self).read_index(index, max_bytes))
+
+    def seqno_at(self, timestamp: int) -> int:
+        return self._again(lambda: super(LogView, self).seqno_at(timestamp))
+
+    def _again(self, read: Callable[[], Answer]) -> Answer:
+        """What looks like damage may be a file that was swapped or dropped meanwhile."""
+        for _ in range(_READ_ATTEMPTS):
+            try:
+                return read()
+            except Damage:
+                if not self.refresh(relist=True):
+                    raise
+        return read()
+
+    def term_before(self, seqno: int) -> int | None:
+        """The term of the record before this one, served or not; None where it is gone or not yet committed."""
+        if not seqno:
+            return 0
+        number = bisect_right(self._segments, seqno - 1, key=lambda segment: segment.first_seqno) - 1
+        if seqno > self.committed:
+            return None
+        if number < 0:
+            first = self._segments[0]
+            before = first.before if first.first_seqno == seqno else None
+            return None if before is None else before.term
+        segment = self._segments[number]
+        found = segment.find_seqno(seqno - 1, self._visible_end(number))
+        return None if found is None else found[1].term
+
+
+def _standing(states: StateReader, key: tuple[bytes, int]) -> Standing:
+    standing = states.standing(*key)
+    if standing is None:
+        raise LogGone
+    return standing
+
+
+def _list(
+    files: OpenFiles, directory: str, states: StateReader, key: tuple[bytes, int]
+) -> tuple[Standing, list[Segment]]:
+    """The segments there are, and what the state file says after they were listed."""
+    for _ in range(_ATTEMPTS):
+        try:
+            segments = find_segments(files, directory)
+        except FileNotFoundError:
+            raise LogGone from None
+        standing = _standing(states, key)
+        # Names come and go while a directory is listed: a list without its beginning is made again.
+        if segments and segments[0].first_seqno <= standing.first:
+            break
+    if not segments:
+        raise LogGone
+    return standing, segments
+
+
+def _same(old: Segment, new: Segment) -> Segment:
+    """What is known of a file stays known, unless it ends elsewhere than was thought."""
+    if old.after == new.after:
+        return old
+    if old.after is None:
+        old.reseal(new.after)
+        return old
+    new.reseal(new.after)
+    return new
