@@ -22,7 +22,7 @@ from logboom.batch.header import (
 )
 from logboom.batch.record import Record
 from logboom.batch.validation import check_body, check_crc, check_header, inflated
-from logboom.errors import BatchTooLarge, NotABatch, UnsupportedBatch
+from logboom.errors import BatchTooLarge, InvalidColumn, NotABatch, UnsupportedBatch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -169,6 +169,10 @@ class Batch:
         """A column of a batch so small that Arrow would cost more than the loop."""
         if name == "timestamp":
             return self._moments()
+        if name == "seqno":
+            return list(self.seqnos())
+        if name not in _ORDER:
+            raise InvalidColumn(name, f"unknown; a record has seqno, {', '.join(_ORDER)}")
         column = getattr(self.columns, name)
         if name == "tags":
             return [tuple(tag.decode() for (tag,) in row) for row in self._rows(column)]

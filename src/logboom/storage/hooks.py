@@ -1,7 +1,6 @@
 """The queue of delete hooks: which segments must be shown to a topic's command before retention may drop them.
 
-The file is 16 bytes (magic, version, size, CRC32C of the rest) and msgpack: a map with the list `entries`. Each change
-replaces it whole and durably. One owner calls, one call at a time; the time is passed in.
+Each change replaces the file whole and durably. One owner calls, one call at a time; the time is passed in.
 
 Invariant: an entry that is done here is done on the disk. So a segment goes only after its hook's success was recorded,
 and a hook runs at least once. `push` and `succeeded` change nothing where the write fails; `failed` keeps its back-off.
@@ -15,19 +14,16 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping
 from itertools import groupby
-from struct import Struct
 from typing import Annotated, Final, Literal
 
 import msgspec
-from crc32c import crc32c
 
+from logboom.storage import envelope
 from logboom.storage.disk import Disk, read_file, replace_file
 
 MAGIC: Final = b"LGHQ"
-VERSION: Final = 1
 ERROR_BYTES_MAX: Final = 2048
 """How much of an error an entry keeps."""
-_FRONT: Final = Struct("<4sIII")
 _DOUBLINGS_MAX: Final = 40  # far beyond any cap, so that the power stays small
 
 Reason = Literal["bytes", "age", "records", "trim"]
@@ -101,7 +97,7 @@ class HookQueue:
         try:
             data = read_file(disk, path)
             return cls(disk, path, () if data is None else decode(data))
-        except (OSError, ValueError, msgspec.MsgspecError) as error:
+        except (OSError, ValueError) as error:
             return cls(disk, path, damaged=f"{path}: {error}")
 
     @property
@@ -224,23 +220,12 @@ class HookQueue:
 
 
 def encode(entries: Iterable[HookEntry]) -> bytes:
-    body = msgspec.msgpack.encode(Body(list(entries)))
-    return _FRONT.pack(MAGIC, VERSION, len(body), crc32c(body)) + body
+    return envelope.pack(MAGIC, Body(list(entries)))
 
 
 def decode(data: bytes) -> list[HookEntry]:
-    """The entries in a file's bytes; ValueError or MsgspecError says why they are none of ours."""
-    if len(data) < _FRONT.size:
-        raise ValueError(f"{len(data)} bytes are too few for a hook queue")
-    magic, version, size, crc = _FRONT.unpack_from(data)
-    body = data[_FRONT.size :]
-    if magic != MAGIC:
-        raise ValueError("not a hook queue")
-    if version != VERSION:
-        raise ValueError(f"version {version} is not known, this release writes {VERSION}")
-    if size != len(body) or crc != crc32c(body):
-        raise ValueError("the checksum does not hold")
-    return msgspec.msgpack.decode(body, type=Body).entries
+    """The entries in a file's bytes; ValueError says why they are none of ours."""
+    return envelope.unpack(MAGIC, data, Body).entries
 
 
 def _sort(entries: Iterable[HookEntry]) -> Logs:

@@ -3,21 +3,20 @@
 `scrub` reads one sealed segment from the disk, not from the cache, and goes on behind damage. `ScrubLedger` remembers,
 for one data directory, which segment was read last and what was found. Nothing of a log is changed.
 
-The ledger is 16 bytes (magic, version, size, CRC32C of the rest) and msgpack, replaced whole: after a crash it is the
-old one or the new one. One that cannot be read counts as empty: everything is simply scrubbed again.
+The ledger is replaced whole: after a crash it is the old one or the new one. One that cannot be read counts as empty:
+everything is simply scrubbed again.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from struct import Struct
 from typing import Final, NamedTuple
 
 import msgspec
-from crc32c import crc32c
 
 from logboom.errors import Damage
+from logboom.storage import envelope
 from logboom.storage.disk import Disk, read_file, replace_file
 from logboom.storage.holes import Limit, resume
 from logboom.storage.readonly import BLOCK, ReadOnlyFile
@@ -26,10 +25,8 @@ from logboom.storage.segment import Segment
 from logboom.storage.tail import Tail
 
 MAGIC: Final = b"LGSC"
-VERSION: Final = 1
 FINDINGS_MAX: Final = 100
 """How many findings of one segment are remembered."""
-_FRONT = Struct("<4sIII")
 _TELL_BYTES: Final = 1 << 16  # tiny batches take long: a throttle must get its turn before a whole chunk is done
 
 Throttle = Callable[[int], None]
@@ -181,16 +178,16 @@ class ScrubLedger:
     def load(cls, disk: Disk, path: str) -> ScrubLedger:
         """As it was saved; empty where it is missing or is not whole and ours."""
         try:
-            return cls(path, _decode(read_file(disk, path)))
-        except OSError:
+            data = read_file(disk, path)
+            return cls(path, None if data is None else envelope.unpack(MAGIC, data, _Content))
+        except (OSError, ValueError):
             return cls(path)
 
     def save(self, disk: Disk) -> None:
         directory = os.path.dirname(self.path)
         if not disk.exists(directory):
             disk.make_directory(directory)
-        body = msgspec.msgpack.encode(_Content(self._findings, self._cycles))
-        replace_file(disk, self.path, _FRONT.pack(MAGIC, VERSION, len(body), crc32c(body)) + body)
+        replace_file(disk, self.path, envelope.pack(MAGIC, _Content(self._findings, self._cycles)))
 
     @property
     def findings(self) -> tuple[ScrubFinding, ...]:
@@ -233,16 +230,3 @@ class ScrubLedger:
 def _numbers(name: str) -> str:
     """The file name of a segment without its generation."""
     return name.rpartition("-")[0]
-
-
-def _decode(data: bytes | None) -> _Content | None:
-    if data is None or len(data) < _FRONT.size:
-        return None
-    magic, version, size, crc = _FRONT.unpack_from(data)
-    body = data[_FRONT.size :]
-    if magic != MAGIC or version != VERSION or size != len(body) or crc != crc32c(body):
-        return None
-    try:
-        return msgspec.msgpack.decode(body, type=_Content)
-    except msgspec.MsgspecError:
-        return None

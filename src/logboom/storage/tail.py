@@ -2,27 +2,22 @@
 
 A tail is a pure function of the batches before it. The snapshot of a segment is the tail at its first byte; `follow`
 moves it over one batch. Recovery, appending, truncation and checking all use this one account, so they cannot differ.
-
-A snapshot file is 16 bytes (magic, version, size, CRC32C of the rest) and msgpack.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import Final
 
 import msgspec
-from crc32c import crc32c
 
 from logboom.batch.batch import Batch
 from logboom.batch.header import KIND_CONTROL, KIND_DATA, NO_TIMESTAMP, Header
 from logboom.errors import UnsupportedBatch
+from logboom.storage import envelope
 from logboom.storage.producers import Producers, Stream, Written
 
 MAGIC: Final = b"LGSN"
-VERSION: Final = 1
-_FRONT = Struct("<4sIII")
 
 
 class Floor(msgspec.Struct, frozen=True, tag="floor"):
@@ -53,21 +48,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     producers: dict[int, Stream] = {}
 
     def encode(self) -> bytes:
-        body = msgspec.msgpack.encode(self)
-        return _FRONT.pack(MAGIC, VERSION, len(body), crc32c(body)) + body
+        return envelope.pack(MAGIC, self)
 
     @classmethod
     def decode(cls, data: bytes | None) -> Snapshot | None:
         """None for anything that is not a whole snapshot of ours."""
-        if data is None or len(data) < _FRONT.size:
-            return None
-        magic, version, size, crc = _FRONT.unpack_from(data)
-        body = data[_FRONT.size :]
-        if magic != MAGIC or version != VERSION or size != len(body) or crc != crc32c(body):
-            return None
         try:
-            return msgspec.msgpack.decode(body, type=cls)
-        except msgspec.MsgspecError:
+            return None if data is None else envelope.unpack(MAGIC, data, cls)
+        except ValueError:
             return None
 
 

@@ -24,7 +24,7 @@ def test_every_log_has_its_slot_and_finds_it_again() -> None:
     assert [state.claim(ONE, partition).standing for partition in range(3)] == [
         (ONE, partition, partition, 10, 20, 30, 0) for partition in range(3)
     ]
-    assert state.claim(TWO, 0).standing == (TWO, 0, 7, 1, 2, 3)
+    assert state.claim(TWO, 0).standing == (TWO, 0, 7, 1, 2, 3, 0)
     assert state.claim(TWO, 1).standing is None
 
 
