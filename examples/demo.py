@@ -3,8 +3,9 @@
     python examples/demo.py [--records N] [--keep DIR]
 
 A child process writes and says on a pipe what is durable. It is killed with SIGKILL; a second one recovers the log and
-goes on after the last record that was durable. Everything a record holds is computed from its seqno, so a record that
-is missing, doubled, changed or out of place is found. Exits with 1, and says what, if there is one.
+goes on after the last record that was durable; a third follows the files all the time. Everything a record holds is
+computed from its seqno, so a record that is missing, doubled, changed or out of place is found. At last the directory
+is dumped and loaded elsewhere. Exits with 1, and says what, if anything is wrong.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ import argparse
 import contextlib
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -27,11 +28,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from logboom.batch import Batch, Producer, Selection, build
+from logboom.client import FileReader
 from logboom.errors import LogboomError
-from logboom.storage import DataDirectory, Log, LogConfig, log_name
+from logboom.storage import DataDirectory, Log
+from logboom.storage.topic import SegmentSettings, Settings
 
-NAME = log_name("readings", uuid.UUID(int=0x10C), 0)
-CONFIG = LogConfig(segment_bytes=16 * 1024 * 1024)
+TOPIC = "readings"
+SETTINGS = Settings(segment=SegmentSettings(bytes=16 * 1024 * 1024))
 PRODUCER_ID = 7
 BATCHES_PER_SYNC = 8
 LOOKUPS = 1000
@@ -68,7 +71,9 @@ def columns(seqnos: range) -> Columns:
 def write(path: str, start: int, stop: int, batch_records: int) -> None:
     """The child: append, sync, commit, and say on standard output what is durable."""
     with DataDirectory.open(path) as data:
-        log = data.open_log(NAME, CONFIG)
+        if not data.topics():
+            data.create_topic(TOPIC, settings=SETTINGS)
+        (log,) = data.open_topic(TOPIC)
         print(log.next, log.recovered.cut_bytes, flush=True)
         size_bytes = 0
         group = batch_records * BATCHES_PER_SYNC
@@ -124,6 +129,43 @@ class Writer:
         self._process.kill()
         self._process.wait()
         self._reports.close()
+
+
+def follow(path: str, records: int) -> None:
+    """Another child: read the files beside the writers, from the first record to the last, whoever writes them."""
+    while not os.path.exists(f"{path}/state"):
+        time.sleep(0.01)
+    count = tables = 0
+    for table in FileReader(path, TOPIC).tables(["seqno", "value"], follow=True):
+        first = table["seqno"][0].as_py()
+        if first != count:
+            raise SystemExit(f"record {first} came where {count} must be")
+        count, tables = count + table.num_rows, tables + 1
+        if count == records:
+            break
+    print(count, tables, flush=True)
+
+
+class Follower:
+    """A child process that reads the files meanwhile."""
+
+    def __init__(self, path: str, records: int) -> None:
+        arguments = [sys.executable, __file__, "--follower", path, str(records)]
+        self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, process_group=0)
+
+    def result(self) -> tuple[int, int]:
+        """How many records it saw, in how many tables."""
+        said = self._process.communicate()[0].split()
+        if self._process.returncode or len(said) != 2:
+            raise Wrong(f"the process that followed the files ended with status {self._process.returncode}")
+        return int(said[0]), int(said[1])
+
+    def __enter__(self) -> Follower:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
 class Wrong(Exception):
@@ -348,14 +390,34 @@ def _read_arrow(log: Log, records: int, size_bytes: int, screen: Screen) -> None
     screen.note(f"grouped by channel: {counts.num_rows} channels, {sum(counts['seqno_count'].to_pylist()):,} records")
 
 
+def move_all(path: str, screen: Screen) -> None:
+    """Dump the directory into a pipe and load it from there, and compare every byte of both logs."""
+    copy, logboom = f"{path}-copy", [sys.executable, "-m", "logboom"]
+    try:
+        with subprocess.Popen([*logboom, "dump", "--quiet", path], stdout=subprocess.PIPE) as dump:
+            load = subprocess.run([*logboom, "load", "--quiet", copy, "-"], stdin=dump.stdout, capture_output=True)
+            if dump.wait() or load.returncode:
+                raise Wrong(f"dump ended with {dump.returncode}, load with {load.returncode}: {load.stderr.decode()}")
+        one, other = FileReader(path, TOPIC), FileReader(copy, TOPIC)
+        if one.topic != other.topic or not one.table().equals(other.table()):
+            raise Wrong("the loaded log is not equal to the one that was dumped")
+        screen.done("move", "dump | load: an equal log in another directory")
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+
+
 def run(path: str, records: int, screen: Screen) -> None:
     screen.head(f"{records:,} records with keys, channels and tags in [blue]{path}[/]")
     started = time.perf_counter()
-    write_all(path, records, screen)
+    with Follower(path, records) as follower:
+        write_all(path, records, screen)
+        count, tables = follower.result()
+        _expect("records seen in the files", count, records)
+        screen.done("follow", f"another process saw all of it live, in {tables:,} tables from the files")
     with DataDirectory.open(path) as data:
-        log = data.open_log(NAME, CONFIG)
-        log.commit(log.last_index)
+        (log,) = data.open_topic(TOPIC)
         read_all(log, records, screen)
+    move_all(path, screen)
     seconds = time.perf_counter() - started
     screen.console.print(
         f"\n[bold green]All {records:,} records are there, once, in order, as written.[/] {seconds:.1f} s\n"
@@ -367,11 +429,16 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=1_000_000, metavar="N", help="how many, at least 1,000")
     parser.add_argument("--keep", metavar="DIR", help="write to this new directory and leave it there")
     parser.add_argument("--writer", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--follower", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.writer:
         path, *numbers = arguments.writer
         with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
             write(path, *map(int, numbers))
+        return 0
+    if arguments.follower:
+        with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
+            follow(arguments.follower[0], int(arguments.follower[1]))
         return 0
     if arguments.records < 1000:
         parser.error("--records must be 1,000 or more")

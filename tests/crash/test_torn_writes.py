@@ -10,7 +10,7 @@ import pytest
 from logboom.batch import Producer
 from logboom.errors import LogReadOnly, SyncFailed
 from logboom.storage import Appended, Log, OpenFiles
-from logboom.storage.check import check
+from logboom.storage.health.check import check
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 from simulation.model import DIRECTORY, NOBODY, SMALL, make_batch, open_log
 

@@ -7,11 +7,11 @@ from functools import cache
 
 from logboom.batch import Header
 from logboom.storage import Log
-from logboom.storage.check import check
 from logboom.storage.disk import replace_file
-from logboom.storage.findings import Finding, Report
+from logboom.storage.health.check import check
+from logboom.storage.health.findings import Finding, Report
+from logboom.storage.health.repair import Plan, hold, plan_repair
 from logboom.storage.index import Place
-from logboom.storage.repair import Plan, hold, plan_repair
 from logboom.storage.scan import Window, walk
 from logboom.storage.segment import Segment
 from simulation.disk import Inode, SimulatedDisk

@@ -24,6 +24,7 @@ from logboom.batch.header import (
 )
 from logboom.batch.record import Record, microseconds
 from logboom.batch.selection import Selection
+from logboom.batch.tables import to_table
 
 __all__ = [
     "BATCH_SIZE_DEFAULT",
@@ -47,4 +48,5 @@ __all__ = [
     "read_header",
     "schema",
     "stamp",
+    "to_table",
 ]

@@ -162,7 +162,7 @@ def _channel(view: _View, kind: pa.DataType) -> pa.Array:
 
 def _text(view: _View, text: Text | None, kind: pa.DataType) -> pa.Array:
     if text is None:
-        return vector.pa.nulls(view.header.record_count, kind)
+        return absent(kind, view.header.record_count)
     count, source = text.count, view.source
     bitmap = None if text.bitmap == ABSENT else source.slice(text.bitmap, (count + 7) >> 3)
     buffers = [bitmap, source.slice(text.offsets, 4 * count + 4), source.slice(text.data, text.size)]
@@ -172,7 +172,7 @@ def _text(view: _View, text: Text | None, kind: pa.DataType) -> pa.Array:
 def _tags(view: _View, kind: pa.DataType) -> pa.Array:
     tags, count = view.columns.tags, view.header.record_count
     if tags is None:
-        return _empty_lists(kind, count)
+        return absent(kind, count)
     items = _text(view, tags.items[0], kind.value_type)
     return _lists(view, tags.offsets, kind, items)
 
@@ -180,7 +180,7 @@ def _tags(view: _View, kind: pa.DataType) -> pa.Array:
 def _headers(view: _View, kind: pa.DataType) -> pa.Array:
     headers, count = view.columns.headers, view.header.record_count
     if headers is None:
-        return _empty_lists(kind, count)
+        return absent(kind, count)
     pair = kind.value_type
     children = [_text(view, text, pair.field(i).type) for i, text in enumerate(headers.items)]
     pairs = vector.from_buffers(pair, headers.items[0].count, [None], 0, children=children)
@@ -193,8 +193,11 @@ def _lists(view: _View, offsets: int, kind: pa.DataType, items: pa.Array) -> pa.
     return vector.from_buffers(kind, count, buffers, 0, children=[items])
 
 
-def _empty_lists(kind: pa.DataType, count: int) -> pa.Array:
+def absent(kind: pa.DataType, count: int) -> pa.Array:
+    """A column that no record has: nulls, or empty lists."""
     pa = vector.pa
+    if not kind.num_fields:
+        return pa.nulls(count, kind)
     items = pa.array([], kind.value_type)
     return vector.from_buffers(kind, count, [None, pa.py_buffer(bytes(4 * count + 4))], 0, children=[items])
 

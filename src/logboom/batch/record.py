@@ -37,7 +37,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 def microseconds(moment: datetime | int) -> int:
-    """A datetime, or what is so already, as microseconds since 1970; one without a time zone is taken as UTC, as Arrow does."""
+    """A datetime as microseconds since 1970, which an int is already; one without a time zone is UTC, as in Arrow."""
     if isinstance(moment, int):
         return moment
     if moment.tzinfo is None:

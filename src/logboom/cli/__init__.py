@@ -26,7 +26,11 @@ app = App(
     result_action="return_value",
 )
 app.command("logboom.cli.check:app", name="check", help="Is everything in a directory as it was written?")
+app.command("logboom.cli.doctor:app", name="doctor", help="What is wrong in a data directory, and what to do?")
 app.command("logboom.cli.repair:app", name="repair", help="Mend what a check finds.")
+app.command("logboom.cli.upkeep:app", name="upkeep", help="Drop, recompress and scrub what is due.")
+app.command("logboom.cli.dump:app", name="dump", help="Write logs as one portable stream.")
+app.command("logboom.cli.load:app", name="load", help="Make logs of a dump again.")
 
 
 def main() -> None:

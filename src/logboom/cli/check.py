@@ -45,8 +45,8 @@ def check(
     quiet
         No progress, and no findings that are mere information.
     """
-    from logboom.storage.check import check as check_directory
-    from logboom.storage.check import total_bytes
+    from logboom.storage.health.check import check as check_directory
+    from logboom.storage.health.check import total_bytes
 
     disk, place = locate(directory)
     with bytes_read("checking", total_bytes(disk, place), not as_json and not quiet) as progress:

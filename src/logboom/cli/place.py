@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 from logboom.errors import DirectoryUnusable
 
 if TYPE_CHECKING:
-    from logboom.storage.check import Place
     from logboom.storage.disk import OsDisk
+    from logboom.storage.health.check import Place
 
 
 def locate(directory: Path) -> tuple[OsDisk, Place]:
     """Raises DirectoryUnusable where this is nothing of ours."""
-    from logboom.storage.check import find_place
     from logboom.storage.disk import OsDisk
+    from logboom.storage.health.check import find_place
 
     path = os.path.abspath(directory)
     if not os.path.isdir(path):

@@ -17,9 +17,9 @@ from logboom.cli.wording import count_of, describe, seqnos_of
 from logboom.errors import DirectoryInUse
 
 if TYPE_CHECKING:
-    from logboom.storage.check import Place
     from logboom.storage.disk import OsDisk
-    from logboom.storage.repair import Plan
+    from logboom.storage.health.check import Place
+    from logboom.storage.health.repair import Plan
 
 DONE, DAMAGED, REFUSED = 0, 1, 2
 DETAILS = """\
@@ -62,8 +62,8 @@ def repair(
     quiet
         No progress.
     """
-    from logboom.storage.check import total_bytes
-    from logboom.storage.repair import hold, plan_repair
+    from logboom.storage.health.check import total_bytes
+    from logboom.storage.health.repair import hold, plan_repair
 
     if not (yes or dry_run) and (as_json or not sys.stdin.isatty()):
         print("logboom: there is nobody to ask: pass --yes, or --dry-run to see the plan", file=sys.stderr)
@@ -90,7 +90,7 @@ def repair(
 @contextmanager
 def _look_on(disk: OsDisk, place: Place) -> Iterator[None]:
     """As `hold`, without keeping anybody away."""
-    from logboom.storage.check import writer_of
+    from logboom.storage.health.check import writer_of
 
     if place.root is not None and writer_of(disk, place.root)[0]:
         raise DirectoryInUse(f"{place.root} is in use by another process: stop it first")

@@ -6,7 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from logboom.storage.findings import Finding, Report
+    from logboom.storage.health.findings import Finding, Report
 
 
 def describe(finding: Finding, root: str) -> str:

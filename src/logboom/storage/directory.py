@@ -168,7 +168,8 @@ class DataDirectory:
         trash = f"{self.path}/trash"
         names = self._disk.list(trash) if self._disk.exists(trash) else []
         for name in names:
-            if (match := _TOPIC_ID.search(name)) is not None:
+            match = _TOPIC_ID.search(name)
+            if match is not None and all(topic.id != match[1] for topic in self._topics.values()):
                 self._state.release(bytes.fromhex(match[1]))
             _remove_tree(self._disk, f"{trash}/{name}")
         return len(names)

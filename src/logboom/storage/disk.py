@@ -25,6 +25,9 @@ from logboom.errors import DirectoryInUse
 SYNCFS_ABOVE: Final = 8
 BUFFERS_MAX: Final = 1024
 """IOV_MAX: the most buffers one write takes."""
+_NETWORK_FILE_SYSTEMS: Final = frozenset(
+    ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "lustre", "glusterfs", "gpfs", "beegfs", "virtiofs")
+)
 
 
 class File(Protocol):
@@ -104,9 +107,12 @@ class OsFile:
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def map(self) -> memoryview:
-        """The whole file, read-only. Only for files never truncated: touching what is gone kills the process."""
-        if self._map is None:
-            size = self.size()
+        """The whole file, read-only. Only for files never truncated: touching what is gone kills the process.
+
+        So the size is looked at each time: a file cut by somebody else gives a shorter map, not a death.
+        """
+        size = self.size()
+        if self._map is None or len(self._map) != size:
             self._map = _map(self._fd, size) if size else memoryview(b"")
         return self._map
 
@@ -243,6 +249,11 @@ def _file_system(device: int) -> str | None:
             if front.split()[2] == wanted:
                 return back.split()[0]
     return None
+
+
+def is_network(file_system: str | None) -> bool:
+    """Whether a file system of this type does not share its page cache between all who use it."""
+    return file_system is not None and (file_system in _NETWORK_FILE_SYSTEMS or file_system.startswith("fuse."))
 
 
 def read_file(disk: Disk, path: str) -> bytes | None:

@@ -79,7 +79,8 @@ class Log(ReadableLog):
         self._leftovers: list[Segment] = []
         """Segments wholly below what the state file calls first: nobody reads them, the next drop removes them."""
         dropped = min(found.standing.first, found.tail.next_seqno) if found.standing else 0
-        while found.segments[0].after is not None and found.segments[0].after[0] <= dropped:
+        is_drop = dropped > found.tail.floor
+        while is_drop and found.segments[0].after is not None and found.segments[0].after[0] <= dropped:
             self._leftovers.append(found.segments.pop(0))
         super().__init__(directory, found.segments, found.tail, found.end)
         self._dropped = dropped

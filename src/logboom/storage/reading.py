@@ -64,7 +64,7 @@ class ReadableLog:
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.size for segment in self._segments[:-1]) + self._end
+        return sum(segment.stored_bytes for segment in self._segments[:-1]) + self._end
 
     @property
     def next(self) -> int:
@@ -93,10 +93,13 @@ class ReadableLog:
         """Oldest first; the last one takes the appends."""
         return tuple(self._segments)
 
-    def read(self, seqno: int, max_bytes: int = READ_BYTES, max_records: int | None = None) -> Run | None:
+    def read(
+        self, seqno: int, max_bytes: int = READ_BYTES, max_records: int | None = None, after: Run | None = None
+    ) -> Run | None:
         """Committed batches from the one that holds `seqno` on, as one range of one file; None at the end of the log.
 
         At least one batch, however large; else no more than `max_bytes`, and none that begins after `max_records`.
+        Whoever reads on says `after` which run: where that ends need not be looked up.
         """
         if not self.first <= seqno <= self.committed:
             raise SeqnoOutOfRange(seqno, self.first, self.committed)
@@ -107,7 +110,8 @@ class ReadableLog:
         segment = self._segments[number]
         with self._whole(segment):
             end = self._visible_end(number)
-            return self._run(number, segment.find_seqno(seqno, end), seqno, max_bytes, until, end)
+            hint = after.end if after and after.next_seqno == seqno and after.file.path == segment.log_path else None
+            return self._run(number, segment.find_seqno(seqno, end, hint), seqno, max_bytes, until, end)
 
     def read_index(self, index: int, max_bytes: int = READ_BYTES) -> Run | None:
         """Written batches from this one on, committed or not: for replication. None at the end of the log."""
@@ -128,7 +132,7 @@ class ReadableLog:
             segment, seqno_from = self._segments[number], first
             with self._whole(segment):
                 end = self._visible_end(number)
-                if not end.position or (segment.after is not None and segment.max_timestamp < timestamp):
+                if not end.position or (self._is_frozen(number) and segment.max_timestamp < timestamp):
                     continue
                 while (found := segment.find_time(timestamp, seqno_from, end)) is not None:
                     seqno = segment.batch(found[0], end).first_at(timestamp, seqno_from)
@@ -192,8 +196,13 @@ class ReadableLog:
             place.seqno,
             header.index,
             place.index,
-            segment.after is not None and segment.after[1] <= self._committed.index + 1,
+            self._is_frozen(number),
         )
+
+    def _is_frozen(self, number: int) -> bool:
+        """Whether a segment will never change any more."""
+        after = self._segments[number].after
+        return after is not None and after[1] <= self._committed.index + 1
 
     @contextmanager
     def _whole(self, segment: Segment) -> Iterator[None]:

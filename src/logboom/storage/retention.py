@@ -43,7 +43,7 @@ def _expired(log: Log, retention: RetentionSettings, now: int) -> Iterator[Expir
     for segment, following in pairwise(segments):
         if segment not in cold or _is_held(log, following):
             return
-        size -= segment.size
+        size -= segment.stored_bytes
         reason = _reason(log, following, size, retention, now)
         if reason is None:
             return
@@ -70,7 +70,7 @@ def beyond_limit(log: Log, hard_bytes: int) -> list[Segment]:
     for segment, following in zip(log.cold_segments(), log.segments[1:], strict=False):
         if excess <= 0 or _is_held(log, following):
             break
-        excess -= segment.size
+        excess -= segment.stored_bytes
         found.append(segment)
     return found
 

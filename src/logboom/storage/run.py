@@ -12,6 +12,7 @@ from typing import NamedTuple
 from logboom.batch.batch import Batch
 from logboom.errors import BatchError, Damage
 from logboom.storage.disk import File
+from logboom.storage.index import Place
 
 
 class Run(NamedTuple):
@@ -24,6 +25,10 @@ class Run(NamedTuple):
     next_index: int
     mappable: bool
     """Whether the file is sealed and wholly committed, so that it may be mapped."""
+
+    @property
+    def end(self) -> Place:
+        return Place(self.position + self.size, self.next_seqno, self.next_index)
 
     def view(self) -> memoryview:
         """The bytes: shared with the map where there may be one, else read now."""

@@ -110,6 +110,14 @@ class Segment:
         return self._size
 
     @property
+    def stored_bytes(self) -> int:
+        """As `size`; none where the file is lost."""
+        try:
+            return self.size
+        except FileNotFoundError:
+            return 0
+
+    @property
     def max_timestamp(self) -> int:
         """The newest timestamp in a sealed segment."""
         summary = self._summary or self._load()[1]
@@ -150,9 +158,8 @@ class Segment:
         """This file was written by somebody who knows what it holds."""
         self._keep(index, summary)
 
-    def reseal(self, after: tuple[int, int] | None) -> None:
-        """Another process has sealed this segment, or opened it again: what was known of its end is not true."""
-        self.after = after
+    def forget(self) -> None:
+        """Believe nothing that was learnt of this file: another process may have changed it."""
         self._index = self._summary = self._size = None
         self._files.indexes.forget(self.log_path)
 
@@ -211,10 +218,10 @@ class Segment:
     def start(self) -> Place:
         return Place(0, self.first_seqno, self.first_index)
 
-    def find_seqno(self, seqno: int, end: Place) -> tuple[int, Header] | None:
-        """The batch that holds this record."""
+    def find_seqno(self, seqno: int, end: Place, hint: Place | None = None) -> tuple[int, Header] | None:
+        """The batch that holds this record; `hint` is a place at or before it, where one is known."""
         return self._find(
-            self.index.by_seqno(seqno),
+            hint or self.index.by_seqno(seqno),
             end,
             lambda header: header.next_seqno > seqno,
             lambda header: header.base_seqno <= seqno,

@@ -153,7 +153,7 @@ def read_topic(disk: Disk, directory: str) -> Topic | None:
     try:
         data = read_file(disk, f"{directory}/topic.json")
         topic = None if data is None else msgspec.json.decode(data, type=Topic)
-    except (msgspec.MsgspecError, NotADirectoryError):
+    except (msgspec.MsgspecError, NotADirectoryError, IsADirectoryError):
         return None
     if topic is None or topic.id != match[1] or _NAME.fullmatch(topic.name) is None:
         return None

@@ -6,16 +6,17 @@ generation in the state file, a roll as a file that ends too early, a drop as a 
 listed again; files already open go on being readable.
 
 Control batches have no seqno, so a view cannot tell whether one at the very end is committed: it counts only what a
-committed record shows to be. So a segment is mapped only when none of it can ever be cut.
+committed record shows to be. A roll that is not committed may be taken back. So a segment is mapped only once a record
+in a later one is committed: then none of it can ever be cut.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final, TypeVar
 
-from logboom.batch.header import NO_TIMESTAMP, Header
+from logboom.batch.header import NO_TIMESTAMP
 from logboom.errors import Damage
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import EVERY_BYTES, Place
@@ -88,7 +89,11 @@ class LogView(ReadableLog):
         standing, segments = _list(self._files, self.directory, self._states, self._key)
         old = {segment.log_path: segment for segment in self._segments}
         before = [(segment.log_path, segment.after) for segment in self._segments]
-        self._segments = [_same(old[new.log_path], new) if new.log_path in old else new for new in segments]
+        self._segments = [old.get(new.log_path, new) for new in segments]
+        for segment, new in zip(self._segments, segments, strict=True):
+            if segment.after != new.after:
+                segment.after = new.after
+                self._doubt(segment)
         for path in old.keys() - {segment.log_path for segment in segments}:
             self._files.forget(path)
         return standing, before != [(segment.log_path, segment.after) for segment in segments]
@@ -101,11 +106,19 @@ class LogView(ReadableLog):
             self._begin(self._segments[0])
         self._standing = standing
 
+    def _doubt(self, segment: Segment) -> None:
+        """What was learnt of a segment before it was frozen may not be true any more, but for its committed part."""
+        if segment is not self._committed.segment:
+            segment.forget()
+
     def _begin(self, segment: Segment) -> None:
-        """Nothing in this segment is known to be committed yet."""
+        """Nothing in this segment is known to be committed yet; until it is frozen, only what was walked counts."""
+        before = self._committed.segment
         self._newest = NO_TIMESTAMP
-        if segment.after is None:
-            segment.start_index(EVERY_BYTES)
+        segment.forget()
+        segment.start_index(EVERY_BYTES)
+        if before is not segment:
+            before.forget()
         self._mark(Boundary(segment.first_index - 1, segment.first_seqno, segment, 0))
 
     def _mark(self, boundary: Boundary) -> None:
@@ -124,16 +137,17 @@ class LogView(ReadableLog):
             self._begin(segment)
         reason = "it ends too early"
         try:
-            for found in self._headers(segment, committed):
+            size = segment.file().size()
+            start = Place(self._committed.end, self._committed.next_seqno, self._committed.index + 1)
+            for found in walk(Window(segment.file(), size, _WALK_BYTES), start, Place(size, _NO_END, _NO_END)):
                 if isinstance(found, Gap):
                     reason = found.reason
-                    continue
-                position, header = found
-                if header.next_seqno > committed:
                     break
-                if segment.after is None:
-                    segment.index.add(header.base_seqno, header.index, position, self._newest)
-                    self._newest = max(self._newest, header.newest_timestamp(header.append_time))
+                position, header = found
+                if header.next_seqno > committed or (segment.after is not None and header.index >= segment.after[1]):
+                    break
+                segment.index.add(header.base_seqno, header.index, position, self._newest)
+                self._newest = max(self._newest, header.newest_timestamp(header.append_time))
                 if header.record_count:
                     self._mark(Boundary(header.index, header.next_seqno, segment, position + header.size))
                     if header.next_seqno == committed:
@@ -143,17 +157,14 @@ class LogView(ReadableLog):
         self.damage = Damage(segment.log_path, self._end, self.committed, None, reason)
         return False
 
-    def _headers(self, segment: Segment, committed: int) -> Iterator[tuple[int, Header] | Gap]:
-        """From what is known on: the last boundary, or in a sealed segment what its index says."""
-        size = segment.file().size()
-        start = Place(self._committed.end, self._committed.next_seqno, self._committed.index + 1)
-        if segment.after is None:
-            return walk(Window(segment.file(), size, _WALK_BYTES), start, Place(size, _NO_END, _NO_END))
-        start = max(start, segment.index.by_seqno(committed - 1) or start)
-        return walk(Window(segment.file(), size, _WALK_BYTES), start, Place(size, *segment.after))
+    def _is_frozen(self, number: int) -> bool:
+        """Only once a record behind it is committed: that it was rolled may not be true any more."""
+        return self._segments[number].first_index < self._committed.segment.first_index
 
-    def read(self, seqno: int, max_bytes: int = READ_BYTES, max_records: int | None = None) -> Run | None:
-        return self._again(lambda: super(LogView, self).read(seqno, max_bytes, max_records))
+    def read(
+        self, seqno: int, max_bytes: int = READ_BYTES, max_records: int | None = None, after: Run | None = None
+    ) -> Run | None:
+        return self._again(lambda: super(LogView, self).read(seqno, max_bytes, max_records, after))
 
     def read_index(self, index: int, max_bytes: int = READ_BYTES) -> Run | None:
         return self._again(lambda: super(LogView, self).read_index(index, max_bytes))
@@ -163,11 +174,13 @@ class LogView(ReadableLog):
 
     def _again(self, read: Callable[[], Answer]) -> Answer:
         """What looks like damage may be a file that was swapped or dropped meanwhile."""
-        for _ in range(_READ_ATTEMPTS):
+        for attempt in range(_READ_ATTEMPTS):
             try:
                 return read()
             except Damage:
-                if not self.refresh(relist=True):
+                for segment in self._segments:
+                    self._doubt(segment)
+                if not self.refresh(relist=True) and attempt:
                     raise
         return read()
 
@@ -210,14 +223,3 @@ def _list(
     if not segments:
         raise LogGone
     return standing, segments
-
-
-def _same(old: Segment, new: Segment) -> Segment:
-    """What is known of a file stays known, unless it ends elsewhere than was thought."""
-    if old.after == new.after:
-        return old
-    if old.after is None:
-        old.reseal(new.after)
-        return old
-    new.reseal(new.after)
-    return new

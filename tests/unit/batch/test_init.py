@@ -29,6 +29,7 @@ def test_the_public_names_are_exactly_these() -> None:
         "read_header",
         "schema",
         "stamp",
+        "to_table",
     ]
     assert all(hasattr(logboom.batch, name) for name in logboom.batch.__all__)
 

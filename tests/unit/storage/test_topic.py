@@ -7,8 +7,8 @@ import pytest
 from logboom.batch import build
 from logboom.errors import InvalidTopicName, TopicExists, TopicNotFound
 from logboom.storage import DataDirectory
-from logboom.storage.check import check
 from logboom.storage.disk import replace_file
+from logboom.storage.health.check import check
 from logboom.storage.topic import (
     HookSettings,
     RecompressionSettings,

@@ -8,9 +8,9 @@ import pytest
 
 from logboom.errors import Damage, DirectoryInUse
 from logboom.storage import DataDirectory, OsDisk, State
-from logboom.storage.check import check
+from logboom.storage.health.check import check
+from logboom.storage.health.repair import hold, plan_repair
 from logboom.storage.holes import LOST_BATCHES_MAX
-from logboom.storage.repair import hold, plan_repair
 from simulation.broken import (
     Rows,
     all_rows,

@@ -7,7 +7,7 @@ import pytest
 from logboom.batch import build
 from logboom.errors import DirectoryUnusable
 from logboom.storage import DataDirectory
-from logboom.storage.findings import Finding
+from logboom.storage.health.findings import Finding
 from logboom.storage.readonly import ReadOnlyDisk
 from simulation.broken import (
     checked,

@@ -17,17 +17,18 @@ import msgspec
 from logboom.errors import DirectoryInUse, DirectoryUnusable
 from logboom.storage.directory import FORMAT, Holder, Node, decode_holder, find_logs, identity
 from logboom.storage.disk import Disk, read_file
-from logboom.storage.findings import Finding, Report
+from logboom.storage.health.findings import Finding, Report
+from logboom.storage.health.survey import LogSurvey, Progress, survey_log
+from logboom.storage.health.verdict import judge
 from logboom.storage.readonly import ReadOnlyDisk
 from logboom.storage.state import FRONT, MAGIC, SLOT_SIZE, Standing, decode
-from logboom.storage.survey import LogSurvey, Progress, survey_log
-from logboom.storage.verdict import judge
 
 _LEVELS: Final = 4
 _ATTEMPTS: Final = 3
-_KNOWN_NAMES: Final = {"node.json", "lock", "votes", "state", "internal", "staging", "trash", "topics"}
+_KNOWN_NAMES: Final = {"node.json", "lock", "votes", "state", "internal", "staging", "trash", "topics", "lost+found"}
 
 IsDirectory = Callable[[str], bool]
+SurveyLog = Callable[[Disk, str, Standing | None, Progress | None], LogSurvey]
 
 
 @dataclass(slots=True)
@@ -64,11 +65,16 @@ def find_place(disk: Disk, path: str, is_directory: IsDirectory = os.path.isdir)
         # Not everything somewhere below: that may belong to several writers.
         logs = list(find_logs(disk, path, lambda inner: os.path.dirname(inner) == path and is_directory(inner)))
     else:
-        logs = list(find_logs(disk, below, is_directory))
-        logs += [log for log in _emptied_logs(disk, root, below, is_directory) if log not in logs]
+        logs = logs_below(disk, root, below, is_directory)
     if not logs and root != path:
         raise DirectoryUnusable(f"{path} is not a directory of ours: name a data directory, a topic's or a log's")
     return Place(path, root, sorted(logs))
+
+
+def logs_below(disk: Disk, root: str, below: str, is_directory: IsDirectory) -> list[str]:
+    """The logs of a data directory at or below a path, those included that have lost all their files."""
+    logs = set(find_logs(disk, below, is_directory))
+    return sorted(logs.union(_emptied_logs(disk, root, below, is_directory)))
 
 
 def _find_root(disk: Disk, path: str) -> str | None:
@@ -144,8 +150,8 @@ def writer_of(disk: Disk, root: str) -> tuple[bool, Holder | None]:
         disk.lock(f"{root}/lock")
     except DirectoryInUse:
         return True, holder
-    except OSError:
-        return False, holder
+    except OSError:  # somebody who may only look on
+        return holder.pid > 0 and os.path.exists(f"/proc/{holder.pid}"), holder
     return False, holder
 
 
@@ -155,26 +161,46 @@ def check(disk: Disk, path: str, progress: Progress | None = None, is_directory:
     active, holder = (False, None) if place.root is None else writer_of(disk, place.root)
     reading = ReadOnlyDisk(disk)
     report = Report(path=place.path, writer_active=active)
+    slots = read_state(reading, place.root)
     for log in place.logs:
-        survey, findings = survey_and_judge(reading, place.root, log, active, progress)
-        report.logs += 1
-        report.segments += sum(segment.exists for segment in survey.segments)
-        report.batches += sum(segment.batches for segment in survey.segments)
-        report.records += sum(segment.records for segment in survey.segments)
-        report.bytes += sum(segment.size for segment in survey.segments)
+        try:
+            survey, findings = survey_and_judge(reading, place.root, log, active, progress, slots=slots)
+        except FileNotFoundError:
+            if active and not disk.exists(log):
+                continue  # its topic was deleted meanwhile
+            raise
+        count_log(report, survey)
         report.findings += findings
     if place.root is not None:
-        report.findings += _judge_directory(reading, place, active, holder)
+        report.findings += judge_directory(reading, place, active, holder)
     return report
 
 
+def count_log(report: Report, survey: LogSurvey) -> None:
+    report.logs += 1
+    report.segments += sum(segment.exists for segment in survey.segments)
+    report.batches += sum(segment.batches for segment in survey.segments)
+    report.records += sum(segment.records for segment in survey.segments)
+    report.bytes += sum(segment.size for segment in survey.segments)
+
+
 def survey_and_judge(
-    disk: ReadOnlyDisk, root: str | None, log: str, active: bool, progress: Progress | None
+    disk: ReadOnlyDisk,
+    root: str | None,
+    log: str,
+    active: bool,
+    progress: Progress | None,
+    survey_log: SurveyLog = survey_log,
+    slots: StateSlots | None = None,
 ) -> tuple[LogSurvey, list[Finding]]:
-    """One log. What moves while it is read looks like damage once, not again and again."""
+    """One log. What moves while it is read looks like damage once, not again and again.
+
+    `slots` is what the state file said a while ago: good enough for a log that turns out sound.
+    """
     for attempt in range(_ATTEMPTS):
         key = log_identity(log)
-        standing = None if key is None else read_state(disk, root).standings.get(key)
+        known = slots if slots is not None and not attempt else read_state(disk, root)
+        standing = None if key is None else known.standings.get(key)
         last_attempt = attempt == _ATTEMPTS - 1
         try:
             survey = survey_log(disk, log, standing, progress)
@@ -183,12 +209,22 @@ def survey_and_judge(
                 raise
             continue
         findings = judge(disk, survey, active)
+        if active and key is not None and findings:
+            findings = _without_dropped(survey, findings, read_state(disk, root).standings.get(key))
         if not active or last_attempt or not any(finding.severity == "damage" for finding in findings):
             break
     return survey, findings
 
 
-def _judge_directory(disk: ReadOnlyDisk, place: Place, active: bool, holder: Holder | None) -> Iterator[Finding]:
+def _without_dropped(survey: LogSurvey, findings: list[Finding], standing: Standing | None) -> list[Finding]:
+    """A drop may take longer than all attempts; but it begins with the state file, so that tells what is going."""
+    first = 0 if standing is None else standing.first
+    going = [part.segment for part in survey.segments if part.segment.after and part.segment.after[0] <= first]
+    files = {path for segment in going for path in (segment.log_path, segment.index_path, segment.snap_path)}
+    return [finding for finding in findings if finding.file not in files]
+
+
+def judge_directory(disk: ReadOnlyDisk, place: Place, active: bool, holder: Holder | None) -> Iterator[Finding]:
     root = place.root or place.path
     if active:
         yield Finding(
@@ -252,7 +288,9 @@ def total_bytes(disk: Disk, place: Place) -> int:
     """How much a check of this will read, about: a writer may add and drop segments meanwhile."""
     reading, total = ReadOnlyDisk(disk), 0
     for log in place.logs:
-        for name in (name for name in reading.list(log) if name.endswith(".log")):
-            with suppress(FileNotFoundError):
-                total += reading.open(f"{log}/{name}").size()
+        with suppress(FileNotFoundError, PermissionError):
+            names = [name for name in reading.list(log) if name.endswith(".log")]
+            for name in names:
+                with suppress(FileNotFoundError, PermissionError):
+                    total += reading.open(f"{log}/{name}").size()
     return total

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from logboom.storage.disk import Disk
-from logboom.storage.findings import Finding, Kind
+from logboom.storage.health.findings import Finding, Kind
+from logboom.storage.health.survey import LogSurvey, SegmentSurvey
 from logboom.storage.holes import Hole
 from logboom.storage.segment import parse_name
-from logboom.storage.survey import LogSurvey, SegmentSurvey
 
 KEPT: Final = re.compile(r"(\d{20})-(\d{20})(-\d{10}\.log|\.snap)\.(damaged|torn)(\.\d+)?")
 _REPAIR: Final = "restore the file from a copy, or run `logboom repair`: what is sound stays, these seqnos stay lost"

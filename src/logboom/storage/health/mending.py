@@ -15,11 +15,11 @@ from logboom.batch.header import HEADER_SIZE, KIND_LOST, SYNCED_UNKNOWN, stamp
 from logboom.errors import Damage
 from logboom.storage.disk import Disk, File, read_file, replace_file, write_all
 from logboom.storage.files import OpenFiles
+from logboom.storage.health.survey import PRODUCERS_MAX, SegmentSurvey
 from logboom.storage.holes import LOST_RECORDS_MAX, Hole
 from logboom.storage.readonly import ReadOnlyDisk
 from logboom.storage.scan import Bad, Window, scan
 from logboom.storage.segment import Segment
-from logboom.storage.survey import PRODUCERS_MAX, SegmentSurvey
 from logboom.storage.tail import Floor, Lost, Snapshot, Tail
 
 _CHUNK: Final = 1 << 20

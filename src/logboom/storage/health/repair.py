@@ -13,14 +13,14 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
-from logboom.storage import mending
-from logboom.storage.check import IsDirectory, Place, find_place, read_state, survey_and_judge
 from logboom.storage.directory import Holder, decode_holder, write_holder
 from logboom.storage.disk import Disk, write_all
-from logboom.storage.findings import Finding
+from logboom.storage.health import mending
+from logboom.storage.health.check import IsDirectory, Place, find_place, read_state, survey_and_judge
+from logboom.storage.health.findings import Finding
+from logboom.storage.health.survey import LogSurvey, Progress, SegmentSurvey
 from logboom.storage.readonly import ReadOnlyDisk
 from logboom.storage.state import FRONT, SLOT_SIZE, Standing, State
-from logboom.storage.survey import LogSurvey, Progress, SegmentSurvey
 
 
 class Step(NamedTuple):

@@ -1,0 +1,5 @@
+"""`python -m logboom` is `logboom`."""
+
+from logboom.cli import main
+
+main()

@@ -1,0 +1,299 @@
+"""What the headers and columns of many batches say, in vectors with one entry per batch.
+
+For a long stretch of stored batches this takes the place of `Batch.verify`, for batches that are plain: data, not
+compressed, with timestamps, keys and values and nothing else. `Facts.plain` makes every check of `read_header`,
+`check_header`, `find_columns` and `check_body` but those that look at every byte or record, and `sweep` makes the rest.
+They only ever say yes: whatever is not plain, or not sound, is left to `Batch`. Nothing is read through an offset.
+
+Every batch begins at a multiple of 8, and so does every buffer in it: a stretch is a vector of 64-bit words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice, pairwise
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from crc32c import crc32c
+
+from logboom.batch import vector
+from logboom.batch.columns import KEY, TIMESTAMP, VALUE
+from logboom.batch.header import (
+    BATCH_SIZE_MAX,
+    ENCODING_COLUMNS,
+    HEADER_SIZE,
+    MAGIC,
+    NO_TIMESTAMP,
+    SEQUENCE_MODULUS,
+    VERSION,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Vector = np.ndarray[Any, np.dtype[Any]]
+    _Pass = Callable[[int, int], int]
+    """Looks at the batches from one up to another: at the first that is not sound, or the end."""
+
+_LOW: Final = 2**32 - 1
+_FULL: Final = 2**64 - 1
+_MAGIC_NUMBER: Final = int.from_bytes(MAGIC, "little")
+_PLAIN_KIND: Final = VERSION | ENCODING_COLUMNS << 16
+"""Bytes 40..44 of a plain batch: version, kind 0, encoding, codec 0."""
+TEXTS: Final = KEY | VALUE
+_NUMBER_MAX: Final = 2**62
+"""Seqnos and indexes above are left to `Batch`: below, sums of them never leave 64 bits."""
+_REACH: Final = 2**31
+"""Offsets counted from the start of the stretch have 32 bits."""
+
+_WINDOW: Final = 65_536
+"""About so many records are looked at in every way before the next: what is made of them stays in the cache."""
+
+_SIZE = Struct("<I").unpack_from
+_HEAD = Struct("92s4x").iter_unpack
+_SIGNED = Struct("40x48s8x").iter_unpack
+
+
+def find_batches(data: memoryview) -> list[int]:
+    """Where each batch begins and at last where the last one ends, going by sizes that a batch can have."""
+    bounds, at, end = [0], 0, len(data) - HEADER_SIZE
+    while at <= end:
+        (size,) = _SIZE(data, at + 4)
+        if size < HEADER_SIZE or size > BATCH_SIZE_MAX or size & 7 or size - HEADER_SIZE > end - at:
+            break
+        at += size
+        bounds.append(at)
+    return bounds
+
+
+class Texts(NamedTuple):
+    """A column of byte strings of every batch: where in the stretch its bitmaps, offsets and bytes begin."""
+
+    bitmaps: Vector
+    offsets: Vector
+    content: Vector
+
+
+class Facts(NamedTuple):
+    """One entry per batch each; positions are in the stretch."""
+
+    words: Vector
+    rows: Vector
+    """The headers, a word of all of them in each row."""
+    starts: Vector
+    ends: Vector
+    before: Vector
+    """How many seqnos all batches before have; one entry more, for all of them."""
+    counts: Vector
+    columns: Vector
+    terms: Vector
+    lows: Vector
+    highs: Vector
+    moments: Vector
+    """What readers see as timestamp of every record, where a batch has no column of them."""
+    texts: dict[int, Texts]
+    plain: Vector
+    """Which batches are plain, and sound as far as was looked: `sweep` looks at the rest."""
+
+
+def gather(data: memoryview, bounds: list[int], base_seqno: int, first_index: int) -> Facts:
+    """The facts of the batches between these bounds, the first of which should have these numbers."""
+    np = vector.np
+    words = np.frombuffer(data, np.uint64, len(data) >> 3)
+    places = np.array(bounds, np.uint64)
+    starts, ends = places[:-1], places[1:]
+    rows = words[(starts >> 3) + np.arange(HEADER_SIZE >> 3, dtype=np.uint64)[:, None]]
+    front, bases, indexes, append_times, terms, kinds, sizes, lows, highs, _, sequences, _ = rows
+    counts = kinds >> 32
+    columns = sizes >> 32 & 0xFFFF
+    within = base_seqno < _NUMBER_MAX and first_index < _NUMBER_MAX
+    before = np.zeros(len(places), np.uint64)
+    np.cumsum(counts, out=before[1:])
+    if not within:
+        base_seqno = first_index = 0
+    plain = (
+        (front & _LOW == _MAGIC_NUMBER)
+        & (kinds & _LOW == _PLAIN_KIND)
+        & (sizes & _LOW == ends - starts - HEADER_SIZE)
+        & (sequences < SEQUENCE_MODULUS)  # flags, the upper half, are 0: no padding
+        & (counts > 0)
+        & (columns > 0)
+        & (columns <= TIMESTAMP | TEXTS)
+        & (ends < _REACH)
+        & (bases == before[:-1] + base_seqno)
+        & (indexes == np.arange(first_index, first_index + len(starts), dtype=np.uint64))
+        & within
+    )
+    lows, highs = lows.view(np.int64), highs.view(np.int64)
+    plain &= np.where(columns & TIMESTAMP, lows != NO_TIMESTAMP, lows == highs)
+    texts: dict[int, Texts] = {}
+    at = starts + HEADER_SIZE + (columns & TIMESTAMP) * counts * 8
+    for bit in (KEY, VALUE):
+        held = columns & bit > 0
+        if held.any():
+            texts[bit], after, sound = _find_texts(words, at, counts, ends)
+            plain &= sound | ~held
+            at = np.where(held, after, at)
+    plain &= at == ends
+    times = append_times.view(np.int64)
+    moments = np.where(lows == NO_TIMESTAMP, times, lows)
+    return Facts(words, rows, starts, ends, before, counts, columns, terms & _LOW, lows, highs, moments, texts, plain)
+
+
+def _find_texts(words: Vector, at: Vector, counts: Vector, ends: Vector) -> tuple[Texts, Vector, Vector]:
+    """Columns with a bitmap that begin at `at`, where they end, and which are sound; as `columns.find_columns` does.
+
+    What a batch claims may lie anywhere: a place is looked at only inside the batch, and where that is another place
+    than the claimed one, the batch is not sound already.
+    """
+    np = vector.np
+    last_words = (ends >> 3) - 1
+    offsets = at + (counts + 63 >> 6 << 3)
+    content = offsets + (4 * counts + 11 & ~np.uint64(7))
+    sound = content <= ends
+    # The last offset shares a word with the one before it, or with padding, which makes the word too large.
+    sizes = words[np.minimum((content >> 3) - 1, last_words)] >> (counts % 2 * 32)
+    after = content + (sizes + 7 & ~np.uint64(7))
+    sound &= (sizes < _REACH) & (after <= ends)
+    sound &= words[np.minimum(offsets >> 3, last_words)] & _LOW == 0
+    rest = sizes & 7
+    sound &= (words[np.minimum((after >> 3) - 1, last_words)] >> rest * 8 == 0) | (rest == 0)
+    rest = counts & 63
+    sound &= (words[np.minimum((offsets >> 3) - 1, last_words)] >> rest == 0) | (rest == 0)
+    return Texts(at, offsets, content), after, sound
+
+
+class Plain(NamedTuple):
+    """The records of plain batches as vectors. Of offsets a batch has one more than records, as Arrow wants it."""
+
+    numbers: Vector
+    counts: Vector
+    firsts: Vector
+    """The first offset of each batch."""
+    offsets: dict[int, Vector]
+    """By column, counted from the start of the stretch; of batches that lack the column they span nothing."""
+    moments: Vector
+
+
+def sweep(data: memoryview, facts: Facts, timestamps: bool) -> Plain:
+    """Look at every byte of the plain batches, up to the first that is not sound: from there on none is plain.
+
+    Whether timestamps are wanted: they are looked at in any case, and made only if they are.
+    """
+    np = vector.np
+    numbers = np.flatnonzero(facts.plain)
+    counts = facts.counts[numbers].view(vector.I64)
+    firsts = np.cumsum(counts + 1) - counts - 1
+    size, moments = int(counts.sum()), np.zeros(0, vector.I64)
+    passes: list[_Pass] = [_check_crcs(data, facts, numbers)]
+    offsets = {bit: room(size + len(numbers), vector.I32) for bit in facts.texts}
+    passes += [_read_offsets(facts, bit, numbers, firsts, entries) for bit, entries in offsets.items()]
+    if (facts.columns[numbers] & TIMESTAMP).any():
+        moments = room(size, vector.I64)
+        passes.append(_read_moments(facts, numbers, firsts, moments))
+    elif timestamps:
+        moments = np.repeat(facts.moments[numbers], counts)
+    end, edges = len(numbers), np.flatnonzero(np.diff(firsts // _WINDOW, prepend=-1)).tolist()
+    for window in pairwise([*edges, end]):
+        sound = min(look(*window) for look in passes)
+        if sound < window[1]:
+            facts.plain[numbers[sound] :] = False
+            end = sound
+            break
+    return Plain(numbers[:end], counts[:end], firsts[:end], offsets, moments)
+
+
+def _check_crcs(data: memoryview, facts: Facts, numbers: Vector) -> _Pass:
+    headers = facts.rows[:, numbers]
+    content, crcs = headers.T.tobytes(), headers[-1]
+    heads = [crc32c(head) for (head,) in _HEAD(content)]
+    seeds = [crc32c(signed) for (signed,) in _SIGNED(content)]
+    said = (crcs >> 32).tolist(), (crcs & _LOW).tolist()
+    spans = map(slice, (facts.starts[numbers] + HEADER_SIZE).tolist(), facts.ends[numbers].tolist())
+    batches = map(crc32c, map(data.__getitem__, spans), seeds)
+
+    def look(begin: int, end: int) -> int:
+        found = heads[begin:end], list(islice(batches, end - begin))
+        if found == (said[0][begin:end], said[1][begin:end]):
+            return end
+        pairs = zip(*found, said[0][begin:end], said[1][begin:end], strict=True)
+        return begin + [(a, b) == (c, d) for a, b, c, d in pairs].index(False)
+
+    return look
+
+
+def _read_offsets(facts: Facts, bit: int, numbers: Vector, firsts: Vector, offsets: Vector) -> _Pass:
+    """Offsets never go back. They ascend as one, for each batch lies behind the one before it."""
+    np, texts, lengths = vector.np, facts.texts[bit], (facts.counts[numbers] + 1).view(vector.I64)
+    pieces = _pieces(facts.words.view(vector.I32), texts.offsets[numbers] >> 2, lengths)
+    held = facts.columns[numbers] & bit > 0
+    for i in np.flatnonzero(~held).tolist():
+        pieces[i] = np.zeros(lengths[i], vector.I32)
+    shifts = np.where(held, texts.content[numbers], facts.starts[numbers]).astype(vector.I32)
+    marks = [*firsts.tolist(), len(offsets)]
+
+    def look(begin: int, end: int) -> int:
+        entries = offsets[marks[begin] : marks[end]]
+        np.concatenate(pieces[begin:end], out=entries)
+        # A sum beyond 31 bits wraps to a negative number, and so goes backwards.
+        entries += np.repeat(shifts[begin:end], lengths[begin:end])
+        back = entries[1:] < entries[:-1]
+        if not back.any():
+            return end
+        return int(np.searchsorted(firsts, marks[begin] + back.argmax(), "right")) - 1
+
+    return look
+
+
+def _read_moments(facts: Facts, numbers: Vector, firsts: Vector, moments: Vector) -> _Pass:
+    """The header's minimum and maximum match the column, if there is one."""
+    np, counts, held = vector.np, facts.counts[numbers].view(vector.I64), facts.columns[numbers] & TIMESTAMP > 0
+    pieces = _pieces(facts.words.view(vector.I64), facts.starts[numbers] + HEADER_SIZE >> 3, counts)
+    for i in np.flatnonzero(~held).tolist():
+        pieces[i] = np.full(counts[i], facts.moments[numbers[i]])
+    lows, highs, places = facts.lows[numbers], facts.highs[numbers], firsts - np.arange(len(firsts))
+    marks = [*places.tolist(), len(moments)]
+
+    def look(begin: int, end: int) -> int:
+        entries, starts = moments[marks[begin] : marks[end]], places[begin:end] - marks[begin]
+        np.concatenate(pieces[begin:end], out=entries)
+        wrong = np.minimum.reduceat(entries, starts) != lows[begin:end]
+        wrong |= np.maximum.reduceat(entries, starts) != highs[begin:end]
+        wrong &= held[begin:end]
+        return begin + int(wrong.argmax()) if wrong.any() else end
+
+    return look
+
+
+def _pieces(column: Vector, begins: Vector, lengths: Vector) -> list[Vector]:
+    spans = map(slice, begins.tolist(), (begins.view(vector.I64) + lengths).tolist())
+    return list(map(column.__getitem__, spans))
+
+
+def read_valid(facts: Facts, bit: int, plain: Plain) -> Vector | None:
+    """One bitmap for all offsets of a column; None where there are no nulls."""
+    np = vector.np
+    held = facts.columns[plain.numbers] & bit > 0
+    where = np.flatnonzero(held)
+    bitmaps, counts = facts.texts[bit].bitmaps[plain.numbers[where]], facts.counts[plain.numbers[where]]
+    widths = (counts + 63 >> 6).view(vector.I64)
+    begins = np.cumsum(widths) - widths
+    places = np.repeat((bitmaps >> 3).view(vector.I64) - begins, widths)
+    places += np.arange(len(places))
+    bits, rest = facts.words[places], counts & 63
+    bits[begins + widths - 1] |= np.where(rest > 0, np.uint64(_FULL) << rest, np.uint64(0))
+    full = bits == _FULL
+    if full.all() and len(where) == len(held):
+        return None
+    octets, valid = facts.words.view(np.uint8), np.repeat(held, plain.counts + 1)
+    for i in np.flatnonzero(~np.logical_and.reduceat(full, begins)).tolist():
+        first, count, bitmap = int(plain.firsts[where[i]]), int(counts[i]), int(bitmaps[i])
+        bytes_ = octets[bitmap : bitmap + (count + 7 >> 3)]
+        valid[first : first + count] = np.unpackbits(bytes_, count=count, bitorder="little")
+    return np.packbits(valid, bitorder="little")
+
+
+def room(count: int, kind: np.dtype[Any]) -> Vector:
+    """Memory for a vector, from Arrow: its pool keeps what is given back, so that it need not be made anew."""
+    return vector.np.frombuffer(vector.pa.allocate_buffer(count * kind.itemsize), kind)

@@ -1,0 +1,187 @@
+"""A long run of stored batches as one Arrow table, every byte of it verified.
+
+Most batches of a scan are plain and are checked all together (`facts`). Every other one, and a plain one with something
+wrong, goes through `Batch.verify`. So what is refused is refused by `Batch`, and the verdict is the same for any bytes.
+
+Keys and values are not copied, only their offsets are: counted from the start of the stretch they form one array over
+its memory, of which each batch is a slice. The table keeps that memory alive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from logboom.batch import vector
+from logboom.batch.arrow import ORDER, absent, schema
+from logboom.batch.batch import Batch
+from logboom.batch.columns import KEY, VALUE
+from logboom.batch.facts import Facts, Plain, find_batches, gather, read_valid, room, sweep
+from logboom.batch.header import KIND_DATA, KIND_LOST
+from logboom.errors import BatchError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from logboom.batch.facts import Vector
+
+    _Kinds = Mapping[str, pa.DataType]
+    _Tables = Mapping[int, pa.RecordBatch]
+
+_BLOCK: Final = 32_768
+_BITS: Final = {"key": KEY, "value": VALUE}
+
+
+class BatchFailure(NamedTuple):
+    """The batch at which reading stops. `seqno_until` is None where its header does not say how far it goes."""
+
+    offset: int
+    seqno_from: int
+    seqno_until: int | None
+    reason: str
+
+
+class Stretch(NamedTuple):
+    """The records before the first failure, and what comes next behind them."""
+
+    table: pa.Table
+    next_seqno: int
+    next_index: int
+    term: int
+    """Of the last batch; 0 where there is none."""
+    size: int
+    failure: BatchFailure | None
+    lost: bool
+    """Whether the failure is a batch that stands for records which repair could not save."""
+
+
+def to_table(data: memoryview, base_seqno: int, first_index: int, columns: Sequence[str] | None = None) -> Stretch:
+    """Read whole consecutive batches, the first of which must have these numbers. `columns` as in `Batch.to_arrow`."""
+    layout = schema(ORDER if columns is None else tuple(columns))
+    bounds = find_batches(data)
+    facts = gather(data, bounds, base_seqno, first_index)
+    plain = sweep(data, facts, "timestamp" in layout.names)
+    rest = _read_others(data, bounds, facts, base_seqno, first_index)
+    sound, rows = rest.sound, int(facts.before[rest.sound])
+    kept = int(vector.np.searchsorted(plain.numbers, sound))
+    plain = plain._replace(numbers=plain.numbers[:kept], counts=plain.counts[:kept], firsts=plain.firsts[:kept])
+    kinds = {field.name: field.type for field in layout}
+    others = {number: batch.to_arrow(tuple(kinds)) for number, batch in rest.batches.items()}
+    found = _texts(data, facts, kinds, plain, others)
+    if "seqno" in kinds:
+        found["seqno"] = _integers(kinds["seqno"], _count_up(base_seqno, rows))
+    for name in kinds.keys() - found.keys():
+        found[name] = _made(name, kinds[name], plain, others)
+    return Stretch(
+        vector.pa.Table.from_arrays([found[name] for name in layout.names], schema=layout),
+        base_seqno + rows,
+        first_index + sound,
+        int(facts.terms[sound - 1]) if sound else 0,
+        bounds[sound],
+        rest.failure,
+        rest.lost,
+    )
+
+
+class _Others(NamedTuple):
+    """Data batches that are not plain, by number; how many batches are sound, plain ones included; why not more."""
+
+    batches: dict[int, Batch]
+    sound: int
+    failure: BatchFailure | None = None
+    lost: bool = False
+
+
+def _read_others(data: memoryview, bounds: list[int], facts: Facts, base_seqno: int, first_index: int) -> _Others:
+    batches: dict[int, Batch] = {}
+    numbers = vector.np.flatnonzero(~facts.plain).tolist()
+    if bounds[-1] < len(data):
+        numbers.append(len(bounds) - 1)
+    for number in numbers:
+        offset, seqno, until = bounds[number], base_seqno + int(facts.before[number]), None
+        try:
+            batch = Batch.parse(data[offset:])
+            header = batch.header
+            if header.base_seqno != seqno or header.index != first_index + number:
+                raise BatchError(f"batch {header.index} stands where {first_index + number} must be")
+            until = header.next_seqno
+            batch.verify()
+        except BatchError as error:
+            return _Others(batches, number, BatchFailure(offset, seqno, until, str(error)))
+        if header.kind == KIND_LOST and header.record_count:
+            return _Others(batches, number, BatchFailure(offset, seqno, until, "lost, says repair"), True)
+        if header.kind == KIND_DATA:
+            batches[number] = batch
+    return _Others(batches, len(bounds) - 1)
+
+
+def _texts(data: memoryview, facts: Facts, kinds: _Kinds, plain: Plain, others: _Tables) -> dict[str, Any]:
+    """Keys and values of plain batches where some hold them. To slice a record batch costs less than its arrays."""
+    layout = schema(tuple(name for name in kinds if _BITS.get(name, 0) in plain.offsets))
+    if not layout.names or not len(plain.numbers):
+        return {}
+    source, size = vector.pa.py_buffer(data), int(plain.firsts[-1] + plain.counts[-1])
+    arrays = []
+    for name, kind in zip(layout.names, layout.types, strict=True):
+        valid = read_valid(facts, _BITS[name], plain)
+        bitmap = None if valid is None else vector.pa.py_buffer(valid)
+        offsets = vector.pa.py_buffer(plain.offsets[_BITS[name]])
+        arrays.append(vector.from_buffers(kind, size, [bitmap, offsets, source], 0 if valid is None else -1))
+    whole = vector.pa.RecordBatch.from_arrays(arrays, schema=layout)
+    parts: Iterable[Any] = map(whole.slice, plain.firsts.tolist(), plain.counts.tolist())
+    if others:
+        parts = _merge(plain, parts, {number: table.select(layout.names) for number, table in others.items()})
+    table = vector.pa.Table.from_batches(parts, layout)
+    return dict(zip(layout.names, table.columns, strict=True))
+
+
+def _made(name: str, kind: pa.DataType, plain: Plain, others: _Tables) -> pa.ChunkedArray:
+    """Timestamps, or a column that no plain batch has: in one piece, or a chunk per batch where others lie between."""
+    rows = int(plain.counts.sum())
+    made = [_integers(kind, plain.moments[:rows])] if name == "timestamp" else _absent(name, rows)
+    if not others:
+        return vector.pa.chunked_array(made, kind)
+    counts = plain.counts.tolist()
+    if name == "timestamp":
+        parts = list(map(made[0].slice, accumulate(counts, initial=0), counts))
+    else:
+        parts = [absent(kind, count) for count in counts]
+    tables = {number: table.column(name) for number, table in others.items()}
+    return vector.pa.chunked_array(_merge(plain, parts, tables), kind)
+
+
+def _merge(plain: Plain, parts: Iterable[Any], others: dict[int, Any]) -> list[Any]:
+    """Pieces of every batch, in the order of the batches."""
+    everything = others | dict(zip(plain.numbers.tolist(), parts, strict=False))
+    return [everything[number] for number in sorted(everything)]
+
+
+def _integers(kind: pa.DataType, numbers: Vector) -> pa.Array:
+    return vector.from_buffers(kind, len(numbers), [None, vector.pa.py_buffer(numbers)], 0)
+
+
+def _count_up(start: int, count: int) -> Vector:
+    block, numbers = _first_numbers(), room(count, vector.I64)
+    for at in range(0, count, _BLOCK):
+        part = numbers[at : at + _BLOCK]
+        vector.np.add(block[: len(part)], start + at, out=part)
+    return numbers
+
+
+@lru_cache(maxsize=1)
+def _first_numbers() -> Vector:
+    return vector.np.arange(_BLOCK, dtype=vector.I64)
+
+
+def _absent(name: str, count: int) -> list[pa.Array]:
+    """A column of so many rows that no record has: the same block over and over."""
+    block = _absent_block(name)
+    blocks, rest = divmod(count, _BLOCK)
+    return [block] * blocks + [block.slice(0, rest)] * (rest > 0)
+
+
+@lru_cache(maxsize=len(ORDER))
+def _absent_block(name: str) -> pa.Array:
+    return absent(schema((name,)).types[0], _BLOCK)

@@ -1,0 +1,40 @@
+"""The settings of a node's upkeep, validated once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Final
+
+from logboom.storage.config import DAY_US, MIB
+
+_RANGES: Final = {
+    "recompress_bytes_per_second": (1, 2**40),
+    "scrub_bytes_per_second": (1, 2**40),
+    "scrub_every_ms": (1, 2**52),
+    "hooks_max": (1, 256),
+    "retention_every_ms": (1, 2**40),
+}
+_MAY_BE_NONE: Final = ("recompress_bytes_per_second", "scrub_bytes_per_second")
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepSettings:
+    recompress_bytes_per_second: int | None = 32 * MIB
+    """Bytes read in order to recompress, by the whole node; None is no limit."""
+    scrub_bytes_per_second: int | None = 16 * MIB
+    """Bytes read in order to find damage, by the whole node; None is no limit."""
+    scrub_every_ms: int = 7 * DAY_US // 1000
+    """Every cold segment is read again after so long."""
+    hooks_max: int = 4
+    """How many hooks run at once, over all topics; of one topic there is never more than one."""
+    retention_every_ms: int = 10_000
+    """How often it is decided what may go."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            low, high = _RANGES[field.name]
+            if value is None and field.name in _MAY_BE_NONE:
+                continue
+            if not isinstance(value, int) or not low <= value <= high:
+                raise ValueError(f"{field.name} is {value!r}, allowed are {low} to {high}")

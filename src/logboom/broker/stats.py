@@ -1,0 +1,120 @@
+"""What upkeep has done and what it waits for: counted as it happens, shown as one frozen value that JSON can take.
+
+Counts begin with the process. What waits (hooks that are queued or fail, findings) is what the disk knows, and older.
+Everything that goes wrong passes through `Tally.guard`: it is counted and logged, and the next log has its turn.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import msgspec
+
+from logboom.errors import LogboomError
+from logboom.storage.scrub import ScrubFinding
+
+logger = logging.getLogger("logboom.upkeep")
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    segments: int = 0
+    bytes: int = 0
+
+    def plus(self, size: int) -> Dropped:
+        return Dropped(self.segments + 1, self.bytes + size)
+
+
+class FailingHook(msgspec.Struct, frozen=True):
+    """A segment that stays because its hook fails. Times are microseconds since 1970."""
+
+    topic: str
+    partition: int
+    first_seqno: int
+    next_seqno: int
+    attempts: int
+    error: str
+    since: int
+    next_attempt_at: int
+
+
+class HookStats(msgspec.Struct, frozen=True):
+    run: int
+    """Hooks that ended, one way or the other."""
+    failed: int
+    running: int
+    pending: int
+    """Segments that wait for their hooks, those that fail and those that run included."""
+    failing: list[FailingHook]
+
+
+class RecompressionStats(msgspec.Struct, frozen=True):
+    segments: int
+    bytes_before: int
+    bytes_after: int
+    left_alone: int
+    """Segments that would not shrink enough, or are damaged."""
+
+
+class ScrubStats(msgspec.Struct, frozen=True):
+    segments: int
+    bytes: int
+    findings: list[ScrubFinding]
+
+
+class UpkeepStats(msgspec.Struct, frozen=True):
+    dropped: dict[str, Dropped]
+    """By reason: bytes, age, records, trim, hard_bytes."""
+    dropped_without_hook: Dropped
+    """Of these, segments whose hook had not succeeded when the log grew beyond `retention.hard_bytes`."""
+    hooks: HookStats
+    recompression: RecompressionStats
+    scrub: ScrubStats
+    trash_emptied: int
+    """Deleted topics whose files were removed."""
+    errors: int
+    last_error: str | None
+
+
+@dataclass(slots=True)
+class Tally:
+    """The counts, while they grow."""
+
+    dropped: dict[str, Dropped] = field(default_factory=dict)
+    dropped_without_hook: Dropped = field(default_factory=Dropped)
+    hooks_run: int = 0
+    hooks_failed: int = 0
+    recompressed: int = 0
+    bytes_before: int = 0
+    bytes_after: int = 0
+    left_alone: int = 0
+    scrubbed: int = 0
+    scrubbed_bytes: int = 0
+    trash_emptied: int = 0
+    errors: int = 0
+    last_error: str | None = None
+    _told: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """The last error of each place, and how often it came in a row."""
+
+    def note_error(self, where: str, error: BaseException | str) -> None:
+        """Counted each time; of the same again and again only the 1st, 2nd, 4th, 8th … is logged."""
+        self.errors += 1
+        self.last_error = f"{where}: {error}"
+        before, times = self._told.get(where, ("", 0))
+        times = times + 1 if before == self.last_error else 1
+        self._told[where] = self.last_error, times
+        if times & (times - 1) == 0:
+            logger.warning("%s%s", self.last_error, f" ({times} times by now)" if times > 1 else "")
+
+    def note_dropped(self, reason: str, size: int) -> None:
+        self.dropped[reason] = self.dropped.get(reason, Dropped()).plus(size)
+
+    @contextmanager
+    def guard(self, where: str) -> Iterator[None]:
+        """One log's trouble is not the others'."""
+        try:
+            yield
+        except (OSError, LogboomError) as error:
+            self.note_error(where, error)

@@ -1,0 +1,200 @@
+"""`logboom upkeep DIR`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import App, Parameter
+
+from logboom.cli.wording import count_of
+from logboom.errors import DirectoryInUse, DirectoryUnusable
+
+if TYPE_CHECKING:
+    from logboom.broker.stats import UpkeepStats
+    from logboom.broker.upkeep import Upkeep
+    from logboom.storage import DataDirectory
+
+DONE, FAILED = 0, 1
+LOOK_S = 0.2
+DETAILS = """\
+A running server does all this by itself. This is for directories that no server has open: from cron, or before a copy.
+Segments that may go get their delete hooks and are dropped, cold ones are recompressed, and read again for damage when
+that is due. Each hook runs at most once; one that fails stays queued, and so does its segment.
+
+Exit code 0: done. 1: something failed, or there is damage. 2: refused, nothing was done. 130: interrupted.
+
+Examples:
+  logboom upkeep data
+  logboom upkeep --scrub --no-throttle data
+  logboom upkeep --json data | jq .hooks.failing
+"""
+app = App(name="upkeep", help_epilogue=DETAILS)
+
+
+@app.default
+def upkeep(
+    directory: Path,
+    /,
+    *,
+    scrub: Annotated[bool, Parameter(negative="")] = False,
+    no_throttle: Annotated[bool, Parameter(negative="")] = False,
+    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="")] = False,
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
+) -> int:
+    """Drop, recompress and scrub what is due in a data directory.
+
+    Parameters
+    ----------
+    directory
+        A data directory that no server has open.
+    scrub
+        Read every cold segment now, not only those that are due.
+    no_throttle
+        As fast as the machine can.
+    as_json
+        One JSON object on standard output instead of text.
+    verbose
+        Say what is done, and what hooks print, on standard error.
+    quiet
+        No progress, and no summary where nothing failed.
+    """
+    from logboom.broker.config import UpkeepSettings
+    from logboom.broker.upkeep import Upkeep
+
+    settings = UpkeepSettings()
+    if no_throttle:
+        settings = UpkeepSettings(recompress_bytes_per_second=None, scrub_bytes_per_second=None)
+    with _messages(verbose, not quiet and not as_json) as show, _taken(directory) as data:
+        work = Upkeep(data, settings)
+        try:
+            if scrub:
+                work.scrub_all()
+            _run(work, show)
+        finally:
+            work.close()
+        stats = work.stats
+    code = _verdict(stats)
+    if as_json:
+        import msgspec
+
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(stats), indent=2).decode() + "\n")
+    elif code or not quiet:
+        print("\n".join(_describe(stats)))
+    return code
+
+
+def _run(work: Upkeep, show: Callable[[str], None]) -> None:
+    """Until nothing is due and nothing runs. The time stands still, so that what fails is not tried twice."""
+    now = time.time_ns() // 1000
+    while True:
+        again_at = work.step(now)
+        if work.under_way:
+            show("; ".join(work.under_way))
+            work.wait(LOOK_S)
+        elif again_at is None or again_at > now:
+            return
+
+
+@contextmanager
+def _taken(directory: Path) -> Iterator[DataDirectory]:
+    """The directory as its writer. Only one that is there: others are not made."""
+    from logboom.storage import DataDirectory, OsDisk
+    from logboom.storage.directory import read_node
+
+    path = os.path.abspath(directory)
+    if not os.path.isdir(path) or read_node(OsDisk(path, read_only=True), path) is None:
+        raise DirectoryUnusable(f"{path} is not a data directory: name one")
+    try:
+        data = DataDirectory.open(path)
+    except DirectoryInUse as error:
+        raise DirectoryInUse(f"{error}; a running server does its upkeep by itself") from None
+    with data:
+        yield data
+
+
+@contextmanager
+def _messages(verbose: bool, progress: bool) -> Iterator[Callable[[str], None]]:
+    """What upkeep logs goes to standard error; on a terminal, above a line that says what is under way."""
+    logger = logging.getLogger("logboom.upkeep")
+    level = logger.level
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
+    if progress and sys.stderr.isatty():
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+        handler: logging.Handler = _ConsoleHandler(console.print)
+        with _added(logger, handler, level), console.status("") as status:
+            yield lambda text: status.update(Text(text, overflow="ellipsis", no_wrap=True))
+        return
+    with _added(logger, logging.StreamHandler(), level):
+        yield lambda text: None
+
+
+@contextmanager
+def _added(logger: logging.Logger, handler: logging.Handler, level: int) -> Iterator[None]:
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
+class _ConsoleHandler(logging.Handler):
+    def __init__(self, show: Callable[[str], None]) -> None:
+        super().__init__()
+        self._show = show
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._show(self.format(record))
+
+
+def _verdict(stats: UpkeepStats) -> int:
+    failed = stats.errors or stats.hooks.failing or stats.scrub.findings or stats.dropped_without_hook.segments
+    return FAILED if failed else DONE
+
+
+def _describe(stats: UpkeepStats) -> Iterator[str]:
+    for reason, dropped in sorted(stats.dropped.items()):
+        yield f"dropped by {reason}: {count_of(dropped.segments, 'segment')}, {count_of(dropped.bytes, 'byte')}"
+    lost = stats.dropped_without_hook
+    if lost.segments:
+        yield f"DROPPED WITHOUT THEIR HOOKS: {count_of(lost.segments, 'segment')}, {count_of(lost.bytes, 'byte')}"
+    hooks = stats.hooks
+    if hooks.run or hooks.pending:
+        yield f"hooks: {hooks.run:,} run, {hooks.failed:,} failed, {hooks.pending:,} waiting"
+    for hook in hooks.failing:
+        seqnos = f"seqnos {hook.first_seqno} to {hook.next_seqno - 1}"
+        times = "once" if hook.attempts == 1 else f"{hook.attempts:,} times"
+        yield f"  {hook.topic}/{hook.partition}, {seqnos}: failed {times}, waits until {_when(hook.next_attempt_at)}"
+        yield f"    {hook.error}"
+    done = stats.recompression
+    if done.segments or done.left_alone:
+        yield (
+            f"recompressed: {count_of(done.segments, 'segment')}, {done.bytes_before:,} bytes to {done.bytes_after:,}; "
+            f"{done.left_alone:,} left alone"
+        )
+    if stats.scrub.segments:
+        yield f"scrubbed: {count_of(stats.scrub.segments, 'segment')}, {count_of(stats.scrub.bytes, 'byte')}"
+    for finding in stats.scrub.findings:
+        until = "the end" if finding.seqno_until is None else finding.seqno_until - 1
+        yield f"damage in {finding.log}/{finding.file} (seqnos {finding.seqno_from} to {until})"
+        yield f"    {finding.reason}"
+    if stats.trash_emptied:
+        yield f"removed: {count_of(stats.trash_emptied, 'deleted topic')}"
+    if stats.errors:
+        yield f"errors: {stats.errors:,}, the last one: {stats.last_error}"
+    yield "something failed, or is damaged" if _verdict(stats) else "done"
+
+
+def _when(microseconds: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(microseconds / 1e6))

@@ -1,0 +1,393 @@
+"""Reads a log straight from its files, beside the writer and without asking it.
+
+A `FileReader` stands at a seqno and goes forward. It shows what is committed and nothing else; the state file tells how
+far that is, and waking it is the writer's only part. It follows the log across rolls, retention, recompression, and the
+end and restart of the writer. It survives whatever happens to the files: data that is gone is an error with a name
+(`SeqnoOutOfRange`, `Damage`, `TopicDeleted`, `TopicRecreated`, `BookmarkLost`), or is passed over when asked.
+
+Works on local file systems only: readers share the writer's page cache. One thread at a time.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from datetime import datetime
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, microseconds, schema
+from logboom.batch.arrow import ORDER
+from logboom.batch.tables import to_table
+from logboom.client.waiting import Watch
+from logboom.errors import (
+    BookmarkLost,
+    Damage,
+    DirectoryUnusable,
+    InvalidBookmark,
+    LogboomError,
+    NotLocal,
+    PartitionNotFound,
+    SeqnoOutOfRange,
+    TopicDeleted,
+    TopicNotFound,
+    TopicRecreated,
+)
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.directory import read_node
+from logboom.storage.disk import OsDisk, is_network
+from logboom.storage.files import OpenFiles
+from logboom.storage.reading import READ_BYTES
+from logboom.storage.run import Run
+from logboom.storage.state import StateReader
+from logboom.storage.topic import Topic, find_topic
+from logboom.storage.view import LogGone, LogView
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TABLE_BYTES: Final = 32 * 1024 * 1024
+FILES_MAX: Final = 64
+RETRIES: Final = 3
+LOOK_AGAIN_S: Final = 1.0
+"""How long a reader sleeps at most before it looks whether its files are still the ones that have the names."""
+
+Start = Literal["first", "end"]
+Gaps = Literal["raise", "skip"]
+
+
+class FileReader:
+    """
+    with FileReader("data", "events", timestamp=datetime(2026, 1, 1, tzinfo=UTC)) as reader:
+        for table in reader.tables(["seqno", "value"]):
+            ...
+
+    Starts at `seqno`, at the first record at or after `timestamp`, at a `bookmark`, or `at` the log's first record or
+    its end. With `gaps="skip"` a reader goes on behind what is gone: records that retention dropped, damage, a topic
+    that was deleted and made again (there with the first record). `skipped` counts, `last_gap` tells.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str],
+        topic: str,
+        partition: int | None = None,
+        *,
+        seqno: int | None = None,
+        timestamp: datetime | int | None = None,
+        bookmark: str | Bookmark | None = None,
+        at: Start | None = None,
+        gaps: Gaps = "raise",
+    ) -> None:
+        if sum(start is not None for start in (seqno, timestamp, bookmark, at)) > 1:
+            raise ValueError("start at one of seqno, timestamp, bookmark, at")
+        self.directory = os.path.abspath(directory)
+        self._disk = OsDisk(self.directory, read_only=True)
+        file_system = self._disk.file_system
+        if file_system is not None and is_network(file_system):
+            raise NotLocal(self.directory, file_system)
+        node = read_node(self._disk, self.directory)
+        if node is None:
+            raise DirectoryUnusable(f"{self.directory} is no data directory: it has no node.json")
+        self.node_id = node.node_id
+        self._files = OpenFiles(self._disk, FILES_MAX)
+        self._watch = Watch(f"{self.directory}/state")
+        self._states: StateReader | None = None
+        self._skip = gaps == "skip"
+        self.skipped = 0
+        """Records that were passed over."""
+        self.last_gap: LogboomError | None = None
+        self._topic = _find_topic(self._disk, self.directory, topic)
+        self.partition = _choose_partition(self._topic, partition)
+        self._view: LogView | None = None
+        self._moment = None if timestamp is None else microseconds(timestamp)
+        self._at_end = at == "end"
+        self._seqno = seqno
+        self._term: int | None = None
+        self._log_term: int | None = None
+        self._run: Run | None = None
+        self._retries = 0
+        self._unsure = False
+        """Whether what stands before the position has to be compared with what was read."""
+        if bookmark is not None:
+            self._resume(bookmark if isinstance(bookmark, Bookmark) else Bookmark.parse(bookmark))
+        self.refresh()
+
+    def __enter__(self) -> FileReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<FileReader {self._topic.name}/{self.partition} at {self._seqno}>"
+
+    def close(self) -> None:
+        self._watch.close()
+        self._files.clear()
+        self._view = self._states = None
+
+    @property
+    def topic(self) -> Topic:
+        """The topic as its file says; another one after it was made again."""
+        return self._topic
+
+    @property
+    def position(self) -> int | None:
+        """The seqno that is read next; None while no writer has opened the log yet."""
+        return self._seqno
+
+    @property
+    def first(self) -> int:
+        """The first readable seqno, at the last look."""
+        return self._view.first if self._view else 0
+
+    @property
+    def committed(self) -> int:
+        """The seqno behind the last readable one, at the last look."""
+        return self._view.committed if self._view else 0
+
+    @property
+    def bookmark(self) -> str:
+        """Where the reader stands, to be given to a later one. Inside a loop: behind what the loop was given last."""
+        seqno = self._seqno or 0
+        term = self._term
+        if term is None and self._view is not None:
+            term = self._view.term_before(seqno)
+        return str(Bookmark(self._topic.id_bytes, self.partition, seqno, TERM_UNKNOWN if term is None else term))
+
+    def batches(self, follow: bool = False, timeout_s: float | None = None) -> Iterator[Batch]:
+        """Batches as they are stored. The first may begin before the position.
+
+        With `follow` this waits for more, for ever, or until nothing has come for `timeout_s`.
+        """
+        for batch in self._batches(follow, timeout_s):
+            self._move(batch.header.next_seqno, batch.header.term)
+            yield batch
+
+    def records(
+        self, follow: bool = False, timeout_s: float | None = None, where: Selection | None = None
+    ) -> Iterator[Record]:
+        """Record by record; `where` leaves out what is not wanted."""
+        for batch in self._batches(follow, timeout_s):
+            start = self._seqno or 0
+            for record in batch.records(where):
+                if record.seqno is not None and record.seqno >= start:
+                    self._move(record.seqno + 1, batch.header.term)
+                    yield record
+            self._move(batch.header.next_seqno, batch.header.term)
+
+    def lists(
+        self, columns: Sequence[str] = ("value",), follow: bool = False, timeout_s: float | None = None
+    ) -> Iterator[tuple[list[Any], ...]]:
+        """Some columns as lists of Python objects, a batch at a time."""
+        for batch in self._batches(follow, timeout_s):
+            skip = max(0, (self._seqno or 0) - batch.header.base_seqno)
+            self._move(batch.header.next_seqno, batch.header.term)
+            yield tuple(batch.to_list(name)[skip:] for name in columns)
+
+    def tables(
+        self,
+        columns: Sequence[str] | None = None,
+        follow: bool = False,
+        timeout_s: float | None = None,
+        max_bytes: int = TABLE_BYTES,
+    ) -> Iterator[pa.Table]:
+        """Arrow tables of about `max_bytes`, in memory shared with the mapped files: the fastest way to read much."""
+        while (run := self._next_run(max_bytes, follow, timeout_s)) is not None:
+            try:
+                stretch = to_table(run.view(), run.base_seqno, run.first_index, columns)
+                failure = stretch.failure
+                skip = (self._seqno or 0) - run.base_seqno
+                if stretch.next_seqno > (self._seqno or 0):
+                    self._move(stretch.next_seqno, stretch.term)
+                    yield stretch.table.slice(skip) if skip > 0 else stretch.table
+                if failure is not None:
+                    position = run.position + failure.offset
+                    raise Damage(run.file.path, position, failure.seqno_from, failure.seqno_until, failure.reason)
+            except Damage as damage:
+                self._pass_over(damage)
+
+    def table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Everything from the position to the end of the log as one table."""
+        import pyarrow as pa
+
+        tables = list(self.tables(columns))
+        return pa.concat_tables(tables) if tables else schema(tuple(columns or ORDER)).empty_table()
+
+    def refresh(self) -> bool:
+        """Look where the log stands now; whether that is news. Reading does this by itself."""
+        try:
+            news = self._view.refresh() if self._view is not None else self._open_view()
+        except LogGone:
+            self._lose_log()
+            return False
+        if news:
+            self._watch.found()
+            self._settle()
+        return news
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Sleep until there is something to read; False where nothing has come for `timeout_s`."""
+        began = time.monotonic()
+        looked = began
+        while True:
+            self.refresh()
+            if self._view is not None and self._seqno is not None and self._seqno < self._view.committed:
+                return True
+            now = time.monotonic()
+            rest_s = LOOK_AGAIN_S if timeout_s is None else began + timeout_s - now
+            if rest_s <= 0:
+                return False
+            if now - looked >= LOOK_AGAIN_S:
+                looked = now
+                self._look_again()
+            self._watch.wait(min(rest_s, LOOK_AGAIN_S))
+
+    def _batches(self, follow: bool, timeout_s: float | None) -> Iterator[Batch]:
+        """Every data batch from the position on; whoever takes one moves the position."""
+        while (run := self._next_run(READ_BYTES, follow, timeout_s)) is not None:
+            try:
+                for batch in run.batches():
+                    header = batch.header
+                    if header.kind == KIND_LOST and header.record_count:
+                        raise Damage(run.file.path, 0, header.base_seqno, header.next_seqno, "lost, says repair")
+                    if header.kind == KIND_DATA:
+                        yield batch
+            except Damage as damage:
+                self._pass_over(damage)
+
+    def _next_run(self, max_bytes: int, follow: bool, timeout_s: float | None) -> Run | None:
+        """What comes next, as a range of one file; None at the end."""
+        self.refresh()
+        while True:
+            view, seqno = self._view, self._seqno
+            if view is not None and seqno is not None:
+                try:
+                    if seqno < view.first or (seqno > view.committed and not follow):
+                        raise SeqnoOutOfRange(seqno, view.first, view.committed)
+                    if seqno < view.committed:
+                        self._run = view.read(seqno, max_bytes, after=self._run)
+                        return self._run
+                    if view.damage is not None and not (follow and self._skip):
+                        raise view.damage
+                except (Damage, SeqnoOutOfRange) as gap:
+                    self._pass_over(gap)
+                    continue
+                except LogGone:
+                    self.refresh()
+                    continue
+            if not follow or not self.wait(timeout_s):
+                return None
+
+    def _move(self, seqno: int, term: int) -> None:
+        self._seqno, self._term = seqno, term
+        self._retries = 0
+
+    def _pass_over(self, gap: Damage | SeqnoOutOfRange) -> None:
+        """Go on behind what cannot be read, or raise."""
+        view = self._view
+        assert view is not None
+        assert self._seqno is not None
+        if isinstance(gap, SeqnoOutOfRange):
+            until: int | None = gap.first if gap.seqno < gap.first else None
+        else:
+            # What looks like damage may be a file that was swapped for another meanwhile.
+            self._retries += 1
+            if self._retries <= RETRIES and view.refresh(relist=True):
+                return
+            if gap.seqno_until is None:
+                gap = view.locate_damage(gap)
+            until = gap.seqno_until
+        if not self._skip or until is None or until <= self._seqno:
+            raise gap
+        self.skipped += until - self._seqno
+        self.last_gap = gap
+        self._seqno, self._term, self._retries = until, None, 0
+
+    def _open_view(self) -> bool:
+        """Whether a writer has opened the log by now."""
+        if self._states is None:
+            try:
+                self._states = StateReader(self._disk, f"{self.directory}/state")
+            except FileNotFoundError:
+                raise LogGone from None
+        path = f"{self.directory}/{self._topic.log_name(self.partition)}"
+        self._view = LogView.open(self._files, path, self._states, self._topic.id_bytes, self.partition)
+        return True
+
+    def _settle(self) -> None:
+        """Find the position, where it is not a seqno yet; compare what stands before it, where that is in doubt."""
+        view = self._view
+        assert view is not None
+        if self._seqno is None:
+            if self._moment is not None:
+                self._seqno = max(view.first, view.seqno_at(self._moment))
+            else:
+                self._seqno = view.committed if self._at_end else view.first
+        if view.standing.term != self._log_term:
+            self._unsure, self._log_term = True, view.standing.term
+        if not self._unsure or self._seqno > view.committed:
+            return
+        self._unsure = False
+        if self._term is None or self._term == TERM_UNKNOWN:
+            return
+        found = view.term_before(self._seqno)
+        if found is not None and found != self._term:
+            lost = BookmarkLost(self._seqno, self._term, found)
+            if not self._skip:
+                raise lost
+            self.last_gap, self._term = lost, found
+
+    def _resume(self, bookmark: Bookmark) -> None:
+        if bookmark.topic_id != self._topic.id_bytes:
+            recreated = TopicRecreated(self._topic.name, bookmark.topic_id.hex(), self._topic.id)
+            if not self._skip:
+                raise recreated
+            self.last_gap = recreated
+            return
+        if bookmark.partition != self.partition:
+            raise InvalidBookmark(f"the bookmark is of partition {bookmark.partition}, not {self.partition}")
+        self._seqno, self._term, self._unsure = bookmark.seqno, bookmark.term, True
+
+    def _lose_log(self) -> None:
+        """The state file knows nothing of the log: was the topic deleted, or has no writer opened it yet?"""
+        self._view = None
+        old, found = self._topic, find_topic(self._disk, self.directory, self._topic.name)
+        if found is not None and found.id == old.id:
+            return
+        gap = TopicDeleted(old.name, old.id) if found is None else TopicRecreated(old.name, old.id, found.id)
+        if not self._skip:
+            raise gap
+        self.last_gap = gap
+        if found is not None:
+            self.partition = _choose_partition(found, self.partition)
+            self._topic = found
+            self._seqno = self._term = self._moment = None
+            self._at_end = False
+
+    def _look_again(self) -> None:
+        """The state file may be another one than the reader has open."""
+        self._watch.renew()
+        if self._states is not None:
+            with suppress(FileNotFoundError):
+                self._states.reopen()
+
+
+def _find_topic(disk: OsDisk, directory: str, name: str) -> Topic:
+    topic = find_topic(disk, directory, name)
+    if topic is None:
+        raise TopicNotFound(name, directory)
+    return topic
+
+
+def _choose_partition(topic: Topic, partition: int | None) -> int:
+    if partition is None and topic.partitions == 1:
+        return 0
+    if partition is None or not 0 <= partition < topic.partitions:
+        raise PartitionNotFound(topic.name, partition, topic.partitions)
+    return partition

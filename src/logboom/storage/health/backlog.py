@@ -1,0 +1,205 @@
+"""What upkeep has left undone: hooks that fail, damage that a scrub found, logs that near their hard limit.
+
+Reads the ledgers below DATA/internal and compares them with what was seen of the logs. Changes nothing.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from logboom.storage import envelope
+from logboom.storage.disk import Disk, read_file
+from logboom.storage.health.findings import Finding, Severity, counted
+from logboom.storage.health.survey import LogSurvey
+from logboom.storage.hooks import HookEntry, HookQueue
+from logboom.storage.scrub import MAGIC, ScrubFinding, ScrubLedger
+from logboom.storage.segment import parse_name
+from logboom.storage.topic import Topic
+
+HARD_LIMIT_SHARE: Final = 0.8
+
+Numbers = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LogSeen:
+    """What the examination learned of a log: its segments by their first seqno and index."""
+
+    sizes: Mapping[Numbers, int]
+    generations: Mapping[Numbers, int]
+    damaged: frozenset[Numbers]
+    read: frozenset[Numbers]
+    """Those of which every byte was read."""
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(self.sizes.values())
+
+
+def seen(survey: LogSurvey, quick: bool) -> LogSeen:
+    segments = {(part.segment.first_seqno, part.segment.first_index): part for part in survey.segments}
+    return LogSeen(
+        {numbers: part.size for numbers, part in segments.items()},
+        {numbers: part.segment.generation for numbers, part in segments.items()},
+        frozenset(numbers for numbers, part in segments.items() if part.holes),
+        frozenset() if quick else frozenset(segments),
+    )
+
+
+Logs = Mapping[str, LogSeen]
+"""By their paths below the data directory."""
+
+
+def judge_hooks(disk: Disk, root: str, topics: list[Topic], logs: Logs, now: int) -> Iterator[Finding]:
+    path = f"{root}/internal/hooks"
+    queue = HookQueue.open(disk, path)
+    if queue.damaged is not None:
+        yield Finding(
+            kind="bad hook queue",
+            severity="warning",
+            file=path,
+            reason=queue.damaged.removeprefix(f"{path}: "),
+            advice=(
+                f"with the server stopped: rm {shlex.quote(path)}; nothing is dropped for it, and hooks that succeeded "
+                "run again"
+            ),
+        )
+    by_directory = {topic.directory: topic for topic in topics}
+    for entry in queue.failing:
+        topic = by_directory.get(entry.topic)
+        if topic is not None and entry.log in logs:
+            waiting = [other for other in queue.entries if other.log == entry.log and other.place >= entry.place]
+            yield _judge_failing(root, topic, entry, waiting, logs[entry.log], now)
+
+
+def _judge_failing(
+    root: str, topic: Topic, entry: HookEntry, waiting: list[HookEntry], log: LogSeen, now: int
+) -> Finding:
+    held_bytes = sum(log.sizes.get(other.place, 0) for other in waiting)
+    hard_bytes = topic.settings.retention.hard_bytes
+    again = "is due" if entry.is_due(now) else f"comes at {moment(entry.next_at)}"
+    limit = "retention.hard_bytes is not set: the log grows until the disk is full"
+    if hard_bytes is not None:
+        limit = (
+            f"the log has {log.size_bytes:,} of {hard_bytes:,} bytes ({_percent(log.size_bytes, hard_bytes)}), beyond "
+            "which segments go without their hook"
+        )
+    error = " ".join((entry.last_error or "no error was noted").split())
+    command = topic.settings.hook.delete
+    return Finding(
+        kind="failing hook",
+        severity="warning",
+        log=f"{root}/{entry.log}",
+        file=f"{root}/{entry.log}",
+        seqno_from=entry.first_seqno,
+        seqno_until=entry.next_seqno,
+        reason=(
+            f"the delete hook of topic {topic.name} has failed {counted(entry.attempts, 'time')} since "
+            f"{moment(entry.failing_since)} (last: {error}); the next attempt {again}; it holds "
+            f"{counted(len(waiting), 'segment')} with {held_bytes:,} bytes; {limit}"
+        ),
+        advice=(
+            f"mend the command `{command}`: the server runs it again by itself"
+            if command
+            else "nothing; the topic has no hook any more, and the next retention lets the segments go"
+        ),
+    )
+
+
+def judge_scrubs(disk: Disk, root: str, logs: Logs) -> Iterator[Finding]:
+    path = f"{root}/internal/scrub"
+    fault = _ledger_fault(disk, path)
+    if fault is not None:
+        yield Finding(
+            kind="bad scrub ledger",
+            severity="harmless",
+            file=path,
+            reason=fault,
+            advice="nothing; everything is scrubbed again",
+        )
+    for found in ScrubLedger.load(disk, path).findings:
+        match = parse_name(found.file)
+        log = logs.get(found.log)
+        if match is not None and log is not None:
+            numbers = int(match[1][:20]), int(match[1][21:])
+            if numbers in log.sizes:
+                yield _judge_scrub(root, found, numbers, log.generations[numbers] > int(match[2] or 0), log)
+
+
+def _judge_scrub(root: str, found: ScrubFinding, numbers: Numbers, rewritten: bool, log: LogSeen) -> Finding:
+    severity: Severity = "info"
+    if numbers in log.damaged:
+        now, advice = "this examination found damage there too", "see the damage above"
+    elif numbers in log.read:
+        now = "this examination read the segment and it is sound: it was mended, or the device gave wrong bytes once"
+        advice = "nothing, if it was mended; else look after the device (dmesg, smartctl -a) and the memory"
+    elif rewritten:
+        now, advice = "the segment was written anew since, from what was sound", "nothing; the next scrub forgets it"
+    else:
+        severity, now = "damage", "this examination did not read the segment"
+        again = f"`logboom doctor {shlex.quote(root)}` reads it again"
+        advice = f"{again}; then restore the file from a copy, or run `logboom repair`"
+    return Finding(
+        kind="found by a scrub",
+        severity=severity,
+        log=f"{root}/{found.log}",
+        file=f"{root}/{found.log}/{found.file}",
+        position=found.position,
+        seqno_from=found.seqno_from,
+        seqno_until=found.seqno_until,
+        reason=f"found at {moment(found.found_at)}: {found.reason}; {now}",
+        advice=advice,
+    )
+
+
+def _ledger_fault(disk: Disk, path: str) -> str | None:
+    try:
+        data = read_file(disk, path)
+        if data is not None:
+            envelope.unpack(MAGIC, data, dict)
+    except (OSError, ValueError) as error:
+        return str(error)
+    return None
+
+
+def judge_limits(root: str, topics: list[Topic], logs: Logs, failing: frozenset[str]) -> Iterator[Finding]:
+    """Logs near their hard limit; of those with a `failing` hook it was told already."""
+    for topic in topics:
+        retention, hook = topic.settings.retention, topic.settings.hook
+        hard_bytes = retention.hard_bytes
+        others = retention.bytes, retention.age_ms, retention.records, hook.delete
+        if hard_bytes is None or others == (None,) * len(others):
+            continue  # where it is the only limit, a log is meant to reach it
+        for name in topic.log_names:
+            log = logs.get(name)
+            if log is None or name in failing or log.size_bytes <= HARD_LIMIT_SHARE * hard_bytes:
+                continue
+            yield Finding(
+                kind="near the hard limit",
+                severity="warning",
+                log=f"{root}/{name}",
+                file=f"{root}/{name}",
+                reason=(
+                    f"it has {log.size_bytes:,} of {hard_bytes:,} bytes ({_percent(log.size_bytes, hard_bytes)}): "
+                    "beyond them segments go that the other limits keep, and without their hooks"
+                ),
+                advice=f"raise retention.hard_bytes of topic {topic.name}, or lower what it is to keep",
+            )
+
+
+def _percent(part: int, whole: int) -> str:
+    return f"{part * 100 // whole} %" if whole else "all"
+
+
+def moment(microseconds: int | None) -> str:
+    """A time in words for people; a number where it is none that a calendar has."""
+    if microseconds is None:
+        return "an unknown time"
+    try:
+        return datetime.fromtimestamp(microseconds / 1e6, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return f"{microseconds} us"
