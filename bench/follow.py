@@ -127,7 +127,9 @@ def _time_followers(path: str, count: int) -> float:
     with DataDirectory.open(path) as data:
         data.create_topic(TOPIC)
         (log,) = data.open_topic(TOPIC)
-        readers = [child("follow", path, str(63 * BATCHES)) for _ in range(count)]
+        log.append_one(batch, 0)
+        log.commit(log.sync())
+        readers = [child("follow", path, str(63 * (BATCHES + 1))) for _ in range(count)]
         processes = [reader.__enter__() for reader in readers]
         try:
             start = time.perf_counter()
@@ -146,6 +148,7 @@ def _time_followers(path: str, count: int) -> float:
 
 def _follow_to_the_end(path: str, records: int) -> None:
     reader = FileReader(path, TOPIC)
+    next(reader.tables(["seqno", "value"]))  # what is imported on first use is not what is measured
     print("ready", flush=True)
     for _ in reader.tables(["seqno", "value"], follow=True):
         if reader.position == records:

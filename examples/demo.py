@@ -165,7 +165,9 @@ class Follower:
 
     def __exit__(self, *_: object) -> None:
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
 
 
 class Wrong(Exception):

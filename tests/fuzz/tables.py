@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from fuzz.batches import mutant, seal, sources
 from logboom.batch import HEADER_SIZE, KIND_DATA, KIND_LOST, Batch, build, schema, stamp, to_table
-from logboom.batch.tables import BatchFailure, Stretch
+from logboom.batch.tables import FEW, LOST, BatchFailure, Stretch
 from logboom.errors import BatchError
 
 
@@ -47,7 +47,7 @@ def read_slowly(data: memoryview, numbers: Numbers, columns: Sequence[str] | Non
     (seqno, index), offset, term = numbers, 0, 0
     names = schema().names if columns is None else list(columns)
     tables: list[pa.RecordBatch] = []
-    failure, lost = None, False
+    failure = None
     while offset < len(data) and failure is None:
         until = None
         try:
@@ -57,9 +57,8 @@ def read_slowly(data: memoryview, numbers: Numbers, columns: Sequence[str] | Non
                 raise BatchError(f"batch {header.index} stands where {index} must be")
             until = header.next_seqno
             batch.verify()
-            lost = header.kind == KIND_LOST and header.record_count > 0
-            if lost:
-                raise BatchError("lost, says repair")
+            if header.kind == KIND_LOST and header.record_count:
+                raise BatchError(LOST)
         except BatchError as error:
             failure = BatchFailure(offset, seqno, until, str(error))
             continue
@@ -67,17 +66,18 @@ def read_slowly(data: memoryview, numbers: Numbers, columns: Sequence[str] | Non
             tables.append(batch.to_arrow(names))
         offset, seqno, index, term = offset + header.size, header.next_seqno, index + 1, header.term
     table = pa.Table.from_batches(tables, schema(tuple(names)))
-    return Stretch(table, seqno, index, term, offset, failure, lost)
+    return Stretch(table, seqno, index, term, offset, failure)
 
 
 def judge(data: bytes, numbers: Numbers = START, columns: Sequence[str] | None = None) -> str:
     """ "sound", or why reading stopped. Anything but what the slow way gives is a bug and raises."""
-    ours = to_table(memoryview(data), *numbers, columns)
     slow = read_slowly(memoryview(data), numbers, columns)
-    assert ours[1:] == slow[1:], f"{ours[1:]}, but slowly {slow[1:]}"
-    ours.table.validate(full=True)
-    assert ours.table.schema == slow.table.schema
-    assert ours.table.equals(slow.table)
+    for few in (0, FEW):
+        ours = to_table(memoryview(data), *numbers, columns, few)
+        assert ours[1:] == slow[1:], f"{ours[1:]}, but slowly {slow[1:]}"
+        ours.table.validate(full=True)
+        assert ours.table.schema == slow.table.schema
+        assert ours.table.equals(slow.table)
     return "sound" if ours.failure is None else ours.failure.reason
 
 

@@ -127,8 +127,8 @@ class SimulatedFile:
         if not self.inode.unsynced:
             self.inode.cached[:] = self.inode.durable
 
-    def map(self) -> memoryview:
-        return memoryview(bytes(self.inode.cached))
+    def map(self, end: int) -> memoryview:
+        return memoryview(bytes(self.inode.cached[:end]))
 
 
 class LockFile(SimulatedFile):

@@ -30,7 +30,10 @@ if TYPE_CHECKING:
     _Kinds = Mapping[str, pa.DataType]
     _Tables = Mapping[int, pa.RecordBatch]
 
+FEW: Final = 24
+"""Below so many batches vectors are not worth their while."""
 _BLOCK: Final = 32_768
+LOST: Final = "lost, says repair"
 _BITS: Final = {"key": KEY, "value": VALUE}
 
 
@@ -53,14 +56,19 @@ class Stretch(NamedTuple):
     """Of the last batch; 0 where there is none."""
     size: int
     failure: BatchFailure | None
-    lost: bool
-    """Whether the failure is a batch that stands for records which repair could not save."""
 
 
-def to_table(data: memoryview, base_seqno: int, first_index: int, columns: Sequence[str] | None = None) -> Stretch:
-    """Read whole consecutive batches, the first of which must have these numbers. `columns` as in `Batch.to_arrow`."""
+def to_table(
+    data: memoryview, base_seqno: int, first_index: int, columns: Sequence[str] | None = None, few: int = FEW
+) -> Stretch:
+    """Read whole consecutive batches, the first of which must have these numbers. `columns` as in `Batch.to_arrow`.
+
+    Up to `few` batches are read one by one.
+    """
     layout = schema(ORDER if columns is None else tuple(columns))
     bounds = find_batches(data)
+    if len(bounds) <= few:
+        return _read_few(data, layout, base_seqno, first_index)
     facts = gather(data, bounds, base_seqno, first_index)
     plain = sweep(data, facts, "timestamp" in layout.names)
     rest = _read_others(data, bounds, facts, base_seqno, first_index)
@@ -81,7 +89,6 @@ def to_table(data: memoryview, base_seqno: int, first_index: int, columns: Seque
         int(facts.terms[sound - 1]) if sound else 0,
         bounds[sound],
         rest.failure,
-        rest.lost,
     )
 
 
@@ -91,7 +98,6 @@ class _Others(NamedTuple):
     batches: dict[int, Batch]
     sound: int
     failure: BatchFailure | None = None
-    lost: bool = False
 
 
 def _read_others(data: memoryview, bounds: list[int], facts: Facts, base_seqno: int, first_index: int) -> _Others:
@@ -100,21 +106,45 @@ def _read_others(data: memoryview, bounds: list[int], facts: Facts, base_seqno: 
     if bounds[-1] < len(data):
         numbers.append(len(bounds) - 1)
     for number in numbers:
-        offset, seqno, until = bounds[number], base_seqno + int(facts.before[number]), None
-        try:
-            batch = Batch.parse(data[offset:])
-            header = batch.header
-            if header.base_seqno != seqno or header.index != first_index + number:
-                raise BatchError(f"batch {header.index} stands where {first_index + number} must be")
-            until = header.next_seqno
-            batch.verify()
-        except BatchError as error:
-            return _Others(batches, number, BatchFailure(offset, seqno, until, str(error)))
-        if header.kind == KIND_LOST and header.record_count:
-            return _Others(batches, number, BatchFailure(offset, seqno, until, "lost, says repair"), True)
-        if header.kind == KIND_DATA:
-            batches[number] = batch
+        found = _read_batch(data, bounds[number], base_seqno + int(facts.before[number]), first_index + number)
+        if isinstance(found, BatchFailure):
+            return _Others(batches, number, found)
+        if found.header.kind == KIND_DATA:
+            batches[number] = found
     return _Others(batches, len(bounds) - 1)
+
+
+def _read_batch(data: memoryview, offset: int, seqno: int, index: int) -> Batch | BatchFailure:
+    """The batch at this offset, verified, if it is the one with these numbers."""
+    until = None
+    try:
+        batch = Batch.parse(data[offset:])
+        header = batch.header
+        if header.base_seqno != seqno or header.index != index:
+            raise BatchError(f"batch {header.index} stands where {index} must be")
+        until = header.next_seqno
+        batch.verify()
+    except BatchError as error:
+        return BatchFailure(offset, seqno, until, str(error))
+    if header.kind == KIND_LOST and header.record_count:
+        return BatchFailure(offset, seqno, until, LOST)
+    return batch
+
+
+def _read_few(data: memoryview, layout: pa.Schema, seqno: int, index: int) -> Stretch:
+    """One by one."""
+    names, offset, term, rows = tuple(layout.names), 0, 0, []
+    failure = None
+    while offset < len(data):
+        found = _read_batch(data, offset, seqno, index)
+        if isinstance(found, BatchFailure):
+            failure = found
+            break
+        header = found.header
+        if header.kind == KIND_DATA:
+            rows.append(found.to_arrow(names))
+        offset, seqno, index, term = offset + header.size, header.next_seqno, header.index + 1, header.term
+    return Stretch(vector.pa.Table.from_batches(rows, layout), seqno, index, term, offset, failure)
 
 
 def _texts(data: memoryview, facts: Facts, kinds: _Kinds, plain: Plain, others: _Tables) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, microseconds, schema
 from logboom.batch.arrow import ORDER
 from logboom.batch.tables import to_table
-from logboom.client.waiting import Watch
+from logboom.client.waiting import Pace, Watch
 from logboom.errors import (
     BookmarkLost,
     Damage,
@@ -48,7 +48,7 @@ from logboom.storage.view import LogGone, LogView
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TABLE_BYTES: Final = 32 * 1024 * 1024
+TABLE_BYTES: Final = 64 * 1024 * 1024
 FILES_MAX: Final = 64
 RETRIES: Final = 3
 LOOK_AGAIN_S: Final = 1.0
@@ -93,7 +93,8 @@ class FileReader:
             raise DirectoryUnusable(f"{self.directory} is no data directory: it has no node.json")
         self.node_id = node.node_id
         self._files = OpenFiles(self._disk, FILES_MAX)
-        self._watch = Watch(f"{self.directory}/state")
+        self._watch: Watch | None = None  # made when it first waits: the kernel takes milliseconds to forget one
+        self._pace = Pace()
         self._states: StateReader | None = None
         self._skip = gaps == "skip"
         self.skipped = 0
@@ -127,7 +128,8 @@ class FileReader:
         return f"<FileReader {self._topic.name}/{self.partition} at {self._seqno}>"
 
     def close(self) -> None:
-        self._watch.close()
+        if self._watch is not None:
+            self._watch.close()
         self._files.clear()
         self._view = self._states = None
 
@@ -159,6 +161,10 @@ class FileReader:
         if term is None and self._view is not None:
             term = self._view.term_before(seqno)
         return str(Bookmark(self._topic.id_bytes, self.partition, seqno, TERM_UNKNOWN if term is None else term))
+
+    def seek(self, seqno: int) -> None:
+        """Go on from there."""
+        self._seqno, self._term, self._run = seqno, None, None
 
     def batches(self, follow: bool = False, timeout_s: float | None = None) -> Iterator[Batch]:
         """Batches as they are stored. The first may begin before the position.
@@ -201,6 +207,7 @@ class FileReader:
         while (run := self._next_run(max_bytes, follow, timeout_s)) is not None:
             try:
                 stretch = to_table(run.view(), run.base_seqno, run.first_index, columns)
+                self._pace.end(run.size)
                 failure = stretch.failure
                 skip = (self._seqno or 0) - run.base_seqno
                 if stretch.next_seqno > (self._seqno or 0):
@@ -227,7 +234,8 @@ class FileReader:
             self._lose_log()
             return False
         if news:
-            self._watch.found()
+            if self._watch is not None:
+                self._watch.found()
             self._settle()
         return news
 
@@ -243,10 +251,14 @@ class FileReader:
             rest_s = LOOK_AGAIN_S if timeout_s is None else began + timeout_s - now
             if rest_s <= 0:
                 return False
+            if self._watch is None:
+                self._watch = Watch(f"{self.directory}/state")
+                continue  # what was written before it watched is to be seen first
             if now - looked >= LOOK_AGAIN_S:
                 looked = now
                 self._look_again()
             self._watch.wait(min(rest_s, LOOK_AGAIN_S))
+            self._pace.begin()
 
     def _batches(self, follow: bool, timeout_s: float | None) -> Iterator[Batch]:
         """Every data batch from the position on; whoever takes one moves the position."""
@@ -263,6 +275,9 @@ class FileReader:
 
     def _next_run(self, max_bytes: int, follow: bool, timeout_s: float | None) -> Run | None:
         """What comes next, as a range of one file; None at the end."""
+        if follow:
+            self._pace.rest()
+        self._pace.begin()
         self.refresh()
         while True:
             view, seqno = self._view, self._seqno
@@ -271,8 +286,9 @@ class FileReader:
                     if seqno < view.first or (seqno > view.committed and not follow):
                         raise SeqnoOutOfRange(seqno, view.first, view.committed)
                     if seqno < view.committed:
-                        self._run = view.read(seqno, max_bytes, after=self._run)
-                        return self._run
+                        self._run = run = view.read(seqno, max_bytes, after=self._run)
+                        self._pace.end(run.size if run else 0)
+                        return run
                     if view.damage is not None and not (follow and self._skip):
                         raise view.damage
                 except (Damage, SeqnoOutOfRange) as gap:
@@ -372,7 +388,8 @@ class FileReader:
 
     def _look_again(self) -> None:
         """The state file may be another one than the reader has open."""
-        self._watch.renew()
+        if self._watch is not None:
+            self._watch.renew()
         if self._states is not None:
             with suppress(FileNotFoundError):
                 self._states.reopen()

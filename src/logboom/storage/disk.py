@@ -12,15 +12,14 @@ from __future__ import annotations
 import ctypes
 import errno
 import fcntl
-import mmap
 import os
 import platform
-import sys
 from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
 from logboom.batch.header import Buffer
 from logboom.errors import DirectoryInUse
+from logboom.storage.mapping import map_file
 
 SYNCFS_ABOVE: Final = 8
 BUFFERS_MAX: Final = 1024
@@ -41,7 +40,7 @@ class File(Protocol):
     def truncate(self, size: int) -> None: ...
     def sync(self) -> None: ...
     def drop_cache(self) -> None: ...
-    def map(self) -> memoryview: ...
+    def map(self, end: int) -> memoryview: ...
 
 
 class Disk(Protocol):
@@ -106,15 +105,15 @@ class OsFile:
         """Best effort: what is read next should come from the disk, not from pages that may never have reached it."""
         os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_DONTNEED)
 
-    def map(self) -> memoryview:
-        """The whole file, read-only. Only for files never truncated: touching what is gone kills the process.
+    def map(self, end: int) -> memoryview:
+        """The file up to byte `end`, or to its own end. Only for bytes never cut: touching what is gone kills.
 
-        So the size is looked at each time: a file cut by somebody else gives a shorter map, not a death.
+        So the size is looked at each time: a file that somebody cut all the same gives a shorter view, not a death.
         """
-        size = self.size()
-        if self._map is None or len(self._map) != size:
-            self._map = _map(self._fd, size) if size else memoryview(b"")
-        return self._map
+        end = min(end, self.size())
+        if self._map is None or len(self._map) < end:
+            self._map = map_file(self._fd, end) if end else memoryview(b"")
+        return self._map[:end]
 
     def __del__(self) -> None:
         if self._fd >= 0:
@@ -221,12 +220,6 @@ class OsDisk:
 _READ_ONLY_ERRORS: Final = (errno.EPERM, errno.EACCES, errno.EROFS)  # a check may run where it must not write
 _SYNCFS_KERNEL: Final = (5, 17)  # before, errors of the file system's own commit were not reported
 _SYNCFS_FILE_SYSTEMS: Final = ("ext4", "xfs", "btrfs", "f2fs")  # others may not reach what fdatasync reaches
-
-
-def _map(fd: int, size: int) -> memoryview:
-    if sys.version_info >= (3, 13):  # a map needs no descriptor of its own
-        return memoryview(mmap.mmap(fd, size, prot=mmap.PROT_READ, trackfd=False))
-    return memoryview(mmap.mmap(fd, size, prot=mmap.PROT_READ))
 
 
 def _find_syncfs(device: int) -> ctypes._NamedFuncPointer | None:

@@ -1,8 +1,8 @@
 """Reading a log: from a seqno, an index or a time to ranges of files.
 
-Works on segments, where the last one ends, and what is committed; whoever keeps those true (the log's writer, or
-later a reader beside it) inherits this. Readers see whole batches below committed and nothing else. A range is mapped
-only if its segment is sealed and wholly committed; else it is read.
+Works on segments, where the last one ends, and what is committed; whoever keeps those true (the log's writer, or a view
+beside it) inherits this. Readers see whole batches below committed and nothing else. Only what is committed is mapped:
+nobody ever cuts it.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from logboom.storage.segment import Segment
 from logboom.storage.tail import Tail
 
 READ_BYTES: Final = 1024 * 1024
+MAP_BYTES: Final = 256 * 1024
+"""From so many bytes on a committed range is mapped; less is sooner read, and then pins no file."""
 
 
 class Boundary(NamedTuple):
@@ -111,6 +113,10 @@ class ReadableLog:
         with self._whole(segment):
             end = self._visible_end(number)
             hint = after.end if after and after.next_seqno == seqno and after.file.path == segment.log_path else None
+            if hint and until is None and segment is self._committed.segment and end[0] - hint[0] <= max_bytes:
+                # At the tail: from where the last run ended to where the committed part ends.
+                size = end[0] - hint[0]
+                return Run(segment.file(), hint[0], size, seqno, end[1], hint[2], end[2], size >= MAP_BYTES)
             return self._run(number, segment.find_seqno(seqno, end, hint), seqno, max_bytes, until, end)
 
     def read_index(self, index: int, max_bytes: int = READ_BYTES) -> Run | None:
@@ -188,15 +194,17 @@ class ReadableLog:
             raise Damage(segment.log_path, end.position, seqno, end.seqno, "the segment ends too early")
         position, header = found
         place = segment.end_of_run(found, min(position + max_bytes, end.position), until, end)
+        size = place.position - position
+        committed = place.index <= self._committed.index + 1
         return Run(
             segment.file(),
             position,
-            place.position - position,
+            size,
             header.base_seqno,
             place.seqno,
             header.index,
             place.index,
-            self._is_frozen(number),
+            committed and (self._is_frozen(number) or size >= MAP_BYTES),
         )
 
     def _is_frozen(self, number: int) -> bool:

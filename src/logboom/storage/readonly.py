@@ -52,8 +52,8 @@ class ReadOnlyFile:
     def drop_cache(self) -> None:
         self._file.drop_cache()
 
-    def map(self) -> memoryview:
-        return memoryview(self.read(self.size(), 0))
+    def map(self, end: int) -> memoryview:
+        return memoryview(self.read(end, 0))
 
     def write(self, buffers: Sequence[Buffer], position: int) -> NoReturn:
         _refuse(self.path)

@@ -24,7 +24,7 @@ class Run(NamedTuple):
     first_index: int
     next_index: int
     mappable: bool
-    """Whether the file is sealed and wholly committed, so that it may be mapped."""
+    """Whether these bytes will never be cut, so that they may be mapped."""
 
     @property
     def end(self) -> Place:
@@ -33,7 +33,7 @@ class Run(NamedTuple):
     def view(self) -> memoryview:
         """The bytes: shared with the map where there may be one, else read now."""
         if self.mappable:
-            data = self.file.map()[self.position : self.position + self.size]
+            data = self.file.map(self.position + self.size)[self.position :]
         else:
             try:
                 data = memoryview(self.file.read(self.size, self.position))

@@ -6,24 +6,24 @@ generation in the state file, a roll as a file that ends too early, a drop as a 
 listed again; files already open go on being readable.
 
 Control batches have no seqno, so a view cannot tell whether one at the very end is committed: it counts only what a
-committed record shows to be. A roll that is not committed may be taken back. So a segment is mapped only once a record
-in a later one is committed: then none of it can ever be cut.
+committed record shows to be. A roll that is not committed may be taken back: a segment counts as frozen only once a
+record in a later one is committed. Maps are touched only where records are committed: those bytes are never cut.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from logboom.batch.header import NO_TIMESTAMP
-from logboom.errors import Damage
+from logboom.batch.header import NO_TIMESTAMP, Header, read_header
+from logboom.errors import BatchError, Damage, NotABatch
 from logboom.storage.files import OpenFiles
-from logboom.storage.index import EVERY_BYTES, Place
-from logboom.storage.reading import READ_BYTES, Boundary, ReadableLog
+from logboom.storage.index import EVERY_BYTES
+from logboom.storage.reading import MAP_BYTES, READ_BYTES, Boundary, ReadableLog
 from logboom.storage.recovery import find_segments
 from logboom.storage.run import Run
-from logboom.storage.scan import Gap, Window, walk
+from logboom.storage.scan import Window
 from logboom.storage.segment import Segment
 from logboom.storage.state import Standing, StateReader
 from logboom.storage.tail import Tail
@@ -31,7 +31,6 @@ from logboom.storage.tail import Tail
 _ATTEMPTS: Final = 50
 _READ_ATTEMPTS: Final = 5
 _WALK_BYTES: Final = 4096
-_NO_END: Final = 2**63
 
 Answer = TypeVar("Answer")
 
@@ -137,13 +136,7 @@ class LogView(ReadableLog):
             self._begin(segment)
         reason = "it ends too early"
         try:
-            size = segment.file().size()
-            start = Place(self._committed.end, self._committed.next_seqno, self._committed.index + 1)
-            for found in walk(Window(segment.file(), size, _WALK_BYTES), start, Place(size, _NO_END, _NO_END)):
-                if isinstance(found, Gap):
-                    reason = found.reason
-                    break
-                position, header = found
+            for position, header in self._headers(segment):
                 if header.next_seqno > committed or (segment.after is not None and header.index >= segment.after[1]):
                     break
                 segment.index.add(header.base_seqno, header.index, position, self._newest)
@@ -152,10 +145,24 @@ class LogView(ReadableLog):
                     self._mark(Boundary(header.index, header.next_seqno, segment, position + header.size))
                     if header.next_seqno == committed:
                         return True
-        except OSError as error:
-            reason = f"it cannot be read: {error}"
+        except (BatchError, OSError) as error:
+            reason = str(error)
         self.damage = Damage(segment.log_path, self._end, self.committed, None, reason)
         return False
+
+    def _headers(self, segment: Segment) -> Iterator[tuple[int, Header]]:
+        """From the last boundary on. Whoever takes them stops at what is committed: nothing behind may be touched."""
+        file, (index, seqno, _, position) = segment.file(), self._committed
+        size = file.size()
+        mapped = file.map(size) if size - position > MAP_BYTES else None
+        window = Window(file, size, _WALK_BYTES)
+        while position < size:
+            index += 1
+            header = window.header(position) if mapped is None else read_header(mapped, position)
+            if header.index != index or header.base_seqno != seqno or position + header.size > size:
+                raise NotABatch(f"another batch must be at byte {position}")
+            yield position, header
+            position, seqno = position + header.size, header.next_seqno
 
     def _is_frozen(self, number: int) -> bool:
         """Only once a record behind it is committed: that it was rolled may not be true any more."""

@@ -39,24 +39,24 @@ PLAIN = build(VALUES, keys=KEYS, timestamps=MOMENTS).data
 
 
 def read(data: bytes, columns: tuple[str, ...] | None = None) -> pa.Table:
-    stretch = to_table(memoryview(data), *START, columns)
+    stretch = to_table(memoryview(data), *START, columns, few=0)
     assert stretch.failure is None
     return stretch.table
 
 
 def test_a_stretch_becomes_one_table_and_says_what_comes_next() -> None:
     data = chain([PLAIN, PLAIN, PLAIN], term=5)
-    table, next_seqno, next_index, term, size, failure, lost = to_table(memoryview(data), *START)
+    table, next_seqno, next_index, term, size, failure = to_table(memoryview(data), *START, few=0)
     assert table.schema == schema()
     assert table.column("value").to_pylist() == VALUES * 3
     assert table.column("key").to_pylist() == KEYS * 3
     assert table.column("seqno").to_pylist() == list(range(1000, 1150))
-    assert (next_seqno, next_index, term, size, failure, lost) == (1150, 10, 5, len(data), None, False)
+    assert (next_seqno, next_index, term, size, failure) == (1150, 10, 5, len(data), None)
 
 
 def test_an_empty_stretch_has_no_rows_and_the_same_numbers() -> None:
-    stretch = to_table(memoryview(b""), 5, 2)
-    assert stretch == (schema().empty_table(), 5, 2, 0, 0, None, False)
+    stretch = to_table(memoryview(b""), 5, 2, few=0)
+    assert stretch == (schema().empty_table(), 5, 2, 0, 0, None)
 
 
 def test_seqnos_and_timestamps_are_one_chunk_and_values_one_per_batch() -> None:
@@ -85,18 +85,17 @@ def test_only_the_columns_asked_for_are_there_in_the_order_asked_for() -> None:
 
 def test_an_unknown_column_is_refused() -> None:
     with pytest.raises(InvalidColumn, match="colour"):
-        to_table(memoryview(chain([PLAIN])), *START, ["colour"])
+        to_table(memoryview(chain([PLAIN])), *START, ["colour"], few=0)
 
 
 def test_control_batches_are_passed_over() -> None:
-    stretch = to_table(memoryview(chain([CONTROL, PLAIN, CONTROL, CONTROL, PLAIN, CONTROL])), *START)
+    stretch = to_table(memoryview(chain([CONTROL, PLAIN, CONTROL, CONTROL, PLAIN, CONTROL])), *START, few=0)
     assert stretch.failure is None
     assert (stretch.table.num_rows, stretch.next_seqno, stretch.next_index) == (100, 1100, 13)
 
 
 def test_a_stretch_stops_at_a_lost_batch_with_the_seqnos_it_stands_for() -> None:
-    stretch = to_table(memoryview(chain([PLAIN, LOST, PLAIN])), *START)
-    assert stretch.lost
+    stretch = to_table(memoryview(chain([PLAIN, LOST, PLAIN])), *START, few=0)
     assert stretch.failure == (len(PLAIN), 1050, 1062, "lost, says repair")
     assert (stretch.table.num_rows, stretch.next_seqno, stretch.next_index) == (50, 1050, 8)
 
@@ -153,7 +152,7 @@ def test_many_absent_rows_share_one_block() -> None:
 def test_a_part_of_a_batch_at_the_end_is_a_failure(keep: int) -> None:
     data = chain([PLAIN, PLAIN])[: len(PLAIN) + keep]
     assert judge(data) != "sound"
-    stretch = to_table(memoryview(data), *START)
+    stretch = to_table(memoryview(data), *START, few=0)
     assert stretch.failure is not None
     assert (stretch.failure.offset, stretch.failure.seqno_until, stretch.table.num_rows) == (len(PLAIN), None, 50)
 
@@ -161,7 +160,7 @@ def test_a_part_of_a_batch_at_the_end_is_a_failure(keep: int) -> None:
 def test_memory_at_an_odd_address_reads_the_same() -> None:
     data = chain([PLAIN, build_records(mixed_records(20)).data, PLAIN])
     shifted = memoryview(b"x" + data)[1:]
-    assert to_table(shifted, *START).table.equals(read(data))
+    assert to_table(shifted, *START, few=0).table.equals(read(data))
 
 
 @pytest.mark.parametrize("numbers", [Numbers(1001, 7), Numbers(1000, 8), Numbers(0, 0), Numbers(2**64, 7)])
@@ -276,7 +275,7 @@ def test_a_wrong_header_field_is_refused_as_batch_refuses_it(field: str, value: 
     wrong = with_fields(chain([PLAIN], Numbers(1050, 8)), **{field: value})
     data = chain([PLAIN]) + wrong + chain([PLAIN], Numbers(1100, 9))
     assert judge(data) != "sound"
-    stretch = to_table(memoryview(data), *START)
+    stretch = to_table(memoryview(data), *START, few=0)
     assert stretch.failure is not None
     assert (stretch.failure.offset, stretch.table.num_rows) == (len(PLAIN), 50)
 

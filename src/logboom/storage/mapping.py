@@ -1,0 +1,44 @@
+"""A file in memory, read-only, also while it grows.
+
+Python's own maps hold a descriptor each (before 3.13) and may not reach beyond the end of the file. These hold none,
+and may: what is appended later shows in them, so one map serves a file until it is much larger. A map goes when its
+last view does.
+
+Touching bytes behind the end of the file kills the process. So a view is handed out only of bytes that are there and
+that nobody ever cuts: whoever maps knows that they are committed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import weakref
+from typing import Final
+
+_STEP_BYTES: Final = 64 * 1024 * 1024
+_FAILED: Final = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+    ctypes.c_void_p,
+    ctypes.c_size_t,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int,
+    ctypes.c_int64,
+)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+
+
+def map_file(fd: int, size: int) -> memoryview:
+    """The file from its start, at least `size` bytes far; more than it has today."""
+    length = -(-size // _STEP_BYTES) * _STEP_BYTES
+    address = _libc.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
+    if address == _FAILED:
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
+    memory = (ctypes.c_ubyte * length).from_address(address)
+    weakref.finalize(memory, _libc.munmap, address, length).atexit = False
+    return memoryview(memory).cast("B").toreadonly()
