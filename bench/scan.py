@@ -1,9 +1,9 @@
 """How fast is a whole log read into Arrow, next to the checksum it cannot do without?
 
-A `FileReader` reads a log of 128 MiB into one Arrow table, with every batch verified. Next to it one call of crc32c goes
-over the same bytes: what any reader that checks what it reads has to pay. Both have mapped them before, and neither
-copies a value. `all columns` is what a table has by default: seqnos and timestamps are made, too. The last row of each
-shape opens the log and maps its file anew, page faults included.
+A `FileReader` reads a log of 128 MiB into one Arrow table, with every batch verified. Next to it one call of crc32c
+goes over the same bytes: what any reader that checks what it reads has to pay. Both have mapped them before, and
+neither copies a value. `all columns` is what a table has by default: seqnos and timestamps are made, too. The last row
+of each shape opens the log and maps its file anew, page faults included.
 """
 
 from __future__ import annotations
