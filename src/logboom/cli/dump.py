@@ -51,7 +51,7 @@ def dump(
     seqno_from: Annotated[int | None, Parameter(name="--from")] = None,
     seqno_until: Annotated[int | None, Parameter(name="--to")] = None,
     output: Annotated[str, Parameter(name=["--output", "-o"], allow_leading_hyphen=True)] = "-",
-    compress: Literal["none", "lz4", "zstd"] = "zstd",
+    compress: Literal["none", "lz4", "zstd"] = "lz4",
     resume: Annotated[bool, Parameter(negative="")] = False,
     force: Annotated[bool, Parameter(negative="")] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
@@ -74,7 +74,7 @@ def dump(
     output
         A file, or - for standard output.
     compress
-        How frames are compressed that shrink by it.
+        How frames are compressed that shrink by it: lz4 costs little, zstd is for slow networks.
     resume
         Go on with a file that was cut off, with the same options.
     force

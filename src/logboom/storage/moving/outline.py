@@ -21,7 +21,7 @@ class Request(msgspec.Struct, frozen=True):
     partition: int | None = None
     seqno_from: int | None = None
     seqno_until: int | None = None
-    compress: str = "zstd"
+    compress: str = "lz4"
 
 
 class Listed(msgspec.Struct, frozen=True):
