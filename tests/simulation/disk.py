@@ -224,6 +224,8 @@ class SimulatedDisk:
 
     def unlink(self, path: str) -> None:
         self.call("unlink", path)
+        if path in self.directories:
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
         if path not in self.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.unsynced_names.append(Rename(path, None, self.names.pop(path)))

@@ -26,6 +26,7 @@ import msgspec
 from logboom.errors import DirectoryUnusable, SyncFailed, TopicExists, TopicNotFound
 from logboom.storage.config import LogConfig
 from logboom.storage.disk import Disk, File, OsDisk, read_file, replace_file
+from logboom.storage.envelope import UNREADABLE
 from logboom.storage.files import RESERVE_BYTES, OpenFiles
 from logboom.storage.log import Log
 from logboom.storage.segment import parse_name
@@ -143,19 +144,31 @@ class DataDirectory:
     def open_topic(self, name: str) -> list[Log]:
         """The logs of all partitions. What was recovered is committed: a single node knows it to be synced."""
         topic = self.topic(name)
-        logs = self.open_logs(topic.log_names, topic.settings.log_config())
-        for log in logs:
-            log.commit(log.synced_index)
-        return logs
+        return self._open_committed(topic, topic.log_names)
+
+    def open_partition(self, name: str, partition: int) -> Log:
+        """One of these logs."""
+        topic = self.topic(name)
+        (log,) = self._open_committed(topic, [topic.log_name(partition)])
+        return log
+
+    def _open_committed(self, topic: Topic, names: list[str]) -> list[Log]:
+        closed = [name for name in names if name not in self._logs or self._logs[name].closed]
+        self.open_logs(closed, topic.settings.log_config())
+        for name in closed:
+            self._logs[name].commit(self._logs[name].synced_index)
+        return [self._logs[name] for name in names]
 
     def delete_topic(self, name: str) -> None:
         """Gone for readers and for a restart when this returns; `empty_trash` frees the space."""
         topic = self.topic(name)
-        for log_name in topic.log_names:
-            log = self._logs.pop(log_name, None)
-            if log is not None:
-                with suppress(SyncFailed):
-                    log.close()
+        logs = {log_name: self._logs[log_name] for log_name in topic.log_names if log_name in self._logs}
+        if any(log.syncing for log in logs.values()):
+            raise RuntimeError(f"{topic.directory}: a sync is under way")
+        for log_name, log in logs.items():
+            with suppress(SyncFailed):
+                log.close()
+            del self._logs[log_name]
         self._disk.make_directory(f"{self.path}/trash")
         self._disk.rename(f"{self.path}/{topic.directory}", f"{self.path}/trash/{topic.directory.rpartition('/')[2]}")
         del self._topics[name]
@@ -167,12 +180,25 @@ class DataDirectory:
         """Unlink what deleted topics left; returns how many there were."""
         trash = f"{self.path}/trash"
         names = self._disk.list(trash) if self._disk.exists(trash) else []
+        failure: OSError | None = None
         for name in names:
             match = _TOPIC_ID.search(name)
             if match is not None and all(topic.id != match[1] for topic in self._topics.values()):
                 self._state.release(bytes.fromhex(match[1]))
-            _remove_tree(self._disk, f"{trash}/{name}")
+            try:
+                _remove_tree(self._disk, f"{trash}/{name}")
+            except OSError as error:
+                failure = error
+        if failure is not None:
+            raise failure
         return len(names)
+
+    def forget_log(self, name: str) -> None:
+        """No file is left of this log: what the state file says of it is of another life."""
+        slot = self._state.claim(*identity(name))
+        if slot.standing is not None:
+            slot.clear()
+            slot.sync()
 
     def log_names(self) -> list[str]:
         """The logs there are, by their paths below the directory."""
@@ -239,12 +265,12 @@ def find_logs(disk: Disk, path: str, is_directory: Callable[[str], bool] = os.pa
 
 
 def _remove_tree(disk: Disk, path: str) -> None:
-    if not disk.is_directory(path):
-        disk.unlink(path)
-        return
-    for name in disk.list(path):
-        _remove_tree(disk, f"{path}/{name}")
-    disk.remove_directory(path)
+    try:
+        disk.unlink(path)  # a symbolic link goes, what it points to stays
+    except IsADirectoryError:
+        for name in disk.list(path):
+            _remove_tree(disk, f"{path}/{name}")
+        disk.remove_directory(path)
 
 
 def _claim_node(disk: Disk, path: str) -> Node:
@@ -262,7 +288,7 @@ def read_node(disk: Disk, path: str) -> Node | None:
         return None
     try:
         node = msgspec.json.decode(data, type=Node)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise DirectoryUnusable(f"{path}/node.json is not ours: {error}; name another directory") from None
     if node.format > FORMAT:
         raise DirectoryUnusable(
@@ -275,7 +301,7 @@ def decode_holder(said: bytes) -> Holder:
     """What the lock file says; what cannot be read was not written by a proper close."""
     try:
         return msgspec.json.decode(said.rstrip(b"\n\0 "), type=Holder)
-    except msgspec.MsgspecError:
+    except UNREADABLE:
         return Holder(0, False)
 
 

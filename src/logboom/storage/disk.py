@@ -14,6 +14,7 @@ import errno
 import fcntl
 import os
 import platform
+import re
 from collections.abc import Collection, Sequence
 from typing import Final, Protocol
 
@@ -209,10 +210,10 @@ class OsDisk:
         try:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            holder = file.read(200, 0).decode("ascii", "replace").strip()
-            where = os.path.dirname(path)
+            pid = re.search(rb'"pid":\s*(\d+)', file.read(200, 0))
+            holder = f"process {int(pid[1])}" if pid else "another process"
             raise DirectoryInUse(
-                f"{where} is in use by another process ({holder or 'unknown'}): stop it, or use another directory"
+                f"{os.path.dirname(path)} is in use by {holder}: stop it, or use another directory"
             ) from None
         return file
 

@@ -12,6 +12,8 @@ import msgspec
 from crc32c import crc32c
 
 VERSION: Final = 1
+UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoding raises on bytes that are not what was expected."""
 _FRONT = Struct("<4sIII")
 
 Content = TypeVar("Content")
@@ -36,5 +38,5 @@ def unpack(magic: bytes, data: bytes, kind: type[Content]) -> Content:
         raise ValueError("the checksum does not hold")
     try:
         return msgspec.msgpack.decode(body, type=kind)
-    except msgspec.MsgspecError as error:
+    except UNREADABLE as error:
         raise ValueError(str(error)) from None

@@ -3,7 +3,7 @@
 Each change replaces the file whole and durably. One owner calls, one call at a time; the time is passed in.
 
 Invariant: an entry that is done here is done on the disk. So a segment goes only after its hook's success was recorded,
-and a hook runs at least once. `push` and `succeeded` change nothing where the write fails; `failed` keeps its back-off.
+and a hook runs at least once. Where a write fails nothing is changed; only `failed` keeps its back-off all the same.
 
 After a crash the file is whole, as it was before or after the last change. Where it is missing or damaged the queue is
 empty: retention queues its segments again, and their hooks run again.
@@ -125,24 +125,37 @@ class HookQueue:
         if fresh:
             self._record(_sort((known | fresh).values()))
 
-    def due(self, now: int, running: Collection[str] = ()) -> list[HookEntry]:
+    def withdraw(self, entries: Iterable[HookEntry]) -> None:
+        """These segments are to stay after all: forget them, all with one write. One that is done stays done."""
+        unwanted = {(entry.log, entry.place, entry.end) for entry in entries}
+        left = {
+            log: tuple(entry for entry in queued if entry.done or (log, entry.place, entry.end) not in unwanted)
+            for log, queued in self._logs.items()
+        }
+        if left != self._logs:
+            self._record(left)
+
+    def due(self, now: int, running: Collection[str] = (), blocked: Collection[str] = ()) -> list[HookEntry]:
         """What may run now: at most one entry for each topic that is not `running`, given by its directory.
 
-        A log's entries run in their order. The lowest partition goes first; while it waits for its back-off, or has
-        nothing left, the others have their turn.
+        A log's entries run in their order. The lowest partition goes first; while it waits for its back-off, has
+        nothing left, or its log is `blocked`, the others have their turn.
         """
         found: dict[str, HookEntry] = {}
-        for head in self._heads(running):
+        for head in self._heads(running, blocked):
             if head.topic not in found and head.is_due(now):
                 found[head.topic] = head
         return list(found.values())
 
-    def next_due(self, now: int, running: Collection[str] = ()) -> int | None:
-        """When `due` with the same topics running may give something, never before now; None where nothing waits."""
-        return min((now if head.is_due(now) else head.next_at for head in self._heads(running)), default=None)
+    def next_due(self, now: int, running: Collection[str] = (), blocked: Collection[str] = ()) -> int | None:
+        """When `due` with the same topics and logs may give something, never before now; None where nothing waits."""
+        heads = self._heads(running, blocked)
+        return min((now if head.is_due(now) else head.next_at for head in heads), default=None)
 
-    def _heads(self, running: Collection[str]) -> Iterable[HookEntry]:
-        for entries in self._logs.values():
+    def _heads(self, running: Collection[str], blocked: Collection[str]) -> Iterable[HookEntry]:
+        for log, entries in self._logs.items():
+            if log in blocked:
+                continue
             head = next((entry for entry in entries if not entry.done), None)
             if head is not None and head.topic not in running:
                 yield head

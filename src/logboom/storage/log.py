@@ -80,7 +80,7 @@ class Log(ReadableLog):
         """Segments wholly below what the state file calls first: nobody reads them, the next drop removes them."""
         dropped = min(found.standing.first, found.tail.next_seqno) if found.standing else 0
         is_drop = dropped > found.tail.floor
-        while is_drop and found.segments[0].after is not None and found.segments[0].after[0] <= dropped:
+        while is_drop and _lies_below(found.segments[0], dropped):
             self._leftovers.append(found.segments.pop(0))
         super().__init__(directory, found.segments, found.tail, found.end)
         self._dropped = dropped
@@ -105,6 +105,9 @@ class Log(ReadableLog):
         """Whether the segment grew beyond its limit during a sync."""
         self._refusal: str | None = None if found.damage is None else str(found.damage)
         self._holds: dict[str, int] = {}
+        self._reserved = found.generation
+        """The highest generation that anybody was given: swaps may be under way."""
+        self._missing = found.missing
 
     @classmethod
     def open(cls, files: OpenFiles, directory: str, config: LogConfig | None = None, slot: Slot | None = None) -> Log:
@@ -112,7 +115,7 @@ class Log(ReadableLog):
         config = config or LogConfig()
         found = recover(files, directory, config, slot.standing if slot else None)
         log = cls(files, directory, config, slot, found)
-        if found.damage is None and found.missing is None:
+        if found.damage is None:
             log._write_state()  # so that readers in other processes find it
         return log
 
@@ -135,6 +138,10 @@ class Log(ReadableLog):
     def producer(self, producer_id: int) -> Stream | None:
         """What the log remembers of a producer."""
         return self._tail.producers.get(producer_id)
+
+    @property
+    def syncing(self) -> bool:
+        return self._syncing
 
     @property
     def closed(self) -> bool:
@@ -400,11 +407,17 @@ class Log(ReadableLog):
         said = self.recovered.standing
         return max(self.committed, min(said.committed, self.next) if said else 0)
 
+    @property
+    def _said_first(self) -> int:
+        """The first seqno for the state file: where segments are missing, it goes on saying that they were there."""
+        missing = self._missing
+        return self.first if missing is None or self._floor >= (missing.seqno_until or 0) else missing.seqno_from
+
     def _write_state(self) -> None:
         if self._slot is None:
             return
         try:
-            self._slot.write(self._generation, self.first, self._shown, self._synced_index, self.term)
+            self._slot.write(self._generation, self._said_first, self._shown, self._synced_index, self.term)
         except OSError as error:
             self._fail(f"the state file cannot be written: {error}")
 
@@ -467,7 +480,7 @@ class Log(ReadableLog):
         if self._slot is not None:
             # Before the bytes go: else a crash in between would look like lost records.
             synced = min(self._synced_index, index)
-            self._slot.write(self._generation, self.first, self._shown, synced, self.term, always=True)
+            self._slot.write(self._generation, self._said_first, self._shown, synced, self.term, always=True)
             self._slot.sync()
         while len(self._segments) > 1 and self._segments[-1].first_index > index + 1:
             self._remove(self._segments.pop())
@@ -534,8 +547,8 @@ class Log(ReadableLog):
         """A cold segment is to be stored anew, under the next generation. Many may be under way; each ends once."""
         if segment not in self.cold_segments():
             raise ValueError(f"{segment.log_path} is not a cold segment of this log")
-        self._generation += 1
-        new = Segment(self._files, self.directory, segment.first_seqno, segment.first_index, self._generation)
+        self._reserved += 1
+        new = Segment(self._files, self.directory, segment.first_seqno, segment.first_index, self._reserved)
         new.after = segment.after
         return PendingSwap(segment, new)
 
@@ -551,9 +564,16 @@ class Log(ReadableLog):
             return False
         disk = self._files.disk
         try:
-            publish_file(disk, new.temporary_path, new.log_path)
+            disk.rename(new.temporary_path, new.log_path)
+        except OSError as error:
+            self.cancel_swap(pending)
+            raise StorageError(f"{self.directory}: a segment could not be swapped: {error}") from error
+        try:
+            disk.sync_directory(self.directory)
         except OSError as error:
             raise self.fail_sync(error) from error
+        self._reserved += 1
+        self._generation = self._reserved  # another one each time: it tells readers to look
         new.adopt(index, summary)
         self._segments[self._segments.index(old)] = new
         if self._committed.segment is old:
@@ -591,6 +611,7 @@ class Log(ReadableLog):
                 first = max(self.first, self._segments[count].first_seqno)
                 self._slot.write(self._generation, first, self._shown, self._synced_index, self.term)
                 self._slot.sync()
+                self._missing = None
             while self._leftovers:
                 self._remove(self._leftovers[0])
                 self._leftovers.pop(0)
@@ -598,7 +619,8 @@ class Log(ReadableLog):
                 self._remove(self._segments[0])
                 self._segments.pop(0)
         except OSError as error:
-            if not self._files.disk.exists(self._segments[0].log_path):
+            gone = not self._leftovers and not self._files.disk.exists(self._segments[0].log_path)
+            if gone and len(self._segments) > 1:
                 self._segments.pop(0)
             raise StorageError(f"{self.directory}: a segment could not be dropped: {error}") from error
         return count
@@ -626,3 +648,8 @@ class Log(ReadableLog):
         for segment in self._segments:
             self._files.forget(segment.log_path)
         self._dirty = None
+
+
+def _lies_below(segment: Segment, seqno: int) -> bool:
+    """Whether all records of a segment that has some lie below this seqno."""
+    return segment.after is not None and segment.first_seqno < seqno and segment.after[0] <= seqno

@@ -257,6 +257,8 @@ class ReadableLog:
     def _locate(self, index: int) -> Boundary:
         number = self._number_of_index(index)
         segment = self._segments[number]
+        if segment.after is not None and index == segment.after[1] - 1:
+            return Boundary(index, segment.after[0], segment, segment.stored_bytes)  # also where the file is lost
         with self._whole(segment):
             end = self._whole_end(number)
             if index == self.last_index:

@@ -58,10 +58,15 @@ def _reason(log: Log, following: Segment, size_after: int, retention: RetentionS
         return "bytes"
     if retention.records is not None and log.committed - following.first_seqno >= retention.records:
         return "records"
-    before = following.before
-    if retention.age_ms is not None and before is not None and before.append_time <= now - retention.age_ms * 1000:
+    if retention.age_ms is not None and _append_time_before(log, following) <= now - retention.age_ms * 1000:
         return "age"
     return None
+
+
+def _append_time_before(log: Log, following: Segment) -> int:
+    """When the last batch before a segment was appended; where its snapshot is damaged, no earlier than that."""
+    rest = (segment for segment in log.segments if segment.first_index >= following.first_index)
+    return next((segment.before.append_time for segment in rest if segment.before is not None), log.append_time)
 
 
 def beyond_limit(log: Log, hard_bytes: int) -> list[Segment]:

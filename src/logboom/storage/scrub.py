@@ -193,6 +193,11 @@ class ScrubLedger:
     def findings(self) -> tuple[ScrubFinding, ...]:
         return tuple(self._findings)
 
+    @property
+    def logs(self) -> set[str]:
+        """The names of all logs that something is remembered of."""
+        return {*self._cycles, *(finding.log for finding in self._findings)}
+
     def next_due(self, log_name: str, segments: Sequence[Segment], now: int, every_us: int) -> Segment | None:
         """Which of a log's cold segments, oldest first, to scrub next; None where it is not yet time.
 

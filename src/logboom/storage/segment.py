@@ -26,7 +26,7 @@ from logboom.storage.tail import Snapshot
 _WALK_BYTES: Final = 4096
 
 
-parse_name: Final = re.compile(r"(\d{20}-\d{20})(?:\.snap|-(\d{10})\.(?:log|idx))", re.ASCII).fullmatch
+parse_name: Final = re.compile(r"(0\d{19}-0\d{19})(?:\.snap|-([0-3]\d{9})\.(?:log|idx))", re.ASCII).fullmatch
 """Matches the name of a file of ours: its first seqno and index as they stand, and its generation if it has one."""
 
 

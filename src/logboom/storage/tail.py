@@ -132,7 +132,7 @@ def read_control(batch: Batch) -> Control | None:
         return None
     try:
         control: Control = msgspec.msgpack.decode(batch.body, type=Control)
-    except msgspec.MsgspecError as error:
+    except envelope.UNREADABLE as error:
         raise UnsupportedBatch(f"a control batch this release does not know: {error}") from None
     if (batch.header.kind == KIND_CONTROL) != isinstance(control, Floor):
         raise UnsupportedBatch(f"kind {batch.header.kind} with a body for another")

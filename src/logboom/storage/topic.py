@@ -18,6 +18,7 @@ import msgspec
 from logboom.errors import InvalidTopicName
 from logboom.storage.config import DAY_US, MIB, LogConfig
 from logboom.storage.disk import Disk, read_file, replace_file
+from logboom.storage.envelope import UNREADABLE
 
 NAME_IN_PATH_MAX: Final = 80
 PARTITIONS_MAX: Final = 10_000
@@ -68,6 +69,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     def check(self) -> Settings:
         """These settings, or a ValueError that names the key and what it may be."""
+        if self.hook.delete is not None and not self.hook.delete.strip():
+            raise ValueError("hook.delete is empty: give a command, or none at all")
         for key, (low, high) in _RANGES.items():
             group, _, name = key.partition(".")
             value = getattr(getattr(self, group), name)
@@ -153,7 +156,7 @@ def read_topic(disk: Disk, directory: str) -> Topic | None:
     try:
         data = read_file(disk, f"{directory}/topic.json")
         topic = None if data is None else msgspec.json.decode(data, type=Topic)
-    except (msgspec.MsgspecError, NotADirectoryError, IsADirectoryError):
+    except (*UNREADABLE, NotADirectoryError, IsADirectoryError):
         return None
     if topic is None or topic.id != match[1] or _NAME.fullmatch(topic.name) is None:
         return None

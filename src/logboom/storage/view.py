@@ -202,8 +202,15 @@ class LogView(ReadableLog):
             first = self._segments[0]
             before = first.before if first.first_seqno == seqno else None
             return None if before is None else before.term
+        return self._again(lambda: self._term_of(seqno - 1))
+
+    def _term_of(self, seqno: int) -> int | None:
+        number = bisect_right(self._segments, seqno, key=lambda segment: segment.first_seqno) - 1
+        if number < 0:
+            return None
         segment = self._segments[number]
-        found = segment.find_seqno(seqno - 1, self._visible_end(number))
+        with self._whole(segment):
+            found = segment.find_seqno(seqno, self._visible_end(number))
         return None if found is None else found[1].term
 
 
@@ -218,6 +225,7 @@ def _list(
     files: OpenFiles, directory: str, states: StateReader, key: tuple[bytes, int]
 ) -> tuple[Standing, list[Segment]]:
     """The segments there are, and what the state file says after they were listed."""
+    before: list[str] = []
     for _ in range(_ATTEMPTS):
         try:
             segments = find_segments(files, directory)
@@ -227,6 +235,10 @@ def _list(
         # Names come and go while a directory is listed: a list without its beginning is made again.
         if segments and segments[0].first_seqno <= standing.first:
             break
+        paths = [segment.log_path for segment in segments]
+        if paths and paths == before:
+            break  # they are missing
+        before = paths
     if not segments:
         raise LogGone
     return standing, segments
