@@ -40,6 +40,7 @@ LogboomError
     │   ├── DumpUnsupported    not a dump, or a format, frame or codec this release does not know
     │   ├── DumpMismatch       what is here already is not what the dump holds, or not what was dumped before
     │   └── DumpOvertaken      retention dropped batches before they were dumped
+    ├── NotOpened              the state file says nothing of a log that has files: no writer has opened it
     ├── NotLocal               files on a network file system cannot be followed
     ├── DirectoryInUse         another process writes to this data directory
     └── DirectoryUnusable      not a data directory of ours: newer format, foreign or broken
@@ -336,6 +337,14 @@ class DumpOvertaken(DumpError):
         self.path = path
         self.index = index
         self.first_index = first_index
+
+
+class NotOpened(StorageError):
+    """How much of a log is committed, its writer says; none has opened it since the state file was made."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"the state file says nothing of {path}: start the server, or open the directory once")
+        self.path = path
 
 
 class NotLocal(StorageError):

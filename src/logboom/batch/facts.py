@@ -51,20 +51,30 @@ _WINDOW: Final = 65_536
 """About so many records are looked at in every way before the next: what is made of them stays in the cache."""
 
 _SIZE = Struct("<I").unpack_from
+_CLAIMS = Struct("<II").unpack_from
+ROW_BYTES: Final = 32
+"""What a row costs beyond its values: seqno, timestamp, offsets."""
 _HEAD = Struct("92s4x").iter_unpack
 _SIGNED = Struct("40x48s8x").iter_unpack
 
 
-def find_batches(data: memoryview) -> list[int]:
-    """Where each batch begins and at last where the last one ends, going by sizes that a batch can have."""
+def find_batches(data: memoryview, budget_bytes: int) -> tuple[list[int], bool]:
+    """Where each batch begins and at last where the last one ends, going by sizes that a batch can have.
+
+    Also whether it stopped because what the batches say they inflate to is more than the budget; one may be more.
+    """
     bounds, at, end = [0], 0, len(data) - HEADER_SIZE
     while at <= end:
         (size,) = _SIZE(data, at + 4)
         if size < HEADER_SIZE or size > BATCH_SIZE_MAX or size & 7 or size - HEADER_SIZE > end - at:
             break
+        count, body_size = _CLAIMS(data, at + 44)
+        budget_bytes -= max(size, body_size) + ROW_BYTES * count
+        if budget_bytes < 0 and at:
+            return bounds, True
         at += size
         bounds.append(at)
-    return bounds
+    return bounds, False
 
 
 class Texts(NamedTuple):

@@ -59,14 +59,22 @@ class Stretch(NamedTuple):
 
 
 def to_table(
-    data: memoryview, base_seqno: int, first_index: int, columns: Sequence[str] | None = None, few: int = FEW
+    data: memoryview,
+    base_seqno: int,
+    first_index: int,
+    columns: Sequence[str] | None = None,
+    few: int = FEW,
+    budget_bytes: int = 2**62,
 ) -> Stretch:
     """Read whole consecutive batches, the first of which must have these numbers. `columns` as in `Batch.to_arrow`.
 
-    Up to `few` batches are read one by one.
+    Up to `few` batches are read one by one. Ends, without a failure, before a table would take more memory than
+    `budget_bytes`; compressed batches may grow by any factor.
     """
     layout = schema(ORDER if columns is None else tuple(columns))
-    bounds = find_batches(data)
+    bounds, over_budget = find_batches(data, budget_bytes)
+    if over_budget:
+        data = data[: bounds[-1]]
     if len(bounds) <= few:
         return _read_few(data, layout, base_seqno, first_index)
     facts = gather(data, bounds, base_seqno, first_index)

@@ -29,6 +29,7 @@ from logboom.errors import (
     InvalidBookmark,
     LogboomError,
     NotLocal,
+    NotOpened,
     PartitionNotFound,
     SeqnoOutOfRange,
     TopicDeleted,
@@ -83,7 +84,11 @@ class FileReader:
     ) -> None:
         if sum(start is not None for start in (seqno, timestamp, bookmark, at)) > 1:
             raise ValueError("start at one of seqno, timestamp, bookmark, at")
+        if at not in (None, "first", "end") or gaps not in ("raise", "skip"):
+            raise ValueError(f"at is {at!r} and gaps {gaps!r}; at may be first or end, gaps raise or skip")
         self.directory = os.path.abspath(directory)
+        if not os.path.isdir(self.directory):
+            raise DirectoryUnusable(f"{self.directory} is not there: name a data directory")
         self._disk = OsDisk(self.directory, read_only=True)
         file_system = self._disk.file_system
         if file_system is not None and is_network(file_system):
@@ -105,16 +110,19 @@ class FileReader:
         self._view: LogView | None = None
         self._moment = None if timestamp is None else microseconds(timestamp)
         self._at_end = at == "end"
-        self._seqno = seqno
+        self._seqno = None if seqno is None else _check_seqno(seqno)
         self._term: int | None = None
         self._log_term: int | None = None
         self._run: Run | None = None
         self._retries = 0
+        self._looked = time.monotonic()
         self._unsure = False
         """Whether what stands before the position has to be compared with what was read."""
         if bookmark is not None:
             self._resume(bookmark if isinstance(bookmark, Bookmark) else Bookmark.parse(bookmark))
         self.refresh()
+        if self._view is None and not self._disk.exists(self._log_path):
+            self._at_end = False  # nobody has begun the log: all of it is still to come
 
     def __enter__(self) -> FileReader:
         return self
@@ -163,8 +171,8 @@ class FileReader:
         return str(Bookmark(self._topic.id_bytes, self.partition, seqno, TERM_UNKNOWN if term is None else term))
 
     def seek(self, seqno: int) -> None:
-        """Go on from there."""
-        self._seqno, self._term, self._run = seqno, None, None
+        """The next call of `records`, `tables` and so on begins there."""
+        self._seqno, self._term, self._run = _check_seqno(seqno), None, None
 
     def batches(self, follow: bool = False, timeout_s: float | None = None) -> Iterator[Batch]:
         """Batches as they are stored. The first may begin before the position.
@@ -204,9 +212,10 @@ class FileReader:
         max_bytes: int = TABLE_BYTES,
     ) -> Iterator[pa.Table]:
         """Arrow tables of about `max_bytes`, in memory shared with the mapped files: the fastest way to read much."""
-        while (run := self._next_run(max_bytes, follow, timeout_s)) is not None:
+        until = self._until(follow)
+        while (run := self._next_run(max_bytes, follow, timeout_s, until)) is not None:
             try:
-                stretch = to_table(run.view(), run.base_seqno, run.first_index, columns)
+                stretch = to_table(run.view(), run.base_seqno, run.first_index, columns, budget_bytes=2 * max_bytes)
                 self._pace.end(run.size)
                 failure = stretch.failure
                 skip = (self._seqno or 0) - run.base_seqno
@@ -224,11 +233,15 @@ class FileReader:
         import pyarrow as pa
 
         tables = list(self.tables(columns))
-        return pa.concat_tables(tables) if tables else schema(tuple(columns or ORDER)).empty_table()
+        return (
+            pa.concat_tables(tables) if tables else schema(ORDER if columns is None else tuple(columns)).empty_table()
+        )
 
     def refresh(self) -> bool:
         """Look where the log stands now; whether that is news. Reading does this by itself."""
         try:
+            if time.monotonic() - self._looked >= LOOK_AGAIN_S:
+                self._look_again()
             news = self._view.refresh() if self._view is not None else self._open_view()
         except LogGone:
             self._lose_log()
@@ -242,7 +255,6 @@ class FileReader:
     def wait(self, timeout_s: float | None = None) -> bool:
         """Sleep until there is something to read; False where nothing has come for `timeout_s`."""
         began = time.monotonic()
-        looked = began
         while True:
             self.refresh()
             if self._view is not None and self._seqno is not None and self._seqno < self._view.committed:
@@ -254,15 +266,13 @@ class FileReader:
             if self._watch is None:
                 self._watch = Watch(f"{self.directory}/state")
                 continue  # what was written before it watched is to be seen first
-            if now - looked >= LOOK_AGAIN_S:
-                looked = now
-                self._look_again()
             self._watch.wait(min(rest_s, LOOK_AGAIN_S))
             self._pace.begin()
 
     def _batches(self, follow: bool, timeout_s: float | None) -> Iterator[Batch]:
         """Every data batch from the position on; whoever takes one moves the position."""
-        while (run := self._next_run(READ_BYTES, follow, timeout_s)) is not None:
+        until = self._until(follow)
+        while (run := self._next_run(READ_BYTES, follow, timeout_s, until)) is not None:
             try:
                 for batch in run.batches():
                     header = batch.header
@@ -273,7 +283,12 @@ class FileReader:
             except Damage as damage:
                 self._pass_over(damage)
 
-    def _next_run(self, max_bytes: int, follow: bool, timeout_s: float | None) -> Run | None:
+    def _until(self, follow: bool) -> int | None:
+        """Where a loop that does not follow ends: a busy log has no end of its own."""
+        self.refresh()
+        return None if follow else self.committed
+
+    def _next_run(self, max_bytes: int, follow: bool, timeout_s: float | None, until: int | None) -> Run | None:
         """What comes next, as a range of one file; None at the end."""
         if follow:
             self._pace.rest()
@@ -281,6 +296,11 @@ class FileReader:
         self.refresh()
         while True:
             view, seqno = self._view, self._seqno
+            ended = view is not None and until is not None and seqno is not None and until <= seqno <= view.committed
+            if ended and view is not None and view.damage is None:
+                return None
+            if view is None and not follow and self._has_files():
+                raise NotOpened(self._log_path)
             if view is not None and seqno is not None:
                 try:
                     if seqno < view.first or (seqno > view.committed and not follow):
@@ -295,7 +315,7 @@ class FileReader:
                     self._pass_over(gap)
                     continue
                 except LogGone:
-                    self.refresh()
+                    self._lose_log()
                     continue
             if not follow or not self.wait(timeout_s):
                 return None
@@ -307,14 +327,18 @@ class FileReader:
     def _pass_over(self, gap: Damage | SeqnoOutOfRange) -> None:
         """Go on behind what cannot be read, or raise."""
         view = self._view
-        assert view is not None
-        assert self._seqno is not None
+        if view is None or self._seqno is None:
+            raise gap
         if isinstance(gap, SeqnoOutOfRange):
             until: int | None = gap.first if gap.seqno < gap.first else None
         else:
             # What looks like damage may be a file that was swapped for another meanwhile.
             self._retries += 1
-            if self._retries <= RETRIES and view.refresh(relist=True):
+            try:
+                if self._retries <= RETRIES and view.refresh(relist=True):
+                    return
+            except LogGone:
+                self._lose_log()
                 return
             if gap.seqno_until is None:
                 gap = view.locate_damage(gap)
@@ -332,9 +356,12 @@ class FileReader:
                 self._states = StateReader(self._disk, f"{self.directory}/state")
             except FileNotFoundError:
                 raise LogGone from None
-        path = f"{self.directory}/{self._topic.log_name(self.partition)}"
-        self._view = LogView.open(self._files, path, self._states, self._topic.id_bytes, self.partition)
+        self._view = LogView.open(self._files, self._log_path, self._states, self._topic.id_bytes, self.partition)
         return True
+
+    @property
+    def _log_path(self) -> str:
+        return f"{self.directory}/{self._topic.log_name(self.partition)}"
 
     def _settle(self) -> None:
         """Find the position, where it is not a seqno yet; compare what stands before it, where that is in doubt."""
@@ -342,7 +369,7 @@ class FileReader:
         assert view is not None
         if self._seqno is None:
             if self._moment is not None:
-                self._seqno = max(view.first, view.seqno_at(self._moment))
+                self._seqno = self._find_moment(view, self._moment)
             else:
                 self._seqno = view.committed if self._at_end else view.first
         if view.standing.term != self._log_term:
@@ -358,6 +385,20 @@ class FileReader:
             if not self._skip:
                 raise lost
             self.last_gap, self._term = lost, found
+
+    def _find_moment(self, view: LogView, moment: int) -> int:
+        try:
+            return max(view.first, view.seqno_at(moment))
+        except Damage as damage:
+            if not self._skip or damage.seqno_until is None:
+                raise
+            self.last_gap = damage
+            return max(view.first, damage.seqno_until)
+
+    def _has_files(self) -> bool:
+        """Whether somebody has written to the log."""
+        names = self._disk.list(self._log_path) if self._disk.exists(self._log_path) else []
+        return any(name.endswith(".log") for name in names)
 
     def _resume(self, bookmark: Bookmark) -> None:
         if bookmark.topic_id != self._topic.id_bytes:
@@ -387,12 +428,15 @@ class FileReader:
             self._at_end = False
 
     def _look_again(self) -> None:
-        """The state file may be another one than the reader has open."""
+        """The state file may be another one than the reader has open; the log's directory may be gone."""
+        self._looked = time.monotonic()
         if self._watch is not None:
             self._watch.renew()
         if self._states is not None:
             with suppress(FileNotFoundError):
                 self._states.reopen()
+        if self._view is not None and not self._disk.exists(self._view.directory):
+            raise LogGone
 
 
 def _find_topic(disk: OsDisk, directory: str, name: str) -> Topic:
@@ -400,6 +444,12 @@ def _find_topic(disk: OsDisk, directory: str, name: str) -> Topic:
     if topic is None:
         raise TopicNotFound(name, directory)
     return topic
+
+
+def _check_seqno(seqno: int) -> int:
+    if not isinstance(seqno, int) or not 0 <= seqno < 2**63:
+        raise ValueError(f"seqno is {seqno!r}, allowed are 0 to 2^63 - 1")
+    return seqno
 
 
 def _choose_partition(topic: Topic, partition: int | None) -> int:

@@ -67,6 +67,7 @@ class DataDirectory:
         self._logs: dict[str, Log] = {}
         self._topics = {topic.name: topic for topic in read_topics(disk, path)}
         self._failure: str | None = None
+        self._release_trash()
 
     @classmethod
     def open(
@@ -169,8 +170,12 @@ class DataDirectory:
             with suppress(SyncFailed):
                 log.close()
             del self._logs[log_name]
-        self._disk.make_directory(f"{self.path}/trash")
-        self._disk.rename(f"{self.path}/{topic.directory}", f"{self.path}/trash/{topic.directory.rpartition('/')[2]}")
+        trash = f"{self.path}/trash"
+        self._disk.make_directory(trash)
+        entry = topic.directory.rpartition("/")[2]
+        while self._disk.exists(f"{trash}/{entry}"):  # a topic that was loaded again has the id it had
+            entry = f"again-{entry}"
+        self._disk.rename(f"{self.path}/{topic.directory}", f"{trash}/{entry}")
         del self._topics[name]
         self._disk.sync_directory(f"{self.path}/trash")
         self._disk.sync_directory(f"{self.path}/topics")
@@ -178,20 +183,26 @@ class DataDirectory:
 
     def empty_trash(self) -> int:
         """Unlink what deleted topics left; returns how many there were."""
-        trash = f"{self.path}/trash"
-        names = self._disk.list(trash) if self._disk.exists(trash) else []
-        failure: OSError | None = None
+        names, failure = self._release_trash(), None
         for name in names:
-            match = _TOPIC_ID.search(name)
-            if match is not None and all(topic.id != match[1] for topic in self._topics.values()):
-                self._state.release(bytes.fromhex(match[1]))
             try:
-                _remove_tree(self._disk, f"{trash}/{name}")
+                _remove_tree(self._disk, f"{self.path}/trash/{name}")
             except OSError as error:
                 failure = error
         if failure is not None:
             raise failure
         return len(names)
+
+    def _release_trash(self) -> list[str]:
+        """Topics whose deletion a crash cut short are gone for readers too; returns what is in the trash."""
+        trash = f"{self.path}/trash"
+        names = self._disk.list(trash) if self._disk.exists(trash) else []
+        alive = {topic.id for topic in self._topics.values()}
+        for name in names:
+            match = _TOPIC_ID.search(name)
+            if match is not None and match[1] not in alive:
+                self._state.release(bytes.fromhex(match[1]))
+        return names
 
     def forget_log(self, name: str) -> None:
         """No file is left of this log: what the state file says of it is of another life."""

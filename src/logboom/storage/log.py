@@ -105,6 +105,8 @@ class Log(ReadableLog):
         """Whether the segment grew beyond its limit during a sync."""
         self._refusal: str | None = None if found.damage is None else str(found.damage)
         self._holds: dict[str, int] = {}
+        self._said = min(found.standing.committed, found.tail.next_seqno) if found.standing else 0
+        """What was committed when the log was closed, says the state file, as far as it is there."""
         self._reserved = found.generation
         """The highest generation that anybody was given: swaps may be under way."""
         self._missing = found.missing
@@ -404,8 +406,7 @@ class Log(ReadableLog):
     @property
     def _shown(self) -> int:
         """The committed seqno for readers in other processes: what they have seen before the log was opened stays."""
-        said = self.recovered.standing
-        return max(self.committed, min(said.committed, self.next) if said else 0)
+        return max(self.committed, self._said)
 
     @property
     def _said_first(self) -> int:
@@ -498,6 +499,7 @@ class Log(ReadableLog):
             segment.file().truncate(self._end)
             segment.file().sync()
         self._synced_index = index
+        self._said = min(self._said, self.next)
         self._pending = deque(boundary for boundary in self._pending if boundary.index <= index)
         self._floors = deque(entry for entry in self._floors if entry[0] <= index)
 

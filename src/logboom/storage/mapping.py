@@ -16,7 +16,7 @@ import os
 import weakref
 from typing import Final
 
-_STEP_BYTES: Final = 64 * 1024 * 1024
+_GROWTH_BYTES_MAX: Final = 64 * 1024 * 1024
 _FAILED: Final = ctypes.c_void_p(-1).value
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -34,7 +34,7 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 def map_file(fd: int, size: int) -> memoryview:
     """The file from its start, at least `size` bytes far; more than it has today."""
-    length = -(-size // _STEP_BYTES) * _STEP_BYTES
+    length = size + min(size, _GROWTH_BYTES_MAX)
     address = _libc.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, fd, 0)
     if address == _FAILED:
         error = ctypes.get_errno()

@@ -6,6 +6,7 @@ batch may begin before the seqno asked for: the reader skips within it.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -32,9 +33,8 @@ class Run(NamedTuple):
 
     def view(self) -> memoryview:
         """The bytes: shared with the map where there may be one, else read now."""
-        if self.mappable:
-            data = self.file.map(self.position + self.size)[self.position :]
-        else:
+        data = self._mapped() if self.mappable else None
+        if data is None:
             try:
                 data = memoryview(self.file.read(self.size, self.position))
             except OSError as error:
@@ -43,6 +43,15 @@ class Run(NamedTuple):
         if len(data) != self.size:
             raise Damage(self.file.path, self.position, self.base_seqno, self.next_seqno, "the file is too short")
         return data
+
+    def _mapped(self) -> memoryview | None:
+        """None where there is no room for a map: then the bytes are read."""
+        try:
+            return self.file.map(self.position + self.size)[self.position :]
+        except OSError as error:
+            if error.errno != errno.ENOMEM:
+                raise
+            return None
 
     def batches(self) -> Iterator[Batch]:
         """Every batch, control batches too, each one verified. Raises Damage at the first that is not sound."""

@@ -160,7 +160,7 @@ class Segment:
 
     def forget(self) -> None:
         """Believe nothing that was learnt of this file: another process may have changed it."""
-        self._index = self._summary = self._size = None
+        self._index = self._summary = self._size = self._before = None
         self._files.indexes.forget(self.log_path)
 
     def unseal(self) -> None:

@@ -143,12 +143,16 @@ class StateReader:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._path = path
-        self._file = disk.open(path)
         self._places: dict[tuple[bytes, int], int] = {}
+        self.reopen()
 
     def reopen(self) -> None:
         """Somebody may have put another file in its place."""
-        self._file = self._disk.open(self._path)
+        file = self._disk.open(self._path)
+        front = file.read(SLOT_SIZE, 0)
+        if front != FRONT and front[:4] == MAGIC and decode(front, 0) is not None:
+            raise DirectoryUnusable(f"{self._path} is of a newer format: use the release that wrote it")
+        self._file = file
 
     def standing(self, topic_id: bytes, partition: int) -> Standing | None:
         """Where this log stands; None where no slot says so, or none that can be read at the moment."""

@@ -12,18 +12,19 @@ record in a later one is committed. Maps are touched only where records are comm
 
 from __future__ import annotations
 
+import errno
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from logboom.batch.header import NO_TIMESTAMP, Header, read_header
+from logboom.batch.header import HEADER_SIZE, NO_TIMESTAMP, Header, read_header
 from logboom.errors import BatchError, Damage, NotABatch
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import EVERY_BYTES
 from logboom.storage.reading import MAP_BYTES, READ_BYTES, Boundary, ReadableLog
 from logboom.storage.recovery import find_segments
 from logboom.storage.run import Run
-from logboom.storage.scan import Window
+from logboom.storage.scan import Bad, TooHostile, Window, Work, next_sound
 from logboom.storage.segment import Segment
 from logboom.storage.state import Standing, StateReader
 from logboom.storage.tail import Tail
@@ -49,6 +50,7 @@ class LogView(ReadableLog):
         self._key = key
         self._standing = Standing(*key, 0, 0, 0, 0)
         self._newest = NO_TIMESTAMP
+        self._crossed = -1
         self.damage: Damage | None = None
         """Why the view ends before what is committed."""
         self._begin(segments[0])
@@ -72,16 +74,21 @@ class LogView(ReadableLog):
             return False
         changed = standing != before
         relist = relist or standing.generation != before.generation or standing.committed < before.committed
-        for _ in range(_ATTEMPTS):
-            other = False
-            if relist:
-                standing, other = self._relist()
-                changed |= other
-            self._take(standing)
-            tried, relist = relist, True
-            if self._walk(standing.committed) or (tried and not other):
-                break
-        return changed
+        reached = self.committed
+        try:
+            for _ in range(_ATTEMPTS):
+                other = False
+                if relist:
+                    standing, other = self._relist()
+                    changed |= other
+                self._take(standing)
+                tried, relist = relist, True
+                if self._walk(standing.committed) or (tried and not other):
+                    break
+        except OSError:
+            self._standing = before  # too many open files, no memory: the next call tries again
+            raise
+        return changed or self.committed != reached
 
     def _relist(self) -> tuple[Standing, bool]:
         """Look at the directory; also says whether there are other files than before."""
@@ -89,6 +96,9 @@ class LogView(ReadableLog):
         old = {segment.log_path: segment for segment in self._segments}
         before = [(segment.log_path, segment.after) for segment in self._segments]
         self._segments = [old.get(new.log_path, new) for new in segments]
+        for segment in self._segments:
+            if segment.first_index > self._committed.segment.first_index:
+                segment.forget()
         for segment, new in zip(self._segments, segments, strict=True):
             if segment.after != new.after:
                 segment.after = new.after
@@ -134,21 +144,64 @@ class LogView(ReadableLog):
         segment = self._segments[max(0, number)]
         if segment is not self._committed.segment:
             self._begin(segment)
-        reason = "it ends too early"
+        while True:
+            reason = self._follow(segment, committed)
+            if reason is None:
+                return True
+            damage = Damage(segment.log_path, self._end, self.committed, None, reason)
+            if not self._cross(segment, committed):
+                self.damage = damage
+                return False
+
+    def _follow(self, segment: Segment, committed: int) -> str | None:
+        """Mark every committed batch from the last boundary on; why it ended before what is committed."""
         try:
             for position, header in self._headers(segment):
                 if header.next_seqno > committed or (segment.after is not None and header.index >= segment.after[1]):
                     break
-                segment.index.add(header.base_seqno, header.index, position, self._newest)
+                segment.index.add(header.base_seqno, header.index, position, self._newest, position == self._crossed)
                 self._newest = max(self._newest, header.newest_timestamp(header.append_time))
                 if header.record_count:
                     self._mark(Boundary(header.index, header.next_seqno, segment, position + header.size))
                     if header.next_seqno == committed:
-                        return True
-        except (BatchError, OSError) as error:
-            reason = str(error)
-        self.damage = Damage(segment.log_path, self._end, self.committed, None, reason)
-        return False
+                        return None
+        except BatchError as error:
+            return str(error)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.EIO):
+                raise
+            return str(error)
+        return "it ends too early"
+
+    def _cross(self, segment: Segment, committed: int) -> bool:
+        """Go on behind a damaged batch, at one from which headers lead, number by number, to what is committed."""
+        try:
+            file = segment.file()
+            size, (index, seqno, _, position) = file.size(), self._committed
+            window = Window(file, size)
+
+            def accept(at: int, header: Header, work: Work) -> bool:
+                while header.next_seqno < committed or not header.record_count:
+                    at, index, seqno = at + header.size, header.index + 1, header.next_seqno
+                    if at >= size or seqno >= committed:
+                        return False
+                    work.spend(HEADER_SIZE)
+                    try:
+                        header = window.header(at)
+                    except BatchError:
+                        return False
+                    if (header.index, header.base_seqno) != (index, seqno):
+                        return False
+                return header.next_seqno == committed
+
+            found = next_sound(window, Bad(position, "", position + 8), size, Tail(seqno, index + 1), accept)
+        except (TooHostile, OSError):
+            return False
+        if found is None:
+            return False
+        self._crossed = found[0]
+        self._mark(Boundary(found[1].index - 1, found[1].base_seqno, segment, found[0]))
+        return True
 
     def _headers(self, segment: Segment) -> Iterator[tuple[int, Header]]:
         """From the last boundary on. Whoever takes them stops at what is committed: nothing behind may be touched."""
@@ -192,25 +245,25 @@ class LogView(ReadableLog):
         return read()
 
     def term_before(self, seqno: int) -> int | None:
-        """The term of the record before this one, served or not; None where it is gone or not yet committed."""
+        """The term of the record before this one, served or not; None where it is gone, damaged or not committed."""
+        try:
+            return self._again(lambda: self._find_term(seqno))
+        except (Damage, LogGone):
+            return None
+
+    def _find_term(self, seqno: int) -> int | None:
         if not seqno:
             return 0
-        number = bisect_right(self._segments, seqno - 1, key=lambda segment: segment.first_seqno) - 1
         if seqno > self.committed:
             return None
+        number = bisect_right(self._segments, seqno - 1, key=lambda segment: segment.first_seqno) - 1
         if number < 0:
             first = self._segments[0]
             before = first.before if first.first_seqno == seqno else None
             return None if before is None else before.term
-        return self._again(lambda: self._term_of(seqno - 1))
-
-    def _term_of(self, seqno: int) -> int | None:
-        number = bisect_right(self._segments, seqno, key=lambda segment: segment.first_seqno) - 1
-        if number < 0:
-            return None
         segment = self._segments[number]
         with self._whole(segment):
-            found = segment.find_seqno(seqno, self._visible_end(number))
+            found = segment.find_seqno(seqno - 1, self._visible_end(number))
         return None if found is None else found[1].term
 
 
