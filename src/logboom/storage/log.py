@@ -578,8 +578,6 @@ class Log(ReadableLog):
         self._generation = self._reserved  # another one each time: it tells readers to look
         new.adopt(index, summary)
         self._segments[self._segments.index(old)] = new
-        if self._committed.segment is old:
-            self._committed = self._committed._replace(segment=new, end=summary.size)
         self._write_state()
         self._files.forget(old.log_path)
         with suppress(OSError):  # the next start removes what is left of it

@@ -39,6 +39,7 @@ def test_a_queue_without_a_file_is_empty_and_makes_none() -> None:
     assert (queue.due(NOW), queue.next_due(NOW), queue.done_until(f"{A}/0")) == ([], None, None)
     queue.dropped(f"{A}/0", 10)
     queue.forget(A)
+    queue.withdraw([make(f"{A}/0", 0)])
     queue.succeeded(make(f"{A}/0", 0))
     assert fail(queue, make(f"{A}/0", 0)) is None
     queue.push([])
@@ -108,6 +109,33 @@ def test_a_failing_head_blocks_its_own_log_and_lets_other_partitions_run() -> No
     assert queue.next_due(NOW + 5) == NOW + SECOND
     (again,) = queue.due(NOW + SECOND)
     assert (again.log, again.first_seqno, again.attempts) == (f"{A}/0", 0, 1)
+
+
+def test_a_blocked_log_lets_other_partitions_and_topics_run() -> None:
+    queue = opened(SimulatedDisk())
+    queue.push(make(f"{topic}/{partition}", 0) for topic in (A, B) for partition in (0, 1))
+    assert queue.due(NOW, (), {f"{A}/0"}) == [make(f"{A}/1", 0), make(f"{B}/0", 0)]
+    assert queue.due(NOW, {B}, {f"{A}/0", f"{A}/1"}) == []
+    assert queue.next_due(NOW, {B}, {f"{A}/0", f"{A}/1"}) is None
+    fail(queue, make(f"{A}/1", 0))
+    assert queue.next_due(NOW, {B}, {f"{A}/0"}) == NOW + SECOND
+
+
+def test_what_is_withdrawn_goes_with_one_write_and_what_is_done_stays() -> None:
+    disk = SimulatedDisk()
+    queue = opened(disk)
+    queue.push(make(f"{topic}/{partition}", number) for topic in (A, B) for partition in (0, 1) for number in (0, 1))
+    queue.succeeded(make(f"{A}/0", 0))
+    fail(queue, make(f"{B}/1", 0))
+    calls = disk.calls
+    queue.withdraw(make(f"{topic}/{partition}", 0) for topic in (A, B) for partition in (0, 1))
+    assert disk.calls == calls + 5  # create, write, sync, rename, sync_directory
+    left = [(f"{A}/0", 0), (f"{A}/0", 10), (f"{A}/1", 10), (f"{B}/0", 10), (f"{B}/1", 10)]
+    assert [(entry.log, entry.first_seqno) for entry in queue.entries] == left
+    assert opened(disk).entries == queue.entries
+    calls = disk.calls
+    queue.withdraw([make(f"{A}/0", 0), make(f"{A}/1", 1, records=7), make(f"{A}/7", 0)])
+    assert (disk.calls, len(queue.entries)) == (calls, 5)
 
 
 def test_the_wait_doubles_up_to_its_limit() -> None:
@@ -216,6 +244,7 @@ def test_a_write_that_fails_leaves_nothing_done_and_keeps_the_back_off(name: str
         lambda: queue.succeeded(make(f"{A}/0", 0)),
         lambda: queue.dropped(f"{A}/0", 10),
         lambda: queue.forget(A),
+        lambda: queue.withdraw([make(f"{A}/0", 0)]),
     ]
     for change in changes:
         with pytest.raises(OSError, match="No space"):
