@@ -30,6 +30,17 @@ Log.drop = lambda log, seqno: os.kill(os.getpid(), signal.SIGKILL) if seqno > 0 
 from logboom.cli import main
 main()
 """
+CANNOT_BE_CLOSED = """\
+from logboom.errors import SyncFailed
+from logboom.storage import DataDirectory
+close = DataDirectory.close
+def fail(data):
+    close(data)
+    raise SyncFailed("the disk is gone")
+DataDirectory.close = fail
+from logboom.cli import main
+main()
+"""
 SEGMENTS, RECORDS = 4, 50
 KEEP_ONE = RetentionSettings(records=RECORDS)
 
@@ -101,6 +112,15 @@ def rows(path: Path) -> list[int]:
     return [seqno for seqno, _ in found]
 
 
+def is_running(path: Path) -> bool:
+    """Whether the process whose number this file holds is still there, and is not just waiting to be reaped."""
+    try:
+        stat = Path(f"/proc/{int(path.read_text())}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
 def gate(tmp_path: Path) -> str:
     """A hook that says that it runs, and goes on when the file `go` is there."""
     return (
@@ -165,7 +185,7 @@ def test_a_directory_in_use_is_refused_and_the_message_says_who_does_the_upkeep(
     with DataDirectory.open(str(path)):
         done = logboom("upkeep", path)
     assert done.returncode == 2
-    assert "is in use by another process" in done.stderr
+    assert "is in use by" in done.stderr
     assert "a running server does its upkeep by itself" in done.stderr
 
 
@@ -190,6 +210,72 @@ def test_ctrl_c_ends_hooks_leaves_them_queued_and_closes_the_directory(tmp_path:
     assert logboom("upkeep", path).returncode == 0
     assert lines(tmp_path / "said") == ["0", "0", "50", "100"]
     assert rows(path) == list(range(150, 200))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_other_signals_end_hooks_as_ctrl_c_does(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    path = make(tmp_path / "data", f"echo $$ > {tmp_path}/pid; {gate(tmp_path)}")
+    with start("upkeep", path) as process:
+        wait_for(tmp_path / "started")
+        process.send_signal(number)
+        _, said = process.communicate()
+    assert (process.returncode, said) == (code, f"logboom: ended by {number.name}\n")
+    assert not is_running(tmp_path / "pid")
+    with DataDirectory.open(str(path)) as data:
+        assert data.was_clean
+    (tmp_path / "go").touch()
+    assert logboom("upkeep", path).returncode == 0
+    assert lines(tmp_path / "said") == ["0", "0", "50", "100"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_second_signal_leaves_no_hook_behind_that_will_not_end(
+    tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    hook = f"trap 'touch {tmp_path}/asked' TERM; echo $$ > {tmp_path}/pid; {gate(tmp_path)}"
+    path = make(tmp_path / "data", hook)
+    with start("upkeep", path) as process:
+        wait_for(tmp_path / "started")
+        process.send_signal(number)
+        wait_for(tmp_path / "asked")
+        process.send_signal(number)
+        process.communicate()
+    assert process.returncode == code
+    assert not is_running(tmp_path / "pid")
+    with DataDirectory.open(str(path)) as data:
+        assert data.was_clean
+    assert rows(path) == list(range(200))
+
+
+def test_a_signal_that_it_was_started_to_ignore_is_ignored(tmp_path: Path) -> None:
+    path = make(tmp_path / "data", gate(tmp_path))
+    command = ["nohup", *COMMAND, "upkeep", str(path)]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        wait_for(tmp_path / "started")
+        process.send_signal(signal.SIGHUP)
+        (tmp_path / "go").touch()
+        process.communicate()
+    assert process.returncode == 0
+    assert rows(path) == list(range(150, 200))
+
+
+def test_a_directory_that_cannot_be_closed_properly_exits_with_1_after_the_summary(tmp_path: Path) -> None:
+    path = make(tmp_path / "data")
+    with start("upkeep", path, command=(sys.executable, "-c", CANNOT_BE_CLOSED)) as process:
+        said, told = process.communicate()
+    assert (process.returncode, told) == (1, "logboom: the disk is gone\n")
+    assert said.startswith("dropped by records: 3 segments, ")
+    assert said.splitlines()[-1] == "something failed, or is damaged"
+
+
+def test_a_log_that_lost_its_first_segments_exits_with_1(tmp_path: Path) -> None:
+    path = make(tmp_path / "data", retention=RetentionSettings())
+    for file in path.rglob(f"{0:020}-*"):
+        file.unlink()
+    done = logboom("upkeep", path)
+    assert done.returncode == 1
+    assert "errors: 1, the last one: events/0: " in done.stdout
+    assert "the log begins at 0" in done.stdout
 
 
 def test_on_a_terminal_it_says_what_is_under_way(tmp_path: Path) -> None:

@@ -30,6 +30,8 @@ TICK_S: Final = 0.05
 """How often the shell and the stop event are looked at while nothing is printed."""
 LINGER_S: Final = 0.2
 """How long output is awaited from what the shell left behind."""
+TERM_GRACE_S: Final = 5.0
+"""How long a hook that is told to end may take for it."""
 READ_BYTES: Final = 65536
 """As much as a pipe holds: one read empties it."""
 LINES_MAX: Final = 200
@@ -77,9 +79,13 @@ def run_hook(
     timeout_s: float,
     log_line: Callable[[str], None],
     stop: threading.Event | None = None,
-    term_grace_s: float = 5.0,
+    term_grace_s: float = TERM_GRACE_S,
+    is_hurried: Callable[[], bool] = lambda: False,
 ) -> Outcome:
-    """Run a command to its end. At the time limit, or when `stop` is set, its group gets SIGTERM, and later SIGKILL."""
+    """Run a command to its end. At the time limit, or when `stop` is set, its group gets SIGTERM, and later SIGKILL.
+
+    Later is after `term_grace_s`, or as soon as `is_hurried`.
+    """
     begun = time.monotonic()
     stop = stop or threading.Event()
     if stop.is_set():
@@ -89,7 +95,7 @@ def run_hook(
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         return Outcome(None, time.monotonic() - begun, f"cannot be started: {error}", "")
     output = Output(log_line)
-    run = _Run(process, output)
+    run = _Run(process, output, is_hurried)
     try:
         broken_off = run.follow(begun + timeout_s, timeout_s, stop, term_grace_s)
     finally:
@@ -118,10 +124,11 @@ class _Run:
     The shell is not reaped before its group was killed: until then nobody else can get its number.
     """
 
-    def __init__(self, process: subprocess.Popen[bytes], output: Output) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], output: Output, is_hurried: Callable[[], bool]) -> None:
         assert process.stdout is not None
         self._process = process
         self._output = output
+        self._is_hurried = is_hurried
         self._pipe = process.stdout
         os.set_blocking(self._pipe.fileno(), False)
         self._poll = select.poll()
@@ -143,7 +150,7 @@ class _Run:
                 broken_off = "stopped" if stop.is_set() else f"took longer than {timeout_s:g} s"
                 self._signal(signal.SIGTERM)
                 kill_at = now + term_grace_s
-            elif now >= kill_at:
+            elif now >= kill_at or (broken_off is not None and self._is_hurried()):
                 self._signal(signal.SIGKILL)
             self._read(TICK_S)
         if broken_off is not None:  # what got a SIGTERM has the whole time to end properly
@@ -154,7 +161,7 @@ class _Run:
     def _linger(self, until: float) -> None:
         """Read on for a while. The first read alone gets all that the shell itself left in the pipe."""
         self._read(0.0)
-        while self._is_open and (left_s := until - time.monotonic()) > 0:
+        while self._is_open and not self._is_hurried() and (left_s := until - time.monotonic()) > 0:
             self._read(min(left_s, TICK_S))
 
     def _read(self, wait_s: float) -> None:

@@ -1,16 +1,20 @@
 """Work that takes long, on a few threads; its results wait until their owner takes them.
 
 A job touches no log: it reads and writes files of its own, and returns. Invariant: `take` gives every job exactly once,
-on the owner's thread. `stop` makes running jobs end early: hooks by the event, the others by their throttles.
+on the owner's thread; one that could not be started is none, and does nothing even if a thread still gets it. Running
+jobs end early when they are told to: hooks by the event, the others by their throttles. Threads that somebody else
+brought are left to him.
 """
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from logboom.broker.hook import Outcome
 from logboom.broker.retaining import Kept
@@ -48,6 +52,13 @@ class Job(Generic[Result]):
 class HookJob(Job[Outcome]):
     entry: HookEntry
 
+    def outcome(self) -> Outcome:
+        """How it ended; a hook that could not be run has failed."""
+        try:
+            return self.future.result()
+        except Exception as error:
+            return Outcome(None, 0.0, f"could not be run: {str(error) or type(error).__name__}", "")
+
 
 @dataclass(eq=False, slots=True)
 class SwapJob(Job[Recompressed | None]):
@@ -65,7 +76,10 @@ AnyJob = TypeVar("AnyJob", bound="HookJob | SwapJob | ScrubJob")
 
 class Jobs:
     def __init__(self, threads_max: int, wake: Callable[[], None] | None, threads: Executor | None = None) -> None:
-        self._threads = threads or ThreadPoolExecutor(threads_max, "logboom-upkeep")
+        self.hurried = False
+        """Whether hooks that are told to stop get no time for it."""
+        self._threads = ThreadPoolExecutor(threads_max, "logboom-upkeep") if threads is None else threads
+        self._is_owner = threads is None
         self._wake = wake
         self._ended = threading.Event()
         self._jobs: list[HookJob | SwapJob | ScrubJob] = []
@@ -81,8 +95,13 @@ class Jobs:
         return [job for job in self._jobs if isinstance(job, kind)]
 
     def start(self, job: HookJob | SwapJob | ScrubJob, work: Callable[[], object]) -> None:
+        """Raises OSError where there is no thread for it."""
+        try:
+            job.future = self._threads.submit(work)  # type: ignore[assignment]
+        except RuntimeError as error:
+            job.cancelled.set()  # a pool that cannot make a thread has queued the work all the same
+            raise OSError(errno.EAGAIN, f"{job.what} could not be started: {error}") from error
         self._jobs.append(job)
-        job.future = self._threads.submit(work)  # type: ignore[assignment]
         job.future.add_done_callback(self._end)
 
     def _end(self, _: object) -> None:
@@ -103,5 +122,8 @@ class Jobs:
 
     def close(self) -> list[HookJob | SwapJob | ScrubJob]:
         """Wait for all of them; they were told to stop."""
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        running: list[Future[Any]] = [job.future for job in self._jobs if not job.future.cancel()]
+        wait_for(running)
+        if self._is_owner:
+            self._threads.shutdown(wait=True, cancel_futures=True)
         return self.take()

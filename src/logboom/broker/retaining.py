@@ -13,11 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from logboom.broker.hook import Outcome
 from logboom.broker.stats import FailingHook, Tally, logger
-from logboom.errors import StorageError
+from logboom.errors import StorageError, TopicNotFound
+from logboom.storage.directory import DataDirectory
 from logboom.storage.disk import Disk
 from logboom.storage.hooks import HookEntry, HookQueue
 from logboom.storage.log import Log
@@ -29,17 +31,34 @@ QUEUED_MAX: Final = 64
 """How many segments of one log are queued at a time, about: the queue is written whole."""
 
 
-class Kept(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Kept:
     """An open log that is looked after."""
 
-    topic: Topic
+    data: DataDirectory
+    opened: Topic
+    """As it was when the log was found; its settings may be others by now."""
     name: str
     """Its path below the data directory."""
     log: Log
 
     @property
+    def topic(self) -> Topic:
+        """With the settings that hold now; TopicNotFound where it was deleted."""
+        topic = self.data.topic(self.opened.name)
+        if topic.id != self.opened.id:
+            raise TopicNotFound(self.opened.name, self.data.path)
+        return topic
+
+    @property
+    def exists(self) -> bool:
+        with suppress(TopicNotFound):
+            return self.topic is not None
+        return False
+
+    @property
     def label(self) -> str:
-        return f"{self.topic.name}/{self.name.rpartition('/')[2]}"
+        return f"{self.opened.name}/{self.name.rpartition('/')[2]}"
 
 
 class Plan(NamedTuple):
@@ -130,22 +149,16 @@ class Retainer:
     def _withdraw(self, plans: Sequence[Plan], running: Collection[HookEntry]) -> None:
         """What was queued, has not run, and is to stay after all. Entries of segments that are gone go too."""
         logs = {entry.log for entry in self.queue.entries}
-        stay: set[HookEntry] = set()
+        may_go: dict[str, set[Key]] = {}
         for kept, found in plans:
-            if kept.name not in logs:
-                continue
-            self._forget_dropped(kept)
-            may_go = {key_of(item.segment) for item in found} if kept.topic.settings.hook.delete else set()
-            stay.update(
-                entry
-                for entry in self.queue.entries
-                if entry.log == kept.name and not entry.done and (entry.place, entry.end) not in may_go
-            )
-        stay.difference_update(running)
-        for topic in {entry.topic for entry in stay}:
-            left = [entry for entry in self.queue.entries if entry.topic == topic and entry not in stay]
-            self.queue.forget(topic)
-            self.queue.push(left)
+            if kept.name in logs:
+                self._forget_dropped(kept)
+                may_go[kept.name] = {key_of(item.segment) for item in found if kept.topic.settings.hook.delete}
+        self.queue.withdraw(
+            entry
+            for entry in self.queue.entries
+            if entry.log in may_go and (entry.place, entry.end) not in may_go[entry.log] and entry not in running
+        )
 
     def _drop(self, plan: Plan, done: Collection[tuple[str, Key]]) -> None:
         kept, found = plan
@@ -219,7 +232,8 @@ class Retainer:
         hook = kept.topic.settings.hook
         with self._tally.guard("the hook queue"):
             self.queue.failed(entry, now, error, hook.backoff_ms, hook.backoff_max_ms)
-        later = next((queued for queued in self.queue.failing if _is_same(queued, entry)), None)
+        same = (entry.log, entry.place, entry.end)
+        later = next((other for other in self.queue.failing if (other.log, other.place, other.end) == same), None)
         if later is None:
             return  # it went meanwhile
         logger.warning(
@@ -256,14 +270,13 @@ def range_of(place: tuple[int, int], end: tuple[int, int] | None) -> str:
 
 def _entries(plan: Plan, now: int, swapping: Segment | None) -> Iterable[HookEntry]:
     """A prefix of the log, never cut between a segment and the ones without records behind it."""
-    (_, name, _), found = plan
     if plan.kept.topic.settings.hook.delete is None:
         return
-    for number, (segment, reason) in enumerate(found):
+    for number, (segment, reason) in enumerate(plan.doomed):
         if segment is swapping or (number >= QUEUED_MAX and not is_bare(segment)):
             return
         assert segment.after is not None
-        yield HookEntry(name, segment.first_seqno, segment.first_index, *segment.after, reason, now)
+        yield HookEntry(plan.kept.name, segment.first_seqno, segment.first_index, *segment.after, reason, now)
 
 
 def _done_until(plan: Plan, done: Collection[tuple[str, Key]]) -> int | None:
@@ -284,7 +297,3 @@ def stored_bytes(segment: Segment) -> int:
     with suppress(OSError):
         return segment.size
     return 0
-
-
-def _is_same(one: HookEntry, other: HookEntry) -> bool:
-    return (one.log, one.place, one.end) == (other.log, other.place, other.end)

@@ -15,7 +15,7 @@ from functools import partial
 
 from logboom.batch.codec import CODECS
 from logboom.broker.jobs import Jobs, ScrubJob, SwapJob
-from logboom.broker.retaining import Kept, doomed, is_bare, key_of, range_of
+from logboom.broker.retaining import Kept, doomed, is_bare, key_of, range_of, stored_bytes
 from logboom.broker.stats import RecompressionStats, Tally, logger
 from logboom.broker.throttle import Throttle
 from logboom.storage.disk import Disk
@@ -79,14 +79,15 @@ class Rewriter:
         return bool(self._turns)
 
     def _next(self, kept: Kept, now: int, queued: Queued) -> Segment | None:
-        if not _is_wanted(kept) or kept.log.refusal is not None:
+        if kept.log.refusal is not None or not _is_wanted(kept):
             return None
         untried = [segment for segment in kept.log.cold_segments() if self._is_untried(kept, segment, queued)]
         going = {key_of(item.segment) for item in doomed(kept, now)} if untried else ()
         for segment in untried:
-            if key_of(segment) in going:
+            size = stored_bytes(segment)
+            if key_of(segment) in going or not size:
                 continue
-            if self._files.disk.free_bytes() - segment.size >= self._files.space.reserve_bytes:
+            if self._files.disk.free_bytes() - size >= self._files.space.reserve_bytes:
                 return segment
             self._later.add(segment.log_path)
         return None
@@ -103,7 +104,11 @@ class Rewriter:
         swap = kept.log.begin_swap(segment)
         job = SwapJob(kept, f"recompressing {kept.label}, {range_of(*key_of(segment))}", swap, wanted)
         throttle, every = job.throttled(self.throttle), kept.log.config.index_bytes
-        self._jobs.start(job, partial(_rewrite, self._files.disk, *swap, wanted, throttle, every))
+        try:
+            self._jobs.start(job, partial(_rewrite, self._files.disk, *swap, wanted, throttle, every))
+        except OSError:
+            kept.log.cancel_swap(swap)
+            raise
 
     def cancel_if(self, is_vain: Callable[[SwapJob], bool]) -> None:
         for job in self._jobs.of(SwapJob):
@@ -120,7 +125,7 @@ class Rewriter:
             done = job.future.result()
         except Exception as error:
             log.cancel_swap(job.swap)
-            self._tally.note_error(job.what, error)
+            self._tally.note_error(job.kept.label, error, job.what)
             if isinstance(error, OSError):
                 self._later.add(old.log_path)
             else:

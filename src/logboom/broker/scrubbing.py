@@ -1,22 +1,29 @@
 """Scrubbing of a node's cold segments: one at a time, slowly, each once in `every_us`.
 
 The ledger says what is due and keeps what was found, on the disk, after every segment. Findings of segments that are
-gone, and of logs that are, are forgotten. A crash costs at most the scrub that was under way.
+gone, and all of logs that are, is forgotten. A segment that cannot be read is a finding, and the next has its turn. A
+crash costs at most the scrub that was under way.
 """
 
 from __future__ import annotations
 
+import errno
 from collections import deque
 from collections.abc import Collection, Mapping
+from concurrent.futures import CancelledError
 from functools import partial
+from typing import Final
 
 from logboom.broker.jobs import Jobs, ScrubJob, SwapJob
 from logboom.broker.retaining import Kept, key_of, range_of
 from logboom.broker.stats import ScrubStats, Tally, logger
-from logboom.broker.throttle import Throttle
+from logboom.broker.throttle import Stopped, Throttle
+from logboom.errors import Damage
 from logboom.storage.disk import Disk
-from logboom.storage.scrub import ScrubLedger, scrub
+from logboom.storage.scrub import ScrubLedger, ScrubResult, scrub
 from logboom.storage.segment import Segment
+
+_SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)  # they say nothing about a file
 
 
 class Scrubber:
@@ -32,7 +39,6 @@ class Scrubber:
         self._is_forced = False
         self._forced: dict[str, int] = {}
         """Logs to be scrubbed whole now, and the index up to which that is done."""
-        self._known: set[str] = set()
         self._later: set[str] = set()
         """Paths that could not be read for want of something; the next pass tries again."""
 
@@ -47,10 +53,9 @@ class Scrubber:
         """`names` are those of all logs there are, open or not."""
         self._later.clear()
         before = self._ledger.findings
-        gone = (self._known | {finding.log for finding in before}) - set(names)
+        gone = self._ledger.logs.difference(names)
         for name in gone:
             self._ledger.forget(name, ())
-        self._known = set(names)
         for name in {finding.log for finding in before} & logs.keys():
             self._ledger.forget(name, logs[name].log.segments)
         if gone or self._ledger.findings != before:
@@ -74,9 +79,10 @@ class Scrubber:
             kept = logs.get(self._turns[0])
             segment = self._next(kept, now) if kept is not None and not kept.log.closed else None
             if kept is not None and segment is not None:
-                job = ScrubJob(kept, f"scrubbing {kept.label}, {range_of(*key_of(segment))}", segment)
-                self._jobs.start(job, partial(scrub, segment, job.throttled(self.throttle)))
-                return False
+                with self._tally.guard(kept.label):
+                    job = ScrubJob(kept, f"scrubbing {kept.label}, {range_of(*key_of(segment))}", segment)
+                    self._jobs.start(job, partial(scrub, segment, job.throttled(self.throttle)))
+                    return False
             self._turns.popleft()
         return bool(self._turns)
 
@@ -101,9 +107,11 @@ class Scrubber:
         try:
             result = job.future.result()
         except Exception as error:
-            self._later.add(segment.log_path)
-            self._tally.note_error(job.what, error)
-            return
+            if _is_passing(error):
+                self._later.add(segment.log_path)
+                self._tally.note_error(kept.label, error, job.what)
+                return
+            result = _unreadable(segment, error)
         self._tally.scrubbed += 1
         self._tally.scrubbed_bytes += result.bytes
         for damage in result.damage:
@@ -116,3 +124,16 @@ class Scrubber:
     def _save(self) -> None:
         with self._tally.guard("the scrub ledger"):
             self._ledger.save(self._disk)
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether something else than the file stood in the way."""
+    if isinstance(error, OSError):
+        return error.errno in _SHORTAGES
+    return isinstance(error, Stopped | MemoryError | CancelledError)
+
+
+def _unreadable(segment: Segment, error: Exception) -> ScrubResult:
+    assert segment.after is not None
+    reason = f"it cannot be read: {str(error) or type(error).__name__}"
+    return ScrubResult(0, 0, [Damage(segment.log_path, 0, segment.first_seqno, segment.after[0], reason)])

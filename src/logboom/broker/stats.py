@@ -7,9 +7,10 @@ Everything that goes wrong passes through `Tally.guard`: it is counted and logge
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Final
 
 import msgspec
 
@@ -17,6 +18,8 @@ from logboom.errors import LogboomError
 from logboom.storage.scrub import ScrubFinding
 
 logger = logging.getLogger("logboom.upkeep")
+TOLD_MAX: Final = 16
+"""How many different errors of one place are remembered."""
 
 
 class Dropped(msgspec.Struct, frozen=True):
@@ -95,26 +98,35 @@ class Tally:
     trash_emptied: int = 0
     errors: int = 0
     last_error: str | None = None
-    _told: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """The last error of each place, and how often it came in a row."""
+    _told: dict[str, dict[str, int]] = field(default_factory=dict)
+    """The last errors of each place, a log's label mostly, and how often each came."""
 
-    def note_error(self, where: str, error: BaseException | str) -> None:
-        """Counted each time; of the same again and again only the 1st, 2nd, 4th, 8th … is logged."""
+    def note_error(self, where: str, error: BaseException | str, what: str = "") -> None:
+        """Counted each time; of the same again and again only the 1st, 2nd, 4th, 8th … is logged.
+
+        `what` says more exactly where it was; it is told in place of `where`.
+        """
         self.errors += 1
-        self.last_error = f"{where}: {error}"
-        before, times = self._told.get(where, ("", 0))
-        times = times + 1 if before == self.last_error else 1
-        self._told[where] = self.last_error, times
+        self.last_error = f"{what or where}: {error}"
+        told = self._told.setdefault(where, {})
+        times = told.pop(self.last_error, 0) + 1
+        told[self.last_error] = times
+        if len(told) > TOLD_MAX:
+            del told[next(iter(told))]
         if times & (times - 1) == 0:
             logger.warning("%s%s", self.last_error, f" ({times} times by now)" if times > 1 else "")
+
+    def forget_others(self, labels: Collection[str]) -> None:
+        """Only these logs are left. Nothing but a log's label has a slash."""
+        self._told = {where: told for where, told in self._told.items() if "/" not in where or where in labels}
 
     def note_dropped(self, reason: str, size: int) -> None:
         self.dropped[reason] = self.dropped.get(reason, Dropped()).plus(size)
 
     @contextmanager
-    def guard(self, where: str) -> Iterator[None]:
+    def guard(self, where: str, what: str = "") -> Iterator[None]:
         """One log's trouble is not the others'."""
         try:
             yield
         except (OSError, LogboomError) as error:
-            self.note_error(where, error)
+            self.note_error(where, error, what)

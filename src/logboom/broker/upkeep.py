@@ -24,13 +24,14 @@ from functools import partial
 from typing import Final
 
 from logboom.broker.config import UpkeepSettings
-from logboom.broker.hook import environment_of, run_hook
+from logboom.broker.hook import TERM_GRACE_S, environment_of, run_hook
 from logboom.broker.jobs import HookJob, Jobs, SwapJob
 from logboom.broker.retaining import Kept, Retainer, doomed, key_of, range_of, stored_bytes
 from logboom.broker.rewriting import Rewriter
 from logboom.broker.scrubbing import Scrubber
 from logboom.broker.stats import HookStats, Tally, UpkeepStats, logger
 from logboom.broker.throttle import Throttle
+from logboom.errors import LogboomError
 from logboom.storage.directory import DataDirectory
 from logboom.storage.hooks import HookEntry
 from logboom.storage.segment import Segment
@@ -66,7 +67,7 @@ class Upkeep:
         self._turns: dict[str, int] = {}
         """When each topic had a hook started last, as a count of starts."""
         self._blocked: set[str] = set()
-        """Topics whose next hook cannot be started before the next pass."""
+        """Logs whose next hook cannot be started before the next pass."""
         self._closed = False
 
     def step(self, now: int) -> int | None:
@@ -122,6 +123,10 @@ class Upkeep:
             last_error=tally.last_error,
         )
 
+    def hurry(self) -> None:
+        """Hooks that `close` stops are killed at once, without time to end properly. Also from a signal handler."""
+        self._jobs.hurried = True
+
     def close(self) -> None:
         """Stop hooks and jobs, and wait for their threads. A hook that succeeded is still recorded as such.
 
@@ -136,10 +141,9 @@ class Upkeep:
             job.cancelled.set()
         for ended in self._jobs.close():
             match ended:
-                case HookJob() if not ended.future.cancelled() and ended.future.exception() is None:
-                    if ended.future.result().error is None:
-                        with self._tally.guard("the hook queue"):
-                            self._retainer.queue.succeeded(ended.entry)
+                case HookJob() if ended.outcome().error is None:
+                    with self._tally.guard("the hook queue"):
+                        self._retainer.queue.succeeded(ended.entry)
                 case SwapJob():
                     ended.kept.log.cancel_swap(ended.swap)
 
@@ -147,6 +151,7 @@ class Upkeep:
         self._passed_at = now
         self._blocked.clear()
         self._find_logs()
+        self._tally.forget_others(self._all_labels())
         with self._tally.guard("the hook queue"):
             self._retainer.forget_others(self._data.topics())
         self._turns = {topic: turn for topic, turn in self._turns.items() if topic in self._topics_kept()}
@@ -160,26 +165,37 @@ class Upkeep:
         """Of the logs of all topics, also of those that could not be opened."""
         return {name for topic in self._data.topics() for name in topic.log_names}
 
+    def _all_labels(self) -> set[str]:
+        return {f"{topic.name}/{number}" for topic in self._data.topics() for number in range(topic.partitions)}
+
     def _topics_kept(self) -> set[str]:
-        return {kept.topic.directory for kept in self._logs.values()}
+        return {kept.opened.directory for kept in self._logs.values()}
 
     def _find_logs(self) -> None:
         """Open what is new or was closed; a log that is open is the owner's own, which keeps its position."""
         before, self._logs = self._logs, {}
         for topic in self._data.topics():
-            with self._tally.guard(topic.name):
-                self._logs.update(self._logs_of(topic, before))
+            for partition, name in enumerate(topic.log_names):
+                kept = before.get(name)
+                if kept is None or kept.log.closed:
+                    kept = self._open(topic, partition)
+                if kept is not None:
+                    self._logs[name] = kept
 
-    def _logs_of(self, topic: Topic, before: dict[str, Kept]) -> dict[str, Kept]:
-        known = [before[name] for name in topic.log_names if name in before]
-        if len(known) == topic.partitions and not any(kept.log.closed for kept in known):
-            return {kept.name: kept._replace(topic=topic) for kept in known}
-        opened = self._data.open_topic(topic.name)
-        found = {name: Kept(topic, name, log) for name, log in zip(topic.log_names, opened, strict=True)}
-        for kept in found.values():
-            with self._tally.guard(kept.label):
-                self._retainer.adopt(kept)
-        return found
+    def _open(self, topic: Topic, partition: int) -> Kept | None:
+        """None where it cannot be opened: that is its own trouble, not its siblings'."""
+        label = f"{topic.name}/{partition}"
+        try:
+            log = self._data.open_partition(topic.name, partition)
+        except (OSError, LogboomError, RuntimeError) as error:  # the last one: no thread could be made
+            self._tally.note_error(label, error)
+            return None
+        kept = Kept(self._data, topic, topic.log_name(partition), log)
+        if log.recovered.missing is not None:
+            self._tally.note_error(label, log.recovered.missing)
+        with self._tally.guard(label):
+            self._retainer.adopt(kept)
+        return kept
 
     def _retain(self, names: list[str], now: int) -> None:
         logs = [self._logs[name] for name in names if name in self._logs and not self._logs[name].log.closed]
@@ -192,6 +208,8 @@ class Upkeep:
 
     def _is_doomed(self, kept: Kept, segment: Segment, now: int) -> bool:
         """Whether a segment may go, or has gone."""
+        if not kept.exists:
+            return True
         with self._tally.guard(kept.label):
             return segment not in kept.log.segments or any(item.segment is segment for item in doomed(kept, now))
         return False
@@ -207,10 +225,10 @@ class Upkeep:
         touched: dict[str, None] = {}
         for job in self._jobs.take():
             kept = self._logs.get(job.kept.name)
-            with self._tally.guard(job.what):
+            with self._tally.guard(job.kept.label, job.what):
                 if isinstance(job, HookJob):
-                    if kept is not None and self._exists(kept.topic):  # that the log is closed does not matter
-                        self._retainer.ended(kept, job.entry, job.future.result(), now)
+                    if kept is not None and kept.exists:  # that the log is closed does not matter
+                        self._retainer.ended(kept, job.entry, job.outcome(), now)
                         touched[kept.name] = None
                 elif kept is None or kept.log is not job.kept.log or kept.log.closed:
                     if isinstance(job, SwapJob):
@@ -224,21 +242,26 @@ class Upkeep:
                     self._scrubber.ended(job, now)
         self._retain(list(touched), now)
 
-    def _exists(self, topic: Topic) -> bool:
-        return any(other.id == topic.id for other in self._data.topics())
-
     def _start_hooks(self, now: int) -> None:
         running = {entry.topic for entry in self._running()}
-        due = self._retainer.queue.due(now, running | self._blocked)
-        for entry in sorted(due, key=lambda entry: self._turns.get(entry.topic, 0)):
-            if len(running) >= self._settings.hooks_max:
-                return
-            kept = self._logs.get(entry.log)
-            with self._tally.guard(entry.log):
-                if kept is not None and self._start_hook(kept, entry, now):
+        tries = 0
+        while tries < LOGS_PER_STEP and (due := self._retainer.queue.due(now, running, self._blocked)):
+            tries += len(due)
+            for entry in sorted(due, key=lambda entry: self._turns.get(entry.topic, 0)):
+                if len(running) >= self._settings.hooks_max:
+                    return
+                if self._try_hook(entry, now):
                     running.add(entry.topic)
-                    continue
-            self._blocked.add(entry.topic)
+                else:
+                    self._blocked.add(entry.log)
+
+    def _try_hook(self, entry: HookEntry, now: int) -> bool:
+        kept = self._logs.get(entry.log)
+        if kept is None or not kept.exists:
+            return False
+        with self._tally.guard(kept.label):
+            return self._start_hook(kept, entry, now)
+        return False
 
     def _start_hook(self, kept: Kept, entry: HookEntry, now: int) -> bool:
         """False where the segment is not to go any more: the next pass withdraws it."""
@@ -250,13 +273,13 @@ class Upkeep:
         environment = environment_of(entry, topic.name, topic.id, segment.log_path, stored_bytes(segment))
         job = HookJob(kept, f"delete hook of {kept.label}, {range_of(*wanted)}", entry)
         log_line = partial(logger.info, "%s: hook: %s", kept.label)
-        work = partial(run_hook, hook.delete, environment, hook.timeout_ms / 1000, log_line, job.cancelled)
+        limits = hook.timeout_ms / 1000, log_line, job.cancelled, TERM_GRACE_S, lambda: self._jobs.hurried
+        self._jobs.start(job, partial(run_hook, hook.delete, environment, *limits))
         self._turns[entry.topic] = max(self._turns.values(), default=0) + 1
-        self._jobs.start(job, work)
         return True
 
     def _next_hook(self, now: int) -> int | None:
         running = {entry.topic for entry in self._running()}
         if len(running) >= self._settings.hooks_max:
             return None
-        return self._retainer.queue.next_due(now, running | self._blocked)
+        return self._retainer.queue.next_due(now, running, self._blocked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from logboom.cli.wording import count_of
-from logboom.errors import DirectoryInUse, DirectoryUnusable
+from logboom.errors import DirectoryInUse, DirectoryUnusable, StorageError
 
 if TYPE_CHECKING:
+    from logboom.broker.config import UpkeepSettings
     from logboom.broker.stats import UpkeepStats
     from logboom.broker.upkeep import Upkeep
     from logboom.storage import DataDirectory
@@ -28,7 +30,10 @@ A running server does all this by itself. This is for directories that no server
 Segments that may go get their delete hooks and are dropped, cold ones are recompressed, and read again for damage when
 that is due. Each hook runs at most once; one that fails stays queued, and so does its segment.
 
-Exit code 0: done. 1: something failed, or there is damage. 2: refused, nothing was done. 130: interrupted.
+Ctrl-C, SIGTERM and SIGHUP stop it: hooks get five seconds to end and stay queued; a second signal kills them at once.
+
+Exit code 0: done. 1: something failed, or there is damage. 2: refused, nothing was done. 130, 143, 129: interrupted by
+Ctrl-C, SIGTERM, SIGHUP.
 
 Examples:
   logboom upkeep data
@@ -67,34 +72,90 @@ def upkeep(
         No progress, and no summary where nothing failed.
     """
     from logboom.broker.config import UpkeepSettings
-    from logboom.broker.upkeep import Upkeep
 
     settings = UpkeepSettings()
     if no_throttle:
         settings = UpkeepSettings(recompress_bytes_per_second=None, scrub_bytes_per_second=None)
-    with _messages(verbose, not quiet and not as_json) as show, _taken(directory) as data:
-        work = Upkeep(data, settings)
-        try:
-            if scrub:
-                work.scrub_all()
-            _run(work, show)
-        finally:
-            work.close()
-        stats = work.stats
-    code = _verdict(stats)
+    with _messages(verbose, not quiet and not as_json) as show, _Signals() as signals:
+        stats, fault = _keep_up(directory, settings, scrub, show, signals)
+    if fault is not None:
+        print(f"logboom: {fault}", file=sys.stderr)
+    if signals.received is not None:
+        return _interrupted(signals.received)
+    code = FAILED if fault is not None else _verdict(stats)
     if as_json:
         import msgspec
 
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(stats), indent=2).decode() + "\n")
     elif code or not quiet:
-        print("\n".join(_describe(stats)))
+        print("\n".join([*_describe(stats), "something failed, or is damaged" if code else "done"]))
     return code
 
 
-def _run(work: Upkeep, show: Callable[[str], None]) -> None:
+def _keep_up(
+    directory: Path, settings: UpkeepSettings, scrub: bool, show: Callable[[str], None], signals: _Signals
+) -> tuple[UpkeepStats, Exception | None]:
+    """What was done, and why the directory could not be closed properly, if it could not."""
+    from logboom.broker.upkeep import Upkeep
+
+    stats: UpkeepStats | None = None
+    try:
+        with _taken(directory) as data:
+            work = Upkeep(data, settings)
+            signals.hurry = work.hurry
+            try:
+                if scrub:
+                    work.scrub_all()
+                _run(work, show, signals)
+            finally:
+                work.close()
+            stats = work.stats
+    except (StorageError, OSError) as error:
+        if stats is None:
+            raise
+        return stats, error
+    return stats, None
+
+
+class _Signals:
+    """The first signal is noted, for a loop that looks at it: nothing is broken off half way. Each later one hurries.
+
+    What this process was started to ignore, as `nohup` does, stays ignored.
+    """
+
+    def __init__(self) -> None:
+        self.received: int | None = None
+        self.hurry: Callable[[], None] = lambda: None
+        self._before: dict[int, signal._HANDLER] = {}
+
+    def __enter__(self) -> _Signals:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) not in (signal.SIG_IGN, None):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, _: object) -> None:
+        if self.received is None:
+            self.received = number
+        else:
+            self.hurry()
+
+
+def _interrupted(number: int) -> int:
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
+    print(f"logboom: ended by {signal.Signals(number).name}", file=sys.stderr)
+    return 128 + number
+
+
+def _run(work: Upkeep, show: Callable[[str], None], signals: _Signals) -> None:
     """Until nothing is due and nothing runs. The time stands still, so that what fails is not tried twice."""
     now = time.time_ns() // 1000
-    while True:
+    while signals.received is None:
         again_at = work.step(now)
         if work.under_way:
             show("; ".join(work.under_way))
@@ -193,7 +254,6 @@ def _describe(stats: UpkeepStats) -> Iterator[str]:
         yield f"removed: {count_of(stats.trash_emptied, 'deleted topic')}"
     if stats.errors:
         yield f"errors: {stats.errors:,}, the last one: {stats.last_error}"
-    yield "something failed, or is damaged" if _verdict(stats) else "done"
 
 
 def _when(microseconds: int) -> str:

@@ -317,3 +317,27 @@ def test_after_a_stop_nothing_is_started(tmp_path: Path) -> None:
     outcome = run_hook(f"touch {tmp_path}/made", {}, ENOUGH_S, print, stop)
     assert outcome == Outcome(None, 0.0, "stopped", "")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "trap 'echo no' TERM; echo ready; while :; do sleep 0.01; done",
+        "(trap 'echo no' TERM; echo ready; while :; do sleep 0.01; done) & wait",
+    ],
+)
+def test_a_hook_that_is_stopped_in_a_hurry_does_not_get_its_time_to_end(command: str) -> None:
+    lines: list[str] = []
+    stop = threading.Event()
+
+    def log_line(line: str) -> None:
+        lines.append(line)
+        stop.set()
+
+    outcome = run_hook(command, {}, ENOUGH_S, log_line, stop, 10**6, lambda: "no" in lines)
+    assert (outcome.error, lines[0]) == ("stopped", "ready")
+    assert "no" in lines
+
+
+def test_a_hurry_alone_ends_no_hook() -> None:
+    assert run_hook("echo done", {}, ENOUGH_S, print, is_hurried=lambda: True).code == 0

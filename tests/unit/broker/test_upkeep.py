@@ -5,8 +5,11 @@ from __future__ import annotations
 import errno
 import logging
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,6 +21,8 @@ from logboom.broker.upkeep import Upkeep
 from logboom.errors import StorageError, SyncFailed
 from logboom.storage import DataDirectory, Log
 from logboom.storage.hooks import HookQueue
+from logboom.storage.scrub import ScrubLedger, ScrubResult
+from logboom.storage.segment import Segment
 from logboom.storage.topic import HookSettings, RecompressionSettings, RetentionSettings, Settings
 
 NOW = 1_700_000_000_000_000
@@ -700,3 +705,242 @@ def test_the_stats_are_json(data: DataDirectory, upkeep: Upkeep) -> None:
 def test_settings_out_of_range_are_refused_by_name(wrong: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .*, allowed are"):
         UpkeepSettings(**wrong)
+
+
+def test_a_partition_that_takes_no_writes_does_not_stop_the_hooks_of_its_siblings(
+    data: DataDirectory, upkeep: Upkeep, tmp_path: Path
+) -> None:
+    logs = topic(data, hook=gate(tmp_path), partitions=3)
+    step_until(upkeep, tmp_path / "started-events")
+    logs[0].fail_sync(OSError(errno.EIO, "gone"))
+    (tmp_path / "go").touch()
+    run(upkeep)
+    assert lines(tmp_path / "events") == ["0"] + ["1"] * 3 + ["2"] * 3
+    assert [len(log_firsts(log)) for log in logs] == [3, 0, 0]
+    with pytest.raises(SyncFailed):
+        data.close()
+
+
+def test_many_logs_whose_hooks_cannot_run_are_passed_over_in_several_steps(
+    data: DataDirectory, upkeep: Upkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = topic(data, hook=gate(tmp_path), partitions=6, segments=1)
+    step_until(upkeep, tmp_path / "started-events")
+    for log in logs[1:5]:
+        log.hold("backup", 0)
+    monkeypatch.setattr("logboom.broker.upkeep.LOGS_PER_STEP", 2)
+    (tmp_path / "go").touch()
+    run(upkeep)
+    assert lines(tmp_path / "events") == ["0", "5"]
+
+
+def test_settings_hold_at_once_also_between_two_passes(data: DataDirectory, upkeep: Upkeep, tmp_path: Path) -> None:
+    (log,) = topic(data, hook=gate(tmp_path))
+    step_until(upkeep, tmp_path / "started-events")
+    configure(data, "events", retention=RetentionSettings(records=25))
+    (tmp_path / "go").touch()
+    run(upkeep)
+    assert (log_firsts(log), lines(tmp_path / "events")) == ([0, 10, 20], ["0"])
+
+
+def test_a_hook_that_was_changed_counts_from_the_next_segment_on(
+    data: DataDirectory, upkeep: Upkeep, tmp_path: Path
+) -> None:
+    (log,) = topic(data, hook=gate(tmp_path))
+    step_until(upkeep, tmp_path / "started-events")
+    configure(data, "events", hook=HookSettings(delete=f"echo new >> {tmp_path}/events"))
+    (tmp_path / "go").touch()
+    run(upkeep)
+    assert (log_firsts(log), lines(tmp_path / "events")) == ([], ["0", "new", "new"])
+
+
+def test_recompression_that_is_switched_off_begins_with_no_other_segment(data: DataDirectory, upkeep: Upkeep) -> None:
+    topic(data, retention=RetentionSettings(), recompression=ZSTD)
+    upkeep.step(NOW)
+    configure(data, "events", recompression=RecompressionSettings())
+    run(upkeep)
+    assert upkeep.stats.recompression.segments == 1
+
+
+def made(tmp_path: Path, **settings: Any) -> list[Path]:
+    """A data directory with a topic, closed; returns the directories of its logs."""
+    with DataDirectory.open(str(tmp_path / "made"), reserve_bytes=0) as data:
+        return [Path(log.directory) for log in topic(data, **settings)]
+
+
+def lived(tmp_path: Path) -> Upkeep:
+    """Do what is due in it."""
+    with DataDirectory.open(str(tmp_path / "made"), reserve_bytes=0) as data:
+        upkeep = Upkeep(data, FAST)
+        run(upkeep)
+        upkeep.close()
+    return upkeep
+
+
+def test_a_partition_that_cannot_be_opened_does_not_stop_its_siblings(tmp_path: Path) -> None:
+    directories = made(tmp_path, partitions=3)
+    directories[1].rename(tmp_path / "elsewhere")
+    directories[1].write_bytes(b"no directory")
+    stats = lived(tmp_path).stats
+    assert (stats.errors, stats.dropped["bytes"].segments) == (1, 6)
+    assert (stats.last_error or "").startswith("events/1: ")
+
+
+def test_a_log_whose_first_segments_are_missing_is_an_error(tmp_path: Path) -> None:
+    (directory,) = made(tmp_path, retention=RetentionSettings())
+    for path in directory.glob(f"{0:020}-*"):
+        path.unlink()
+    stats = lived(tmp_path).stats
+    assert stats.errors == 1
+    assert (stats.last_error or "").startswith("events/0: ")
+    assert "the log begins at 0" in (stats.last_error or "")
+
+
+def test_hooks_that_cannot_be_run_have_failed_and_wait(
+    data: DataDirectory, upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError("boom")
+
+    monkeypatch.setattr("logboom.broker.upkeep.run_hook", fail)
+    logs = [log for name in "ab" for log in topic(data, name, hook="true")]
+    run(upkeep)
+    stats = upkeep.stats.hooks
+    assert [(hook.topic, hook.error, hook.attempts) for hook in stats.failing] == [
+        (name, "could not be run: boom", 1) for name in "ab"
+    ]
+    assert (stats.run, stats.failed, [len(seqnos(log)) for log in logs]) == (2, 2, [30, 30])
+    assert upkeep.step(NOW) == NOW + SECOND
+
+
+class Reluctant(ThreadPoolExecutor):
+    """Cannot make a thread, for a while."""
+
+    willing = False
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        if not self.willing:
+            raise RuntimeError("can't start new thread")
+        return super().submit(work, *arguments, **named)
+
+
+def test_without_threads_everything_is_an_error_and_tried_again_later(data: DataDirectory, tmp_path: Path) -> None:
+    (hooked,) = topic(data, "hooked", hook=f"echo x >> {tmp_path}/said")
+    topic(data, "swapped", retention=RetentionSettings(), recompression=ZSTD)
+    with Reluctant(4) as threads:
+        upkeep = Upkeep(data, FAST, threads=threads)
+        run(upkeep)
+        assert (upkeep.under_way, len(seqnos(hooked)), upkeep.stats.errors) == ([], 30, 4)
+        assert "can't start new thread" in (upkeep.stats.last_error or "")
+        threads.willing = True
+        run(upkeep, NOW + HOUR)
+        stats = upkeep.stats
+        assert (stats.errors, len(lines(tmp_path / "said")), seqnos(hooked)) == (4, 3, [])
+        assert (stats.recompression.segments, stats.scrub.findings) == (3, [])
+        upkeep.close()
+    assert not list((tmp_path / "data" / "topics").rglob("*.tmp"))
+
+
+def test_a_hook_that_its_pool_has_queued_without_a_thread_is_not_run_later(
+    data: DataDirectory, upkeep: Upkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic(data, hook=f"echo x >> {tmp_path}/said", segments=1)
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        run(upkeep)
+    assert upkeep.stats.errors > 0
+    run(upkeep, NOW + HOUR)
+    assert lines(tmp_path / "said") == ["x"]
+
+
+def test_a_lost_segment_does_not_stop_the_recompression_of_those_behind_it(tmp_path: Path) -> None:
+    (directory,) = made(tmp_path, retention=RetentionSettings(), recompression=ZSTD)
+    sorted(directory.glob("*.log"))[1].unlink()
+    stats = lived(tmp_path).stats
+    assert (stats.recompression.segments, stats.errors) == (2, 0)
+    assert [(finding.seqno_from, finding.seqno_until) for finding in stats.scrub.findings] == [(10, 20)]
+
+
+def test_a_segment_that_cannot_be_opened_is_a_finding_and_those_behind_it_are_scrubbed(
+    data: DataDirectory, upkeep: Upkeep
+) -> None:
+    (log,) = topic(data, retention=RetentionSettings())
+    path = Path(log.segments[0].log_path)
+    path.unlink()
+    path.mkdir()
+    run(upkeep)
+    stats = upkeep.stats.scrub
+    (finding,) = stats.findings
+    assert (stats.segments, finding.file, finding.seqno_from, finding.seqno_until) == (3, path.name, 0, 10)
+    assert "Is a directory" in finding.reason
+
+
+def test_a_scrub_that_lacks_something_is_no_finding_and_is_tried_again(
+    data: DataDirectory, upkeep: Upkeep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic(data, retention=RetentionSettings())
+
+    def fail(segment: Segment, throttle: object) -> ScrubResult:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("logboom.broker.scrubbing.scrub", fail)
+        run(upkeep)
+    assert (upkeep.stats.scrub.findings, upkeep.stats.scrub.segments, upkeep.stats.errors) == ([], 0, 1)
+    run(upkeep, NOW + HOUR)
+    assert (upkeep.stats.scrub.segments, upkeep.stats.errors) == (3, 1)
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_the_ledger_forgets_logs_that_no_topic_has_any_more(data: DataDirectory, upkeep: Upkeep, is_new: bool) -> None:
+    topic(data, "old", retention=RetentionSettings())
+    topic(data, "kept", retention=RetentionSettings())
+    run(upkeep)
+    path = f"{data.path}/internal/scrub"
+    assert len(ScrubLedger.load(data.files.disk, path).logs) == 2
+    data.delete_topic("old")
+    now = Upkeep(data, FAST) if is_new else upkeep
+    run(now, NOW + HOUR)
+    assert ScrubLedger.load(data.files.disk, path).logs == set(data.topic("kept").log_names)
+    now.close()
+
+
+def test_closing_leaves_the_threads_of_others_alone(data: DataDirectory, tmp_path: Path) -> None:
+    topic(data, hook=gate(tmp_path))
+    with ThreadPoolExecutor(4) as threads:
+        upkeep = Upkeep(data, FAST, threads=threads)
+        step_until(upkeep, tmp_path / "started-events")
+        upkeep.close()
+        assert upkeep.under_way == []
+        assert threads.submit(lambda: 1).result() == 1
+
+
+def test_closing_does_not_wait_for_the_work_of_others(data: DataDirectory, tmp_path: Path) -> None:
+    topic(data, hook=f"touch {tmp_path}/ran", recompression=ZSTD)
+    done = threading.Event()
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(done.wait)
+        upkeep = Upkeep(data, FAST, threads=threads)
+        try:
+            upkeep.step(NOW)
+            under_way = upkeep.under_way
+            upkeep.close()
+        finally:
+            done.set()
+    assert (len(under_way), upkeep.under_way) == (2, [])
+    assert not (tmp_path / "ran").exists()
+
+
+def test_hooks_are_killed_at_once_where_closing_is_in_a_hurry(
+    data: DataDirectory, upkeep: Upkeep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("logboom.broker.upkeep.TERM_GRACE_S", 10**6)
+    topic(data, hook=f"trap '' TERM; {gate(tmp_path)}")
+    step_until(upkeep, tmp_path / "started-events")
+    upkeep.hurry()
+    upkeep.close()
+    assert (upkeep.stats.hooks.failing, upkeep.stats.hooks.pending) == ([], 3)
