@@ -49,21 +49,21 @@ def doctor(
     directory
         A data directory.
     quick
-        Read only what is read in about a second: names, sizes, snapshots, the ends of the logs.
+        Read only a little of each segment, however large: names, sizes, snapshots, the ends of the logs.
     as_json
         One JSON object on standard output instead of text.
     quiet
         No progress, and nothing that is harmless or mere information.
     """
-    from logboom.storage.disk import OsDisk
     from logboom.storage.health.check import total_bytes
     from logboom.storage.health.doctor import examine, find_directory
+    from logboom.storage.health.plain import PlainDisk
     from logboom.storage.health.surroundings import look_around
 
     path = os.path.abspath(directory)
     if not os.path.isdir(path):
         raise DirectoryUnusable(f"{path} is not a directory: name a data directory")
-    disk = OsDisk(path, read_only=True)
+    disk = PlainDisk(path, read_only=True)
     total = 0 if quick else total_bytes(disk, find_directory(disk, path))
     with bytes_read("examining", total, not (as_json or quiet or quick)) as progress:
         report = examine(disk, path, time.time_ns() // 1000, quick, progress, look_around(disk, path))

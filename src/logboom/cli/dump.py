@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -99,17 +101,26 @@ def dump(
             done = _to_pipe(origin, request, quiet) if to_pipe else _to_file(origin, request, output, resume, quiet)
         except Damage as damage:
             print(f"logboom: {damage}", file=sys.stderr)
-            print(f"logboom: {_advice(damage, directory)}", file=sys.stderr)
+            print(f"logboom: {_advice(damage, origin)}", file=sys.stderr)
             return DAMAGED
         except ValueError as error:
             print(f"logboom: {error}", file=sys.stderr)
             return REFUSED
         except KeyboardInterrupt:
             if not to_pipe:
-                print(f"logboom: {output} is not complete: the same command with --resume goes on", file=sys.stderr)
+                print(f"logboom: {output} is not complete: {_how_to_go_on(force)}", file=sys.stderr)
             raise
+        except OSError as error:
+            if to_pipe or error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            print(f"logboom: {output} is not complete, {error.strerror}: {_how_to_go_on(force)}", file=sys.stderr)
+            return REFUSED
     _summarise(done, as_json, quiet, sys.stderr if to_pipe else sys.stdout)
     return DONE
+
+
+def _how_to_go_on(force: bool) -> str:
+    return f"the same command with --resume{' in place of --force' if force else ''} goes on"
 
 
 def _problem_with(output: str, to_pipe: bool, resume: bool, force: bool) -> str | None:
@@ -210,11 +221,16 @@ def _run(origin: Origin, plan: Plan, sink: io.FileIO, begun: Contents | None, qu
         return write_dump(origin, plan, sink, begun, progress)
 
 
-def _advice(damage: Damage, directory: Path) -> str:
+def _advice(damage: Damage, origin: Origin) -> str:
+    directory, log = shlex.quote(origin.path), os.path.relpath(damage.path, origin.path).split("/")
     mend = f"the dump is not complete: run `logboom repair {directory}` and dump again"
+    topic = next((topic for topic in origin.topics() if topic.directory == "/".join(log[:2])), None)
+    if topic is None:
+        return mend
+    part = f"`logboom dump {directory} --topic {topic.name} --partition {log[2]}"
     if damage.seqno_until is None:
-        return f"{mend}, or dump what is before it with --to {damage.seqno_from}"
-    return f"{mend}, or dump what is behind it with --from {damage.seqno_until}"
+        return f"{mend}, or dump what is before it with {part} --to {damage.seqno_from}`"
+    return f"{mend}, or dump what is behind it with {part} --from {damage.seqno_until}`"
 
 
 def _summarise(done: Dumped, as_json: bool, quiet: bool, to: TextIO) -> None:

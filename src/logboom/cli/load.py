@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import stat
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -14,14 +15,16 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from logboom.cli.progress import bytes_read
-from logboom.cli.wording import count_of
-from logboom.errors import DirectoryUnusable, DumpCorrupt, DumpIncomplete
+from logboom.cli.wording import count_of, printable
+from logboom.errors import DirectoryUnusable, DumpCorrupt, DumpIncomplete, DumpUnsupported
 
 if TYPE_CHECKING:
     from logboom.storage.directory import DataDirectory
-    from logboom.storage.moving.load import Loaded, Loader
+    from logboom.storage.moving.load import Loaded, Loader, TopicLoaded
 
 DONE, DAMAGED, REFUSED = 0, 1, 2
+_BEGUN = {"lock", "node.json.tmp", "lost+found"}
+"""What a new volume has, or a load that found no space leaves, before there is a data directory."""
 DETAILS = """\
 A loaded log is equal to the one that was dumped: ids, seqnos, times, segments and producers are kept. With --append the
 records are added as new ones instead. Stop the server first. A load that was stopped half way goes on when it is run
@@ -44,6 +47,7 @@ def load(
     topic: Annotated[list[str] | None, Parameter(negative="")] = None,
     rename: Annotated[str | None, Parameter(name="--as")] = None,
     append: Annotated[bool, Parameter(negative="")] = False,
+    with_hooks: Annotated[bool, Parameter(negative="")] = False,
     dry_run: Annotated[bool, Parameter(negative="")] = False,
     as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
@@ -60,6 +64,8 @@ def load(
         Give the one topic that is loaded this name.
     append
         Add the records as new ones, with new seqnos, to the topics of the same names.
+    with_hooks
+        Take the delete hooks of the dump's topics over: commands that the server will run. Else they are left out.
     dry_run
         Read and verify the whole dump, say what is in it, and change nothing; needs no data directory.
     as_json
@@ -76,7 +82,8 @@ def load(
     loaded, trouble = Loaded(), None
     with _source(file) as source:
         try:
-            _run(directory, source, set(topic) if topic else None, rename, append, loaded, quiet)
+            source.check_is_dump()
+            _run(directory, source, set(topic) if topic else None, (append, rename, with_hooks), loaded, quiet)
         except (DumpCorrupt, DumpIncomplete) as error:
             trouble = error
         except KeyboardInterrupt:
@@ -119,6 +126,15 @@ class _Source:
         ready, _, _ = select.select([self._fd, self._stopped], [], [])
         return b"" if self._stopped in ready else os.read(self._fd, size)
 
+    def check_is_dump(self) -> None:
+        """Before a data directory is made for it; a pipe shows only when it is read."""
+        from logboom.storage.moving.stream import MAGIC
+
+        if stat.S_ISREG(os.fstat(self._fd).st_mode):
+            front = os.pread(self._fd, len(MAGIC), os.lseek(self._fd, 0, os.SEEK_CUR))
+            if front != MAGIC[: len(front)]:
+                raise DumpUnsupported("this is not a dump: it does not begin with LGDUMP")
+
     def stop(self) -> None:
         os.close(self._stop)
 
@@ -136,8 +152,7 @@ def _run(
     directory: str | None,
     source: _Source,
     names: set[str] | None,
-    rename: str | None,
-    append: bool,
+    how: tuple[bool, str | None, bool],
     loaded: Loaded,
     quiet: bool,
 ) -> None:
@@ -152,7 +167,7 @@ def _run(
     ):
         if data is not None:
             recover_all(data)
-        loader = None if data is None else _loader(data, append, rename)
+        loader = None if data is None else _loader(data, *how)
         load_dump(source, loader, names, _advance(progress), loaded)
 
 
@@ -161,16 +176,19 @@ def _usable(directory: str) -> str:
     path = os.path.abspath(Path(directory))
     if os.path.exists(path) and not os.path.isdir(path):
         raise DirectoryUnusable(f"{path} is not a directory")
-    if os.path.isdir(path) and os.listdir(path) and not os.path.exists(f"{path}/node.json"):
+    names = set(os.listdir(path)) - _BEGUN if os.path.isdir(path) else set()
+    if names and "node.json" not in names:
         raise DirectoryUnusable(f"{path} is not a data directory, and not empty: name another")
     return path
 
 
-def _loader(data: DataDirectory, append: bool, rename: str | None) -> Loader:
+def _loader(data: DataDirectory, append: bool, rename: str | None, with_hooks: bool) -> Loader:
     from logboom.storage.moving.reappend import AppendLoader
     from logboom.storage.moving.restore import EqualLoader
 
-    return AppendLoader(data, time.time_ns() // 1000, rename) if append else EqualLoader(data, rename)
+    if append:
+        return AppendLoader(data, time.time_ns() // 1000, rename, with_hooks)
+    return EqualLoader(data, rename, with_hooks)
 
 
 def _advance(progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
@@ -190,10 +208,11 @@ def _advance(progress: Callable[[int], None] | None) -> Callable[[int], None] | 
 def _show(loaded: Loaded, only_read: bool) -> None:
     if loaded.head is not None and only_read:
         head = loaded.head
-        print(f"dump {head.dump_id} of node {head.node_id}, made by Logboom {head.creator}")
+        dump_id, node_id, creator = map(printable, (head.dump_id, head.node_id, head.creator))
+        print(f"dump {dump_id} of node {node_id}, made by Logboom {creator}")
     for topic in loaded.topics:
         if only_read:
-            print(f"{topic.name} ({topic.id}): {count_of(topic.logs, 'log')}")
+            print(f"{topic.name} ({topic.id}): {count_of(topic.logs, 'log')}{_hook_of(topic)}")
             continue
         words = [count_of(topic.records, "record") + " loaded"]
         if topic.present:
@@ -204,13 +223,21 @@ def _show(loaded: Loaded, only_read: bool) -> None:
             words.append("not complete")
         elif not topic.batches:
             words = ["already there" if topic.present else "empty"]
-        print(f"{topic.name} ({topic.id}): {', '.join(words)}")
+        print(f"{topic.name} ({topic.id}): {', '.join(words)}{_hook_of(topic)}")
     totals = loaded.totals
     counts = ", ".join(
         count_of(number, noun)
         for number, noun in ((totals.batches, "batch"), (totals.records, "record"), (totals.size_bytes, "byte"))
     )
     print(f"{counts} in the dump{': sound' if loaded.complete else ', as far as it was read'}")
+
+
+def _hook_of(topic: TopicLoaded) -> str:
+    """What a topic's delete hook is, and what becomes of it: it is a command that somebody else wrote."""
+    if topic.hook is None:
+        return ""
+    fate = "taken over if the topic is new" if topic.hook_taken else "left out, see --with-hooks"
+    return f"\n    delete hook of the dump, {fate}: {printable(topic.hook)}"
 
 
 def _show_json(loaded: Loaded, trouble: Exception | None) -> None:

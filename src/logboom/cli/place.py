@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 def locate(directory: Path) -> tuple[OsDisk, Place]:
     """Raises DirectoryUnusable where this is nothing of ours."""
-    from logboom.storage.disk import OsDisk
     from logboom.storage.health.check import find_place
+    from logboom.storage.health.plain import PlainDisk
 
     path = os.path.abspath(directory)
     if not os.path.isdir(path):
         raise DirectoryUnusable(f"{path} is not a directory: name a data directory, a topic's or a log's")
-    disk = OsDisk(path)
+    disk = PlainDisk(path)
     return disk, find_place(disk, path)

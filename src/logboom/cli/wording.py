@@ -48,6 +48,11 @@ def summarise(report: Report) -> str:
     return f"{counts}: {verdict}{f' (findings: {rest})' if rest else ''}"
 
 
+def printable(text: str) -> str:
+    """What somebody else wrote, without what a terminal would obey."""
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
+
+
 def count_of(number: int, noun: str) -> str:
     plural = "es" if noun.endswith("ch") else "s"
     return f"{number:,} {noun}{'' if number == 1 else plural}"

@@ -56,7 +56,13 @@ Logs = Mapping[str, LogSeen]
 
 def judge_hooks(disk: Disk, root: str, topics: list[Topic], logs: Logs, now: int) -> Iterator[Finding]:
     path = f"{root}/internal/hooks"
-    queue = HookQueue.open(disk, path)
+    try:
+        queue = HookQueue.open(disk, path)
+    except OSError as error:
+        if not isinstance(error, PermissionError):  # told with all the other permissions
+            advice = "see what it is, and move it elsewhere; hooks that succeeded run again"
+            yield Finding(kind="bad hook queue", severity="warning", file=path, reason=str(error), advice=advice)
+        return
     if queue.damaged is not None:
         yield Finding(
             kind="bad hook queue",
@@ -121,6 +127,7 @@ def judge_scrubs(disk: Disk, root: str, logs: Logs) -> Iterator[Finding]:
             reason=fault,
             advice="nothing; everything is scrubbed again",
         )
+        return
     for found in ScrubLedger.load(disk, path).findings:
         match = parse_name(found.file)
         log = logs.get(found.log)

@@ -12,18 +12,19 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from logboom.errors import DirectoryInUse, DirectoryUnusable
-from logboom.storage.directory import FORMAT, Holder, Node, decode_holder, find_logs, identity
+from logboom.storage.directory import Holder, decode_holder, find_logs, identity, read_node
 from logboom.storage.disk import Disk, read_file
 from logboom.storage.health.findings import Finding, Report
+from logboom.storage.health.plain import PlainReading
 from logboom.storage.health.survey import LogSurvey, Progress, survey_log
 from logboom.storage.health.verdict import judge
 from logboom.storage.readonly import ReadOnlyDisk
 from logboom.storage.state import FRONT, MAGIC, SLOT_SIZE, Standing, decode
 
 _LEVELS: Final = 4
+_DEPTH: Final = 3
+"""Of a log's directory below the data directory."""
 _ATTEMPTS: Final = 3
 _KNOWN_NAMES: Final = {"node.json", "lock", "votes", "state", "internal", "staging", "trash", "topics", "lost+found"}
 
@@ -73,8 +74,13 @@ def find_place(disk: Disk, path: str, is_directory: IsDirectory = os.path.isdir)
 
 def logs_below(disk: Disk, root: str, below: str, is_directory: IsDirectory) -> list[str]:
     """The logs of a data directory at or below a path, those included that have lost all their files."""
-    logs = set(find_logs(disk, below, is_directory))
-    return sorted(logs.union(_emptied_logs(disk, root, below, is_directory)))
+    depth_max = root.rstrip("/").count("/") + _DEPTH
+
+    def leads_on(path: str) -> bool:
+        """Links may lead around in circles; no log lies deeper than this."""
+        return path.count("/") <= depth_max and is_directory(path)
+
+    return sorted({*find_logs(disk, below, leads_on), *_emptied_logs(disk, root, below, leads_on)})
 
 
 def _find_root(disk: Disk, path: str) -> str | None:
@@ -85,21 +91,10 @@ def _find_root(disk: Disk, path: str) -> str | None:
         except IsADirectoryError:
             node = state = None
         if node is not None or (state is not None and state[: len(MAGIC)] == MAGIC):
-            _check_node(path, node)
+            read_node(disk, path)  # whether it is for us
             return path
         path = os.path.dirname(path)
     return None
-
-
-def _check_node(root: str, data: bytes | None) -> None:
-    try:
-        node = None if data is None else msgspec.json.decode(data, type=Node)
-    except msgspec.MsgspecError as error:
-        raise DirectoryUnusable(f"{root}/node.json is not ours: {error}; name another directory") from None
-    if node is not None and node.format > FORMAT:
-        raise DirectoryUnusable(
-            f"{root} has format {node.format}, this release reads {FORMAT}: use the one that wrote it"
-        )
 
 
 def _emptied_logs(disk: Disk, root: str, below: str, is_directory: IsDirectory) -> Iterator[str]:
@@ -159,7 +154,7 @@ def check(disk: Disk, path: str, progress: Progress | None = None, is_directory:
     """Check everything at and below `path`."""
     place = find_place(disk, path, is_directory)
     active, holder = (False, None) if place.root is None else writer_of(disk, place.root)
-    reading = ReadOnlyDisk(disk)
+    reading = PlainReading(disk)
     report = Report(path=place.path, writer_active=active)
     slots = read_state(reading, place.root)
     for log in place.logs:
@@ -286,11 +281,11 @@ def _judge_state(slots: StateSlots, path: str) -> Iterator[Finding]:
 
 def total_bytes(disk: Disk, place: Place) -> int:
     """How much a check of this will read, about: a writer may add and drop segments meanwhile."""
-    reading, total = ReadOnlyDisk(disk), 0
+    reading, total = PlainReading(disk), 0
     for log in place.logs:
         with suppress(FileNotFoundError, PermissionError):
             names = [name for name in reading.list(log) if name.endswith(".log")]
             for name in names:
-                with suppress(FileNotFoundError, PermissionError):
+                with suppress(OSError):  # told where it is read
                     total += reading.open(f"{log}/{name}").size()
     return total

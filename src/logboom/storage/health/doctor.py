@@ -8,6 +8,7 @@ Changes nothing by construction, and may run beside a server. What this user may
 
 from __future__ import annotations
 
+import errno
 import os
 import shlex
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ import msgspec
 from logboom.errors import DirectoryUnusable
 from logboom.storage.directory import FORMAT, Node, find_logs
 from logboom.storage.disk import Disk, read_file
+from logboom.storage.envelope import UNREADABLE
 from logboom.storage.files import RESERVE_BYTES
 from logboom.storage.health.backlog import LogSeen, judge_hooks, judge_limits, judge_scrubs, seen
 from logboom.storage.health.check import (
@@ -34,17 +36,17 @@ from logboom.storage.health.findings import SEVERITIES, Diagnosis, Finding
 from logboom.storage.health.glance import Glance
 from logboom.storage.health.layout import Layout, survey_layout, unreadable
 from logboom.storage.health.ownership import judge_ownership
+from logboom.storage.health.plain import PlainReading
 from logboom.storage.health.remains import judge_slots
 from logboom.storage.health.surroundings import Surroundings
 from logboom.storage.health.survey import LogSurvey, Progress, survey_log
 from logboom.storage.health.volume import judge_space, judge_system
-from logboom.storage.readonly import ReadOnlyDisk
 
 _LEVELS: Final = 4
 _ATTEMPTS: Final = 20
 
 
-class LenientDisk(ReadOnlyDisk):
+class LenientDisk(PlainReading):
     """Directories that are gone, or may not be read, look empty."""
 
     def list(self, path: str) -> list[str]:
@@ -75,7 +77,7 @@ def find_directory(disk: Disk, path: str) -> Place:
         return Place(path, path, [])
     try:
         logs = logs_below(reading, path, f"{path}/topics", disk.is_directory)
-    except PermissionError:  # the state file; that is told with the other permissions
+    except OSError:  # the state file; that is told later
         logs = sorted(find_logs(reading, f"{path}/topics", disk.is_directory))
     return Place(path, path, logs)
 
@@ -115,7 +117,7 @@ class _Examination:
         surroundings: Surroundings | None,
         reserve_bytes: int,
     ) -> None:
-        self._strict = ReadOnlyDisk(disk)
+        self._strict = PlainReading(disk)
         self._disk = LenientDisk(disk)
         self._place = place
         self._root = place.path
@@ -131,6 +133,7 @@ class _Examination:
     def run(self) -> Diagnosis:
         report, findings = self._report, self._report.findings
         findings += self._judge_node()
+        findings += self._judge_kinds()
         if not any(finding.kind == "unknown format" for finding in findings):
             self._examine_content()
         findings += judge_space(self._root, report.free_bytes, self._reserve_bytes, self._surroundings)
@@ -210,7 +213,7 @@ class _Examination:
                 return
             reason, advice = "it is missing", "restore it from a copy; without one the next start makes a new node id"
             yield Finding(kind="bad node file", severity="warning", file=path, reason=reason, advice=advice)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNREADABLE as error:
             yield Finding(
                 kind="bad node file",
                 severity="damage",
@@ -223,11 +226,26 @@ class _Examination:
         except OSError as error:
             yield unreadable(path, error)
 
+    def _judge_kinds(self) -> Iterator[Finding]:
+        """Files where directories must be, and the other way round: no server starts there."""
+        for name in ("lock", "state"):
+            path = f"{self._root}/{name}"
+            try:
+                read_file(self._disk, path)
+            except PermissionError:
+                pass
+            except OSError as error:
+                yield unreadable(path, error)
+        for name in ("topics", "trash", "internal"):
+            path = f"{self._root}/{name}"
+            if self._disk.exists(path) and not self._disk.is_directory(path):
+                yield unreadable(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path))
+
     def _judge_state(self, slots: StateSlots, layout: Layout) -> Iterator[Finding]:
         root, report = self._root, self._report
         try:
             yield from judge_directory(self._disk, self._place, report.writer_active, self._holder)
-        except PermissionError:
+        except OSError:  # told already
             return
         path = f"{root}/state"
         if not self._disk.exists(path) and report.segments:
@@ -245,7 +263,7 @@ class _Examination:
 def _newer_format(disk: Disk, root: str) -> int | None:
     try:
         node = msgspec.json.decode(read_file(disk, f"{root}/node.json") or b"", type=Node)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+    except (OSError, *UNREADABLE):
         return None
     return node.format if node.format > FORMAT else None
 

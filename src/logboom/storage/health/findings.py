@@ -7,6 +7,7 @@ is worth knowing and asks for nothing.
 
 from __future__ import annotations
 
+import os
 from typing import Literal, get_args
 
 import msgspec
@@ -65,6 +66,13 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     advice: str
     repairable: bool = False
+
+    def __post_init__(self) -> None:
+        """A file's name may be any bytes: a finding can always be printed and encoded."""
+        for name in ("log", "file", "reason", "advice"):
+            said = getattr(self, name)
+            if said is not None and not said.isascii():
+                msgspec.structs.force_setattr(self, name, os.fsencode(said).decode("utf-8", "backslashreplace"))
 
 
 class Report(msgspec.Struct, kw_only=True):

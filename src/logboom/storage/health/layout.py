@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 
 from logboom.storage.disk import Disk, read_file
+from logboom.storage.envelope import UNREADABLE
 from logboom.storage.health.check import StateSlots
 from logboom.storage.health.findings import Finding, counted
 from logboom.storage.segment import parse_name
@@ -153,7 +154,7 @@ def _decode_topic(data: bytes, name: str, topic_id: str) -> Topic | str:
     try:
         topic = msgspec.json.decode(data, type=Topic)
         topic.settings.check()
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (*UNREADABLE, ValueError) as error:
         return str(error)
     if topic.id != topic_id:
         return f"it says that the topic's id is {topic.id}, its directory says {topic_id}"

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from logboom.batch.header import KIND_LOST, NO_TIMESTAMP, Header
+from logboom.batch.header import KIND_CONTROL, KIND_LOST, NO_TIMESTAMP, Header
 from logboom.storage.disk import Disk, File, read_file
 from logboom.storage.files import OpenFiles
+from logboom.storage.health.floor import floor_fault
 from logboom.storage.holes import Hole, Limit, resume
 from logboom.storage.index import SparseIndex
 from logboom.storage.readonly import BLOCK, ReadOnlyFile
@@ -58,6 +59,7 @@ class SegmentSurvey:
     torn: Bad | None = None
     unknown: Bad | None = None
     """A batch of a format this release does not know: never skipped, never rewritten."""
+    bad_floor: Bad | None = None
     index_fault: str | None = None
     before_missing: Snapshot | None = None
     """The tail before a hole that has no bytes: what a segment put in its place begins with."""
@@ -218,6 +220,9 @@ class _Walk:
             survey.end = position + header.size
             if header.kind == KIND_LOST:
                 self._note_lost(position, header)
+            elif header.kind == KIND_CONTROL and survey.bad_floor is None:
+                reason = floor_fault(header, read_control(self._window.batch(position)))
+                survey.bad_floor = None if reason is None else Bad(position, reason, survey.end)
             if self._index is not None:
                 self._index.see(position, header)
             self._progress(header.size)

@@ -41,6 +41,16 @@ def _judge_segment(log: LogSurvey, survey: SegmentSurvey, active: bool) -> Itera
             reason=survey.unknown.reason,
             advice="use the release that wrote it",
         )
+    if survey.bad_floor is not None:
+        yield Finding(
+            kind="damage",
+            severity="damage",
+            log=log.directory,
+            file=path,
+            position=survey.bad_floor.position,
+            reason=f"{survey.bad_floor.reason}: records that are appended now are hidden",
+            advice="restore the log from a copy: no writer of ours makes such a batch",
+        )
     if survey.torn is not None and not active:
         yield Finding(
             kind="torn tail",

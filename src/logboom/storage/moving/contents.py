@@ -21,12 +21,15 @@ import msgspec
 from logboom.batch.batch import Batch
 from logboom.batch.header import NO_TIMESTAMP
 from logboom.errors import BatchError, DumpCorrupt, DumpUnsupported, TopicError
+from logboom.storage.health.floor import floor_fault
 from logboom.storage.moving import stream
 from logboom.storage.moving.outline import End, Head, LogBegin, LogEnd, TopicBegin, Totals
 from logboom.storage.moving.stream import Frame, FrameReader, Source
-from logboom.storage.tail import Snapshot, Tail
+from logboom.storage.producers import REMEMBERED
+from logboom.storage.tail import Snapshot, Tail, read_control
 from logboom.storage.topic import Topic
 
+_PRODUCERS_MAX: Final = 1_000_000
 _ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 
 
@@ -164,6 +167,7 @@ class Contents:
                 reason = tail.expects(header)
                 if reason is None:
                     batch.verify()
+                    reason = floor_fault(header, read_control(batch))
             except BatchError as error:
                 reason = str(error)
             if reason is None and header.index >= log.next_index:
@@ -221,13 +225,16 @@ def _can_be(snapshot: Snapshot, log: LogBegin) -> bool:
         and 0 <= snapshot.term < 2**32
         and 0 <= snapshot.generation < 2**31
         and all(-(2**63) <= moment < 2**63 for moment in times)
-        and all(stream.batches for stream in snapshot.producers.values())
+        and len(snapshot.producers) <= _PRODUCERS_MAX
+        and all(0 < len(stream.batches) <= REMEMBERED for stream in snapshot.producers.values())
     )
 
 
 def _decode(frame: Frame, kind: type[Decoded]) -> Decoded:
     try:
         return msgspec.msgpack.decode(frame.payload, type=kind)
+    except (UnicodeDecodeError, RecursionError) as error:
+        raise DumpCorrupt(frame.position, f"what a frame of kind {frame.kind} says cannot be read: {error}") from None
     except msgspec.MsgspecError as error:
         reason = f"byte {frame.position}: what a frame of kind {frame.kind} says is not known here: {error}"
         raise DumpUnsupported(f"{reason}; use a newer release") from None

@@ -65,7 +65,9 @@ class Plan:
 def plan_dump(origin: Origin, request: Request, now: int) -> Plan:
     """Raises where what is asked for is not there."""
     topics = origin.topics()
-    if request.topics is not None:
+    if request.topics is None:
+        origin.check_accounted()
+    else:
         by_name = {topic.name: topic for topic in topics}
         for name in request.topics:
             if name not in by_name:
@@ -182,6 +184,7 @@ class _Dumper:
                 self._dump_logs(begun.topic, topic, [n for n in begun.topic.logs if n not in begun.logs_done])
             else:
                 partitions = [n for n in _partitions(topic, self._request) if self._origin.log(topic, n) is not None]
+                self._origin.check_there(topic)
                 frame = TopicBegin(topic, tuple(partitions))
                 self._frames.put(stream.TOPIC, encode(frame))
                 self._dump_logs(frame, topic, partitions)
@@ -207,6 +210,11 @@ class _Dumper:
         """Behind what was dumped of this log before."""
         tail, last = begun.tail, begun.last
         begun.log = None
+        if self._origin.live and log.committed_index + 1 < span.next_index and log.committed == span.next_seqno:
+            raise DumpMismatch(
+                f"{log.directory} ends with a trim, which cannot be seen beside a server before a record follows: "
+                "stop the server, or begin a new dump"
+            )
         if tail is None:
             self._dump_batches(log, span, Tail(span.first_seqno, span.first_index), None)
             return
@@ -227,7 +235,7 @@ class _Dumper:
             try:
                 number = segment_at(log, index)
                 if segment is None or segment != index == log.segments[number].first_index:
-                    self._put_segment(log, number, tail, span.floor)
+                    self._put_segment(log, number, tail, span.floor, failures)
                     segment = index
                 if index == span.next_index:
                     break
@@ -240,10 +248,17 @@ class _Dumper:
         self._frames.flush()
         self._frames.put(stream.LOG_END, encode(LogEnd(tail.next_seqno, tail.next_index, self._frames.chain)))
 
-    def _put_segment(self, log: ReadableLog, number: int, tail: Tail, floor: int) -> None:
+    def _put_segment(self, log: ReadableLog, number: int, tail: Tail, floor: int, failures: int) -> None:
         snapshot = self._origin.snapshot(log, number)
         if snapshot.next_index != tail.next_index:
-            snapshot = follow_to(log, snapshot, tail.next_index)
+            try:
+                snapshot = follow_to(log, snapshot, tail.next_index)
+            except Damage:
+                if self._request.seqno_from is None or (self._origin.live and failures < _ATTEMPTS - 1):
+                    raise
+                # What was asked for lies behind the damage; of producers the segment's own snapshot is what is left.
+                numbers = {"next_seqno": tail.next_seqno, "next_index": tail.next_index}
+                snapshot = msgspec.structs.replace(snapshot, **numbers)
         snapshot = msgspec.structs.replace(snapshot, floor=max(snapshot.floor, floor))
         self._frames.put(stream.SEGMENT, snapshot.encode())
 

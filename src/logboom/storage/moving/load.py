@@ -21,6 +21,7 @@ from logboom.storage.moving.contents import Batches, Contents, Item
 from logboom.storage.moving.outline import Head, LogBegin, LogEnd, TopicBegin, Totals
 from logboom.storage.moving.stream import Source, ahead
 from logboom.storage.tail import Snapshot
+from logboom.storage.topic import HookSettings, Topic
 
 Progress = Callable[[int], None]
 
@@ -40,6 +41,12 @@ class TopicLoaded(msgspec.Struct):
     skipped_lost: int = 0
     """Records that a repair had given up, and that are not appended."""
     complete: bool = False
+    next: dict[int, int] = {}
+    """The seqno that follows each loaded partition: a later dump goes on with it."""
+    hook: str | None = None
+    """The delete hook that the dump has for it."""
+    hook_taken: bool = False
+    """Whether a topic that is made by this load gets it."""
 
 
 @dataclass(slots=True)
@@ -141,7 +148,7 @@ class _Reading:
         if not self._wanted:
             return
         loader = self._loader
-        self._loaded.topics.append(TopicLoaded(topic.name, topic.id) if loader is None else loader.begin_topic(begun))
+        self._loaded.topics.append(_only_read(topic) if loader is None else loader.begin_topic(begun))
         self._left = len(begun.logs)
         self._end_topic()
 
@@ -151,6 +158,19 @@ class _Reading:
         if self._loader is not None:
             self._loader.end_topic()
         self._loaded.topics[-1].complete = True
+
+
+def _only_read(topic: Topic) -> TopicLoaded:
+    return TopicLoaded(topic.name, topic.id, hook=topic.settings.hook.delete)
+
+
+def without_hook(topic: Topic, loaded: TopicLoaded, with_hooks: bool) -> Topic:
+    """The topic as it may be made here: whoever wrote the dump must not have commands run unless that is wanted."""
+    loaded.hook_taken = with_hooks and loaded.hook is not None
+    if loaded.hook is None or with_hooks:
+        return topic
+    settings = msgspec.structs.replace(topic.settings, hook=HookSettings())
+    return msgspec.structs.replace(topic, settings=settings)
 
 
 def need_space(data: DataDirectory, size_bytes: int) -> None:

@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 from contextlib import suppress
 from types import TracebackType
 from typing import Final
 
-import msgspec
-
 from logboom.errors import Damage, DirectoryInUse, DirectoryUnusable, DumpOvertaken
 from logboom.storage.config import LogConfig
-from logboom.storage.directory import DataDirectory, Node
-from logboom.storage.disk import Disk, OsDisk, read_file
+from logboom.storage.directory import DataDirectory, find_logs, read_node
+from logboom.storage.disk import Disk, OsDisk
 from logboom.storage.files import OpenFiles
 from logboom.storage.health.check import find_place, writer_of
 from logboom.storage.log import Log
 from logboom.storage.reading import ReadableLog
 from logboom.storage.recovery import snapshot_of
+from logboom.storage.segment import parse_name
 from logboom.storage.state import StateReader
 from logboom.storage.tail import Snapshot
 from logboom.storage.topic import Topic, read_topics
@@ -41,8 +41,8 @@ class Origin:
         self.node_id = node_id
         self._files = files
         self._data = data
-        self._taken: dict[str, list[Log]] = {}
-        self._states = None if data is not None else StateReader(files.disk, f"{path}/state")
+        self._taken: dict[str, Log] = {}
+        self._states = StateReader(files.disk, f"{path}/state")
 
     @classmethod
     def of(cls, data: DataDirectory) -> Origin:
@@ -53,10 +53,10 @@ class Origin:
     def beside(cls, path: str, disk: Disk | None = None) -> Origin:
         """A directory that somebody else may be writing to."""
         disk = disk or OsDisk(path, read_only=True)
-        said = read_file(disk, f"{path}/node.json")
-        if said is None:
+        node = read_node(disk, path)
+        if node is None:
             raise DirectoryUnusable(f"{path} has no node.json: name a data directory")
-        return cls(path, OpenFiles(disk), msgspec.json.decode(said, type=Node).node_id, None)
+        return cls(path, OpenFiles(disk), node.node_id, None)
 
     @classmethod
     def open(cls, path: str) -> Origin:
@@ -100,17 +100,61 @@ class Origin:
         return self._data.topics() if self._data is not None else read_topics(self._files.disk, self.path)
 
     def log(self, topic: Topic, partition: int) -> ReadableLog | None:
-        """What is committed of a log; None where it was never begun."""
+        """What is committed of a log; None where it was never begun. Raises where it was, and cannot be found."""
+        name = topic.log_name(partition)
         if self._data is not None:
-            if topic.id not in self._taken:
-                self._taken[topic.id] = self._data.open_topic(topic.name)
-            return self._taken[topic.id][partition]
-        assert self._states is not None
-        directory = f"{self.path}/{topic.log_name(partition)}"
+            if name not in self._taken:
+                if not self._was_begun(topic, partition, ".snap"):
+                    return None
+                self._taken[name] = self._data.open_partition(topic.name, partition)
+            return self._taken[name]
         try:
-            return LogView.open(self._files, directory, self._states, topic.id_bytes, partition)
+            return LogView.open(self._files, f"{self.path}/{name}", self._states, topic.id_bytes, partition)
         except LogGone:
+            self.check_there(topic)
+            if self._was_begun(topic, partition, ".log"):
+                raise DirectoryUnusable(
+                    f"{self.path}/{name}: the log's files and the state file do not belong together: "
+                    f"run `logboom doctor {shlex.quote(self.path)}`"
+                ) from None
             return None
+
+    def check_there(self, topic: Topic) -> None:
+        """Raises where a topic was deleted meanwhile."""
+        if not self._files.disk.exists(f"{self.path}/{topic.directory}/topic.json"):
+            raise DirectoryUnusable(f"topic {topic.name} was deleted while it was dumped: begin a new dump")
+
+    def _was_begun(self, topic: Topic, partition: int, *endings: str) -> bool:
+        """Whether the state file knows the log, or a file with one of these endings, or any .log, is there."""
+        disk, directory = self._files.disk, f"{self.path}/{topic.log_name(partition)}"
+        names = disk.list(directory) if disk.exists(directory) else []
+        if any(parse_name(name) and name.endswith((".log", *endings)) for name in names):
+            return True
+        return self._states.standing(topic.id_bytes, partition) is not None
+
+    def check_accounted(self) -> None:
+        """Raises where something below topics/ belongs to no topic: a dump of everything would leave it out."""
+        strays = self._strays()
+        if strays and self.live:
+            strays &= self._strays()  # topics come and go
+        if strays:
+            raise DirectoryUnusable(
+                f"{', '.join(sorted(strays))}: no topic accounts for what is there, and a dump would leave it out: "
+                f"run `logboom doctor {shlex.quote(self.path)}`, or name the topics to dump with --topic"
+            )
+
+    def _strays(self) -> set[str]:
+        """Logs, and directories with a topic.json, that are not those of the topics; below the data directory."""
+        disk, below = self._files.disk, f"{self.path}/topics"
+        try:
+            names = disk.list(below) if disk.exists(below) else []
+            logs = {path.removeprefix(f"{self.path}/") for path in find_logs(disk, below, disk.is_directory)}
+            described = {f"topics/{name}" for name in names if disk.exists(f"{below}/{name}/topic.json")}
+        except FileNotFoundError:  # deleted just now
+            return self._strays()
+        topics = {topic.name: topic for topic in self.topics()}.values()
+        logs -= {name for topic in topics for name in topic.log_names}
+        return logs | (described - {topic.directory for topic in topics})
 
     def refresh(self, log: ReadableLog, index: int) -> bool:
         """Look again at files that may have changed; False where nothing can have. Raises where a batch is gone."""

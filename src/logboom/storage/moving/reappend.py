@@ -21,7 +21,7 @@ from logboom.batch.rewrite import without_producer
 from logboom.errors import DumpMismatch, LogboomError
 from logboom.storage.directory import DataDirectory
 from logboom.storage.log import Log
-from logboom.storage.moving.load import TopicLoaded, need_space
+from logboom.storage.moving.load import TopicLoaded, need_space, without_hook
 from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
 from logboom.storage.moving.syncing import Syncing
 from logboom.storage.tail import Snapshot
@@ -31,10 +31,11 @@ _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
 
 class AppendLoader:
-    def __init__(self, data: DataDirectory, now: int, name: str | None = None) -> None:
+    def __init__(self, data: DataDirectory, now: int, name: str | None = None, with_hooks: bool = False) -> None:
         self._data = data
         self._now = now
         self._name = name
+        self._with_hooks = with_hooks
         self._head: Head | None = None
         self._dumped_id = ""
         self._topic: Topic | None = None
@@ -56,17 +57,21 @@ class AppendLoader:
     def begin_topic(self, begun: TopicBegin) -> TopicLoaded:
         dumped = begun.topic
         name = self._name or dumped.name
+        loaded = TopicLoaded(name, dumped.id, hook=dumped.settings.hook.delete)
         here = next((topic for topic in self._data.topics() if topic.name == name), None)
         if here is None:
-            here = self._data.create_topic(name, dumped.partitions, dumped.settings)
+            here = self._data.create_topic(
+                name, dumped.partitions, without_hook(dumped, loaded, self._with_hooks).settings
+            )
         if here.partitions < dumped.partitions:
             raise DumpMismatch(
                 f"topic {name!r} has {here.partitions} partitions here and {dumped.partitions} in the dump: "
                 "append to another topic with --as NAME"
             )
         self._topic, self._dumped_id = here, dumped.id
-        self._loaded = TopicLoaded(here.name, here.id)
-        return self._loaded
+        loaded.id = here.id
+        self._loaded = loaded
+        return loaded
 
     def begin_log(self, span: LogBegin) -> None:
         assert self._head is not None

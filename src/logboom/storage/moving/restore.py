@@ -20,7 +20,7 @@ from logboom.storage.config import LogConfig
 from logboom.storage.directory import DataDirectory
 from logboom.storage.disk import read_file, replace_file
 from logboom.storage.log import Log
-from logboom.storage.moving.load import TopicLoaded, need_space
+from logboom.storage.moving.load import TopicLoaded, need_space, without_hook
 from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
 from logboom.storage.moving.syncing import Syncing
 from logboom.storage.recovery import begin_log
@@ -35,13 +35,19 @@ _CONFIG: Final = LogConfig(segment_bytes=2**40, segment_age_us=2**62)
 class EqualLoader:
     """Makes logs that are equal to those that were dumped."""
 
-    def __init__(self, data: DataDirectory, name: str | None = None) -> None:
-        """`name` is what the dump's one topic is to be called here. Raises InvalidTopicName."""
+    def __init__(self, data: DataDirectory, name: str | None = None, with_hooks: bool = False) -> None:
+        """`name` is what the dump's one topic is to be called here. Raises InvalidTopicName.
+
+        A hook is a command that somebody else wrote: it is taken over only `with_hooks`.
+        """
         if name is not None:
             Topic.make(name)
         self._data = data
         self._disk = data.files.disk
         self._name = name
+        self._with_hooks = with_hooks
+        self._whole = True
+        """Whether the floors in the dump are the log's own, and none is of the range that was asked for."""
         self._topic: Topic | None = None
         self._loaded: TopicLoaded | None = None
         self._log: Log | None = None
@@ -53,11 +59,13 @@ class EqualLoader:
     def begin(self, head: Head) -> None:
         if self._name is not None and len(head.topics) != 1:
             raise DumpMismatch(f"{len(head.topics)} topics cannot all be called {self._name}: name one with --topic")
+        self._whole = head.request.seqno_from is None
         known = {name.rpartition("~")[2] for name in self._directories("topics")}
         need_space(self._data, sum(listed.size_bytes for listed in head.topics if listed.id not in known))
 
     def begin_topic(self, begun: TopicBegin) -> TopicLoaded:
         topic = begun.topic if self._name is None else msgspec.structs.replace(begun.topic, name=self._name)
+        loaded = TopicLoaded(topic.name, topic.id, hook=topic.settings.hook.delete)
         for here in self._data.topics():
             if here.name == topic.name and here.id != topic.id:
                 raise DumpMismatch(
@@ -67,11 +75,11 @@ class EqualLoader:
             if here.id == topic.id and (here.name, here.partitions) != (topic.name, topic.partitions):
                 raise DumpMismatch(
                     f"this topic is here already, as {here.name!r} with {here.partitions} partitions: "
-                    "delete it first, or add the records as new with --append"
+                    f"move {self._data.path}/{here.directory} away, or add the records as new ones with --append"
                 )
         self._clear_way(topic)
-        self._topic, self._loaded = topic, TopicLoaded(topic.name, topic.id)
-        return self._loaded
+        self._topic, self._loaded = without_hook(topic, loaded, self._with_hooks), loaded
+        return loaded
 
     def _clear_way(self, topic: Topic) -> None:
         """What is left of this very topic: in the trash, or begun under another name by a load that was cut off."""
@@ -92,10 +100,21 @@ class EqualLoader:
         self._span, self._log, self._present = span, None, 0
         directory = self._directory
         if self._disk.exists(directory) and any(map(parse_name, self._disk.list(directory))):
-            self._open()
-            self._check_place()
+            log = self._open()
+            if not log.last_index and span.first_index > 1:
+                self._forget_empty(log)
+            else:
+                self._check_place()
         size_here = 0 if self._log is None else self._log.size_bytes
         need_space(self._data, max(0, span.size_bytes - size_here))
+
+    def _forget_empty(self, log: Log) -> None:
+        """It was opened and never written to: as good as none."""
+        log.close()
+        self._log = None
+        for name in filter(parse_name, self._disk.list(self._directory)):
+            self._disk.unlink(f"{self._directory}/{name}")
+        self._disk.sync_directory(self._directory)
 
     @property
     def _log_name(self) -> str:
@@ -120,16 +139,21 @@ class EqualLoader:
         log, span = self._log, self._span
         assert log is not None
         assert span is not None
-        if not log.first_index <= span.first_index <= log.last_index + 1:
+        # Retention may have dropped here what the dump begins with: one common batch tells that it is the same log.
+        common = min(log.last_index, span.next_index - 1)
+        begins = log.first_index <= max(span.first_index, common)
+        if not begins or span.first_index > log.last_index + 1:
             raise DumpMismatch(
                 f"{self._directory} has seqnos {log.segments[0].first_seqno} to {log.next}, the dump goes on at "
-                f"{span.first_seqno}: load the part between first, or delete what is here"
+                f"{span.first_seqno}: load the part between first, or move {self._directory} away"
             )
 
     def begin_segment(self, snapshot: Snapshot) -> None:
         log, span = self._log, self._span
         assert span is not None
         if log is None:
+            # The state file may remember one that was lost: that is what the dump is to restore.
+            self._data.forget_log(self._log_name)
             begin_log(self._disk, self._directory, snapshot)
             self._open()
             self._present = 0
@@ -137,6 +161,10 @@ class EqualLoader:
             pass  # here already
         elif snapshot.next_index == span.first_index > log.first_index:
             self._check_follows(log, snapshot)
+        elif snapshot.next_seqno != log.next:
+            raise DumpMismatch(
+                f"{self._directory} goes on at seqno {log.next}, the dump at {snapshot.next_seqno}: not the same log"
+            )
         else:
             self._syncing.finish()
             if log.segments[-1].first_index != snapshot.next_index:
@@ -156,7 +184,8 @@ class EqualLoader:
         segment = log.segments[-1]
         here = Snapshot.decode(read_file(self._disk, segment.snap_path))
         assert here is not None
-        floor = snapshot.floor if span.first_index == log.first_index else here.floor
+        is_own = span.first_index == log.first_index and (self._whole or snapshot.floor > span.floor)
+        floor = snapshot.floor if is_own else here.floor
         snapshot = msgspec.structs.replace(snapshot, generation=here.generation, floor=floor)
         if log.active_bytes or snapshot == here:
             return
@@ -191,7 +220,7 @@ class EqualLoader:
         if here is None or not equal(here, batch):
             raise DumpMismatch(
                 f"{self._directory} holds another batch {batch.header.index} than the dump: it is not the same log; "
-                "load under another name, or add the records as new with --append"
+                "add the records as new ones with --append"
             )
 
     def end_log(self) -> None:
@@ -200,6 +229,8 @@ class EqualLoader:
         assert log is not None
         log.commit(log.sync())
         log.close()
+        if self._loaded is not None and self._span is not None:
+            self._loaded.next[self._span.partition] = log.next
 
     def end_topic(self) -> None:
         topic = self._topic

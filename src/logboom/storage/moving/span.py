@@ -59,11 +59,21 @@ def _size_of(log: ReadableLog, batches: int) -> int:
 
 
 def _start_of(log: ReadableLog, seqno: int) -> tuple[int, int]:
-    if seqno == log.committed:
-        return log.committed, log.committed_index + 1
-    run = log.read(seqno, 1)
-    assert run is not None
-    return run.base_seqno, run.first_index
+    """The first batch of a range that begins with this record; batches without records belong to what follows them."""
+    base, index = log.committed, log.committed_index + 1
+    if seqno != log.committed:
+        run = log.read(seqno, 1)
+        assert run is not None
+        base, index = run.base_seqno, run.first_index
+    while base == seqno and index > log.first_index:
+        try:
+            before = log.read_index(index - 1, 1)
+        except Damage:
+            break
+        if before is None or before.base_seqno != before.next_seqno:
+            break
+        index -= 1
+    return base, index
 
 
 def _end_of(log: ReadableLog, seqno: int) -> tuple[int, int]:

@@ -38,6 +38,9 @@ END: Final = 7
 PAYLOAD_MAX: Final = BATCH_SIZE_MAX
 """Of any frame, inflated: batches make about a MiB, but one alone may have this size."""
 
+OUTLINE_MAX: Final = 4 * 1024 * 1024
+"""Of a frame that is neither a snapshot nor batches: what it says is decoded as a whole."""
+
 _HEADER = Struct("<BBHIIII")
 _CRC = Struct("<I")
 HEADER_SIZE: Final = _HEADER.size + _CRC.size
@@ -139,7 +142,8 @@ def _check_header(front: bytes, number: int, position: int) -> tuple[int, int, i
         )
     if found_number != number & 0xFFFFFFFF:
         raise DumpCorrupt(position, f"frame {found_number} stands where {number} must be")
-    if raw_size > PAYLOAD_MAX or stored_size > raw_size or (codec == codecs.NONE and stored_size != raw_size):
+    limit = PAYLOAD_MAX if kind in (SEGMENT, BATCHES) else OUTLINE_MAX
+    if raw_size > limit or stored_size > raw_size or (codec == codecs.NONE and stored_size != raw_size):
         raise DumpCorrupt(position, f"a frame cannot have {stored_size} bytes for {raw_size}")
     return kind, codec, stored_size, raw_size, payload_crc
 
