@@ -1,7 +1,8 @@
 """The `logboom` command: one file per command, imported when it is called, so that `--help` stays quick.
 
-Exit codes of every command: 0 done and sound, 1 damage found, 2 wrong usage or an error, 130 interrupted. What is asked
-for goes to standard output; progress, questions and errors go to standard error.
+Exit codes of every command: 0 done and sound, 1 damage found or something failed, 2 wrong usage or an error, 130
+interrupted (upkeep also 143 and 129, when told to end). What is asked for goes to standard output; progress, questions
+and errors go to standard error.
 """
 
 from __future__ import annotations
