@@ -26,7 +26,7 @@ from logboom.storage import DataDirectory
 
 MESSAGES = 1000
 PAUSE_S = 0.004
-ROUNDS = 7
+ROUNDS = 5
 BATCHES = 1600
 SYNC_EVERY = 8
 TOPIC = "bench"
