@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from logboom.cli.options import Json, Quiet
 from logboom.cli.place import locate
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import describe, summarise
@@ -31,8 +31,8 @@ def check(
     directory: Path,
     /,
     *,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> int:
     """Is everything in a directory as it was written?
 

@@ -6,10 +6,11 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
+from logboom.cli.options import Flag, Json, Quiet
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import count_of, seqnos_of
 from logboom.errors import DirectoryUnusable
@@ -38,9 +39,9 @@ def doctor(
     directory: Path,
     /,
     *,
-    quick: Annotated[bool, Parameter(negative="")] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
+    quick: Flag = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> int:
     """What is wrong in a data directory, and what to do?
 

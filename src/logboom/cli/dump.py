@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 
 from cyclopts import App, Parameter
 
+from logboom.cli.options import Flag, Json, Quiet
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import count_of
 from logboom.errors import Damage, DumpMismatch
@@ -54,10 +55,10 @@ def dump(
     seqno_until: Annotated[int | None, Parameter(name="--to")] = None,
     output: Annotated[str, Parameter(name=["--output", "-o"], allow_leading_hyphen=True)] = "-",
     compress: Literal["none", "lz4", "zstd"] = "lz4",
-    resume: Annotated[bool, Parameter(negative="")] = False,
-    force: Annotated[bool, Parameter(negative="")] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
+    resume: Flag = False,
+    force: Flag = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> int:
     """Write logs as one portable stream.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from logboom.cli.options import Flag, Json, Quiet
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import count_of, printable
 from logboom.errors import DirectoryUnusable, DumpCorrupt, DumpIncomplete, DumpUnsupported
@@ -46,11 +47,11 @@ def load(
     *places: Annotated[str, Parameter(allow_leading_hyphen=True)],
     topic: Annotated[list[str] | None, Parameter(negative="")] = None,
     rename: Annotated[str | None, Parameter(name="--as")] = None,
-    append: Annotated[bool, Parameter(negative="")] = False,
-    with_hooks: Annotated[bool, Parameter(negative="")] = False,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
+    append: Flag = False,
+    with_hooks: Flag = False,
+    dry_run: Flag = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> int:
     """Make logs of a dump again.
 

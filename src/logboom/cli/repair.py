@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from logboom.cli.options import Flag, Json, Quiet
 from logboom.cli.place import locate
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import count_of, describe, seqnos_of
@@ -43,9 +44,9 @@ def repair(
     /,
     *,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False,
-    dry_run: Annotated[bool, Parameter(negative="")] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
+    dry_run: Flag = False,
+    as_json: Json = False,
+    quiet: Quiet = False,
 ) -> int:
     """Mend what a check finds.
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from logboom.cli.options import Flag, Json, Quiet
 from logboom.cli.wording import count_of
 from logboom.errors import DirectoryInUse, DirectoryUnusable, StorageError
 
@@ -48,11 +49,11 @@ def upkeep(
     directory: Path,
     /,
     *,
-    scrub: Annotated[bool, Parameter(negative="")] = False,
-    no_throttle: Annotated[bool, Parameter(negative="")] = False,
-    as_json: Annotated[bool, Parameter(name="--json", negative="")] = False,
+    scrub: Flag = False,
+    no_throttle: Flag = False,
+    as_json: Json = False,
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="")] = False,
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")] = False,
+    quiet: Quiet = False,
 ) -> int:
     """Drop, recompress and scrub what is due in a data directory.
 
