@@ -19,12 +19,26 @@ LogboomError
 │   ├── NotNext                a batch with numbers already, which are not the next ones
 │   ├── LowSpace               the volume's free space is below the reserve, or ran out
 │   ├── WriteFailed            the operating system refused the write
-│   └── LogReadOnly            damaged, failed or closed: the log takes no writes, and says why
+│   ├── LogReadOnly            damaged, failed or closed: the log takes no writes, and says why
+│   ├── WritesRefused          an operator has switched the topic or the node to read-only
+│   └── Overloaded             too much is waiting to be written or synced; nothing of this was
+├── OutcomeUnknown             the connection was lost before the answer: appended or not, nobody here knows
+├── Unavailable                not now: the node is starting, stopping, or cannot be reached
+│   ├── ShuttingDown           the node is stopping
+│   └── ConnectionLost         no connection to a node, or the one there was is gone
+├── LimitExceeded              more than a limit allows; says which, and what it is
+├── ProtocolError              bytes that are not what the protocol says
+│   ├── RemoteProtocolError    the other side has broken it
+│   └── LocalProtocolError     we would break it: a call in the wrong state
+├── ConfigError                a setting with a wrong name or value (also a ValueError)
+├── CursorNotFound             no cursor has this name
+├── BufferFull                 the writer holds as much as it may, and was told not to wait
 ├── TopicError
 │   ├── InvalidTopicName       not 1 to 249 of the characters allowed (also a ValueError)
 │   ├── TopicNotFound          no topic has this name
 │   ├── PartitionNotFound      the topic has no such partition, or several and none was named
 │   ├── TopicExists            another topic has this name already
+│   ├── TopicNotAllowed        the node's rules do not let a topic have this name, or be made by a write
 │   ├── TopicDeleted           the topic that was being read is gone
 │   └── TopicRecreated         another topic has taken the name of the one that was being read
 ├── InvalidBookmark            text that no reader of ours has given (also a ValueError)
@@ -43,7 +57,7 @@ LogboomError
     ├── NotOpened              the state file says nothing of a log that has files: no writer has opened it
     ├── NotLocal               files on a network file system cannot be followed
     ├── DirectoryInUse         another process writes to this data directory
-    └── DirectoryUnusable      not a data directory of ours: newer format, foreign or broken
+    └── DirectoryUnusable      not a data directory of ours: newer format, foreign, broken, of another node
 """
 
 from __future__ import annotations
@@ -174,6 +188,94 @@ class LogReadOnly(AppendRefused):
     """The log takes no writes, and says why."""
 
 
+class WritesRefused(AppendRefused):
+    """An operator has switched a topic, or the whole node, to read-only."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"{where} takes no writes: {reason or 'switched to read-only'}; `accept` switches back")
+        self.where = where
+        self.reason = reason
+
+
+class Overloaded(AppendRefused):
+    """Too many bytes wait to be written or synced. Nothing of this was appended: send it again later."""
+
+    def __init__(self, where: str, waiting_bytes: int, limit_bytes: int) -> None:
+        super().__init__(
+            f"{where}: {waiting_bytes:,} bytes wait to be synced, allowed are {limit_bytes:,}: send it later"
+        )
+        self.where = where
+        self.waiting_bytes = waiting_bytes
+        self.limit_bytes = limit_bytes
+
+
+class OutcomeUnknown(LogboomError):
+    """The answer never came. Whether the batch was appended is not known; an idempotent repeat finds out."""
+
+
+class Unavailable(LogboomError):
+    """Not now."""
+
+
+class ShuttingDown(Unavailable):
+    """The node is stopping and takes nothing new."""
+
+    def __init__(self, message: str = "the node is shutting down") -> None:
+        super().__init__(message)
+
+
+class ConnectionLost(Unavailable):
+    """No connection to a node, or the one there was is gone."""
+
+
+class LimitExceeded(LogboomError):
+    """More than a limit allows."""
+
+    def __init__(self, limit: str, allowed: int, hint: str = "") -> None:
+        super().__init__(f"more than {limit} = {allowed:,} allows{': ' if hint else ''}{hint}")
+        self.limit = limit
+        self.allowed = allowed
+
+
+class ProtocolError(LogboomError):
+    """Bytes that are not what the protocol says."""
+
+
+class RemoteProtocolError(ProtocolError):
+    """The other side has broken the protocol."""
+
+
+class LocalProtocolError(ProtocolError):
+    """This side would break the protocol: a call in the wrong state."""
+
+
+class ConfigError(LogboomError, ValueError):
+    """A setting with a wrong name or value."""
+
+    def __init__(self, key: str, reason: str) -> None:
+        super().__init__(f"{key}: {reason}")
+        self.key = key
+        self.reason = reason
+
+
+class CursorNotFound(LogboomError):
+    """No cursor has this name, for this log."""
+
+    def __init__(self, cursor: str, topic: str | None = None) -> None:
+        super().__init__(f"there is no cursor {cursor!r}{f' on {topic}' if topic else ''}")
+        self.cursor = cursor
+        self.topic = topic
+
+
+class BufferFull(LogboomError):
+    """The writer's buffer is full, and it was told not to wait."""
+
+    def __init__(self, buffered_bytes: int, limit_bytes: int) -> None:
+        super().__init__(f"{buffered_bytes:,} bytes are waiting to be sent, allowed are {limit_bytes:,}")
+        self.buffered_bytes = buffered_bytes
+        self.limit_bytes = limit_bytes
+
+
 class TopicError(LogboomError):
     """Something about a topic."""
 
@@ -214,6 +316,14 @@ class TopicExists(TopicError):
     def __init__(self, name: str, topic_id: str) -> None:
         super().__init__(name, f"there is a topic {name!r} already, with id {topic_id}")
         self.topic_id = topic_id
+
+
+class TopicNotAllowed(TopicError):
+    """The node's rules do not let a topic have this name, or do not let a write make it."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name, f"topic {name!r} is not allowed: {reason}")
+        self.reason = reason
 
 
 class TopicDeleted(TopicError):

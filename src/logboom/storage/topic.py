@@ -28,6 +28,10 @@ _DIRECTORY: Final = re.compile(r"[A-Za-z0-9._-]{1,80}~([0-9a-f]{32})", re.ASCII)
 _DAY_MS: Final = DAY_US // 1000
 
 
+Acks = Literal["none", "leader", "durable"]
+"""When an append is answered: when it was sent, when it is written, when it is synced."""
+
+
 class SegmentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     bytes: int = 128 * MIB
     age_ms: int = 7 * _DAY_MS
@@ -61,11 +65,29 @@ class RecompressionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=T
     """A segment is left alone unless it shrinks by at least this share."""
 
 
+class FlushSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When what was written is synced, and with that committed."""
+
+    policy: Literal["each", "interval", "os"] = "each"
+    """`each`: as soon as the last sync has ended. `interval`: within `interval_ms`, or at once when a writer asks for
+    acks=durable. `os`: what is written counts as committed, and a power loss may take it back."""
+    interval_ms: int = 100
+
+
+class AcksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a writer is promised: the default, and the least, to which a weaker wish is raised."""
+
+    default: Acks = "durable"
+    least: Acks = "none"
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     segment: SegmentSettings = SegmentSettings()
     retention: RetentionSettings = RetentionSettings()
     hook: HookSettings = HookSettings()
     recompression: RecompressionSettings = RecompressionSettings()
+    flush: FlushSettings = FlushSettings()
+    acks: AcksSettings = AcksSettings()
 
     def check(self) -> Settings:
         """These settings, or a ValueError that names the key and what it may be."""
@@ -92,6 +114,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "hook.timeout_ms": (1, 86_400_000),
     "hook.backoff_ms": (1, 86_400_000),
     "hook.backoff_max_ms": (1, 86_400_000),
+    "flush.interval_ms": (1, 3_600_000),
     "recompression.level": (1, 19),
     "recompression.min_gain": (0, 0.99),
 }

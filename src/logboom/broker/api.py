@@ -1,0 +1,260 @@
+"""The one API of a node, without any protocol: what every front-end calls, and what every kind of node implements.
+
+In the process it is `broker.local.LocalBroker`, through the network `client.remote.RemoteBroker`; they are told apart by
+nobody. Everything that can go wrong is an error of errors.py.
+
+An append takes its place in its logs' order when it is called, not when it is awaited; the future it returns is done as
+soon as the promise is kept, which may be at once. Answers come one for each batch, in order: where it went, or why not.
+Reads show what is committed and nothing else, and always say how far they came. A subscription is a read that goes on:
+whoever has room for more asks for more, so a slow reader costs nobody memory.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Protocol
+
+import msgspec
+
+from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection
+from logboom.errors import Damage
+from logboom.storage.append import Answer, Appended
+from logboom.storage.bookmark import Bookmark
+from logboom.storage.reading import READ_BYTES
+from logboom.storage.topic import Acks, Settings
+
+__all__ = [
+    "Acks",
+    "Answer",
+    "Appended",
+    "Broker",
+    "Chunk",
+    "CursorInfo",
+    "Filter",
+    "NodeStats",
+    "Part",
+    "PartitionInfo",
+    "ReadRequest",
+    "Settings",
+    "Start",
+    "Subscription",
+    "TopicInfo",
+]
+
+
+class Broker(Protocol):
+    async def create_topic(self, name: str, partitions: int = 1, settings: Settings = ...) -> TopicInfo: ...
+    async def configure_topic(self, name: str, settings: Settings) -> TopicInfo: ...
+    async def describe_topic(self, name: str, create: bool = False) -> TopicInfo:
+        """`create` makes it where there is none, if the node's rules let a write do that."""
+        ...
+
+    async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]: ...
+    async def delete_topic(self, name: str, topic_id: str | None = None) -> None: ...
+    async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
+        """Nothing below `seqno` is ever served again."""
+        ...
+
+    def append(self, parts: Sequence[Part], acks: Acks | None = None) -> Future[list[Answer]]:
+        """One answer for each batch of each part, in order. The topic's default stands in for `acks`."""
+        ...
+
+    async def read(self, request: ReadRequest) -> Chunk:
+        """Waits up to `wait_ms` where there is nothing yet; then the chunk is empty, and says where the log ends."""
+        ...
+
+    async def subscribe(self, request: ReadRequest) -> Subscription: ...
+
+    async def commit_cursor(self, cursor: str, topic: str, partition: int | None, bookmark: str) -> None: ...
+    async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
+        """Its bookmark; None where there is no such cursor."""
+        ...
+
+    async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]: ...
+    async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
+        """How many partitions' cursors of this name there were."""
+        ...
+
+    async def refuse(self, topic: str | None = None, reason: str = "") -> None:
+        """Take no more writes: of a topic, or at all. Lasts until `accept`, or a restart."""
+        ...
+
+    async def accept(self, topic: str | None = None) -> None: ...
+    async def stats(self) -> NodeStats: ...
+
+    # Staged publish (open, stage, publish, discard) has its place here.
+
+
+class Subscription(Protocol):
+    async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
+        """Waits for news: records, or how far it has come where a filter left none."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Part(NamedTuple):
+    """Batches for one log."""
+
+    topic: str
+    batches: Sequence[Batch]
+    partition: int | None = None
+    """None names the only one."""
+    expect_seqno: int | None = None
+    """The seqno the first batch must get."""
+    topic_id: str | None = None
+    """Refuse where the name is another topic's by now."""
+
+
+class Start(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Where a read begins: one of these, else at the first record."""
+
+    seqno: int | None = None
+    time: int | None = None
+    bookmark: str | None = None
+    cursor: str | None = None
+    """Where this cursor stands; where there is none yet, at `at`."""
+    at: Literal["earliest", "latest"] = "earliest"
+
+
+class Filter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Which records. Fields that are empty do not restrict; those that are not must all hold."""
+
+    tags_any: tuple[str, ...] = ()
+    tags_all: tuple[str, ...] = ()
+    channel: str | None = None
+    """A channel, or a pattern: `+` is one level, `#` at the end the rest, `*` at the end makes it a prefix."""
+    key: bytes | None = None
+
+    def selection(self, seqno_from: int | None = None) -> Selection:
+        """Raises InvalidPattern."""
+        return Selection(seqno_from, None, self.tags_any, self.tags_all, self.channel, self.key)
+
+
+class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    topic: str
+    start: Start = Start()
+    partition: int | None = None
+    topic_id: str | None = None
+    max_bytes: int = READ_BYTES
+    """At least one batch comes, however large."""
+    max_records: int | None = None
+    """No batch comes that begins so many records after the start: what comes may be more, by less than a batch."""
+    wait_ms: int = 0
+    filter: Filter | None = None
+    gaps: Literal["raise", "skip"] = "raise"
+    """What to do where records are gone (dropped by retention, damaged): an error, or go on behind them."""
+
+
+class Chunk(NamedTuple):
+    """Some of a log: whole batches as they are stored; or, where there was a filter, the records left, as one batch."""
+
+    topic_id: str
+    partition: int
+    seqno: int
+    """Where the read began. The first batch may begin earlier: records before this are to be left out."""
+    next_seqno: int
+    """Where to read on."""
+    first: int
+    committed: int
+    term: int
+    """Of the record before `next_seqno`; bookmark.TERM_UNKNOWN where nobody knows."""
+    data: memoryview
+    seqnos: memoryview | None = None
+    """With a filter: the seqnos of the records in `data`, as i64, little-endian."""
+
+    @property
+    def at_end(self) -> bool:
+        return self.next_seqno >= self.committed
+
+    @property
+    def bookmark(self) -> str:
+        """Of `next_seqno`."""
+        return str(Bookmark(bytes.fromhex(self.topic_id), self.partition, self.next_seqno, self.term))
+
+    def batches(self) -> Iterator[Batch]:
+        """Every data batch, verified. Without a filter only. Raises Damage for what repair could not save."""
+        offset = 0
+        while offset < len(self.data):
+            batch = Batch.parse(self.data[offset:])
+            header = batch.header
+            offset += header.size
+            if header.kind == KIND_LOST and header.next_seqno > self.seqno:
+                raise Damage(
+                    f"partition {self.partition}", 0, header.base_seqno, header.next_seqno, "lost, says repair"
+                )
+            if header.kind == KIND_DATA:
+                batch.verify()
+                yield batch
+
+    def records(self) -> Iterator[Record]:
+        """Every record from `seqno` on, with its own seqno."""
+        if self.seqnos is None:
+            for batch in self.batches():
+                where = Selection(seqno_from=self.seqno) if batch.header.base_seqno < self.seqno else None
+                yield from batch.records(where)
+        elif len(self.data):
+            found = Batch.parse(self.data).records()
+            for record, seqno in zip(found, self.seqnos.cast("B").cast("q"), strict=True):
+                yield msgspec.structs.replace(record, seqno=seqno)
+
+
+class PartitionInfo(msgspec.Struct, frozen=True):
+    partition: int
+    first: int
+    committed: int
+    next: int
+    floor: int = 0
+    size_bytes: int = 0
+    segments: int = 0
+    newest: int | None = None
+    """When the last batch was appended, microseconds."""
+    refusal: str | None = None
+    """Why this log takes no writes."""
+
+
+class TopicInfo(msgspec.Struct, frozen=True):
+    name: str
+    id: str
+    partitions: list[PartitionInfo]
+    settings: Settings
+    refused: str | None = None
+    """Why the topic takes no writes, where an operator said so."""
+
+
+class CursorInfo(msgspec.Struct, frozen=True):
+    cursor: str
+    topic: str
+    topic_id: str
+    partition: int
+    seqno: int
+    bookmark: str
+    updated: int
+    """When, microseconds."""
+    lag: int | None = None
+    """Records between it and the end of its log; None where the topic is gone."""
+
+
+class NodeStats(msgspec.Struct, frozen=True):
+    node_id: str
+    cluster_id: str
+    version: str
+    started: int
+    now: int
+    topics: int
+    logs: int
+    writes: dict[str, int]
+    """batches, records, bytes, repeats, refused; waiting_bytes and unsynced_bytes as they are now."""
+    reads: dict[str, int]
+    """chunks, bytes, filtered, segments_skipped, subscriptions, waiting."""
+    syncs: dict[str, float]
+    """count, logs, seconds, longest_s."""
+    rejections: dict[str, int]
+    """How often each limit or rule has said no, by the name of its error or limit."""
+    connections: dict[str, int] = {}
+    """Now, by protocol."""
+    refused: str | None = None
+    upkeep: Any = None
+    memory_bytes: int = 0
+    open_files: int = 0

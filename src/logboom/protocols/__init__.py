@@ -1,0 +1,1 @@
+"""Front-ends: each knows the broker and nothing of the others."""

@@ -1,0 +1,1 @@
+"""Logboom's own protocol: frames with a typed head and, where records travel, batches as they are stored."""

@@ -1,0 +1,228 @@
+"""What is said over the binary protocol: the heads of all frames, as msgpack.
+
+Heads that travel with every batch are arrays, the others maps; both sides ignore what they do not know, so fields may
+be added at the end. docs/protocols/binary.md specifies them for other languages.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any, Final
+
+import msgspec
+
+from logboom.broker.api import Acks, ReadRequest, Settings, TopicInfo
+
+VERSION: Final = 1
+
+
+class Kind(IntEnum):
+    """The type of a frame. Answers carry the correlation id of their request."""
+
+    HELLO = 1
+    WELCOME = 2
+    PING = 3
+    PONG = 4
+    ERROR = 5
+    """In place of any answer; with correlation 0 it is about the connection, which ends."""
+    APPEND = 10
+    APPENDED = 11
+    READ = 12
+    CHUNK = 13
+    """The answer to READ; after SUBSCRIBE as many as there is credit for."""
+    SUBSCRIBE = 14
+    CREDIT = 15
+    """More bytes the server may push for a subscription; has no answer."""
+    UNSUBSCRIBE = 16
+    """Answered with RESULT; the last frame with that correlation id."""
+    CALL = 20
+    RESULT = 21
+
+
+class Hello(msgspec.Struct, omit_defaults=True):
+    """The first frame of a connection."""
+
+    version_min: int = VERSION
+    version_max: int = VERSION
+    client: str = ""
+    """For people: what this is, such as `logboom-python/0.1`."""
+    cluster_id: str | None = None
+    """Refuse to talk where the node is of another cluster."""
+    topics: list[str] = []
+    """The welcome describes these, where they exist."""
+
+
+class WireLimits(msgspec.Struct):
+    frame_bytes: int
+    batch_bytes: int
+    in_flight_bytes: int
+    """Of appends without an answer on one connection; beyond that the server stops reading."""
+    in_flight_batches: int
+    """Of one producer in one log: what the server remembers for repeats."""
+    idle_ms: int
+    """A connection that is silent for so long is closed: ping before."""
+    subscriptions: int
+
+
+class Welcome(msgspec.Struct):
+    version: int
+    node_id: str
+    cluster_id: str
+    directory: str | None
+    """The data directory on the node's machine: a reader there with the same node id in node.json may use the files."""
+    server: str
+    limits: WireLimits
+    topics: list[TopicInfo] = []
+
+
+class Failure(msgspec.Struct, omit_defaults=True):
+    """An error: its code (see errors.py of this package), words for people, its data."""
+
+    code: str
+    message: str
+    data: dict[str, Any] = {}
+
+
+class AppendPart(msgspec.Struct, array_like=True, gc=False):
+    """Batches for one log; their bytes follow one after another as the frame's payload."""
+
+    topic: str
+    size: int
+    """Bytes of the payload that are this part's."""
+    partition: int | None = None
+    expect_seqno: int | None = None
+    topic_id: str | None = None
+
+
+class Append(msgspec.Struct, array_like=True, gc=False):
+    parts: list[AppendPart]
+    acks: Acks | None = None
+    """With `none` there is no answer, not even to a refusal."""
+
+
+class AppendedAt(msgspec.Struct, array_like=True, gc=False):
+    base_seqno: int
+    record_count: int
+    index: int
+    append_time: int
+    repeat: bool = False
+
+
+class Appends(msgspec.Struct, array_like=True, gc=False):
+    """One entry for each batch, in order; `failures` by the entry's number, where it is None."""
+
+    answers: list[AppendedAt | None]
+    failures: dict[int, Failure] = {}
+
+
+class Read(msgspec.Struct, gc=False):
+    """READ and SUBSCRIBE. For a subscription `credit` is what may be pushed at first."""
+
+    request: ReadRequest
+    credit: int = 0
+
+
+class ChunkHead(msgspec.Struct, array_like=True, gc=False):
+    """A broker's Chunk; the payload is `size` bytes of batches, then, where there was a filter, `seqnos` i64s."""
+
+    topic_id: str
+    partition: int
+    seqno: int
+    next_seqno: int
+    first: int
+    committed: int
+    term: int
+    size: int
+    seqnos: int | None = None
+
+
+class Credit(msgspec.Struct, array_like=True, gc=False):
+    """The frame's correlation id is the subscription's."""
+
+    bytes: int
+
+
+class CreateTopic(msgspec.Struct, tag="create_topic", omit_defaults=True):
+    name: str
+    partitions: int = 1
+    settings: Settings = Settings()
+
+
+class ConfigureTopic(msgspec.Struct, tag="configure_topic"):
+    name: str
+    settings: Settings
+
+
+class DescribeTopic(msgspec.Struct, tag="describe_topic"):
+    name: str
+    create: bool = False
+
+
+class ListTopics(msgspec.Struct, tag="list_topics"):
+    prefix: str = ""
+    internal: bool = False
+
+
+class DeleteTopic(msgspec.Struct, tag="delete_topic"):
+    name: str
+    topic_id: str | None = None
+
+
+class Trim(msgspec.Struct, tag="trim"):
+    topic: str
+    partition: int | None
+    seqno: int
+
+
+class CommitCursor(msgspec.Struct, tag="commit_cursor"):
+    cursor: str
+    topic: str
+    partition: int | None
+    bookmark: str
+
+
+class FetchCursor(msgspec.Struct, tag="fetch_cursor"):
+    cursor: str
+    topic: str
+    partition: int | None = None
+
+
+class ListCursors(msgspec.Struct, tag="list_cursors"):
+    topic: str | None = None
+    prefix: str = ""
+
+
+class DeleteCursor(msgspec.Struct, tag="delete_cursor"):
+    cursor: str
+    topic: str | None = None
+
+
+class Refuse(msgspec.Struct, tag="refuse"):
+    topic: str | None = None
+    reason: str = ""
+
+
+class Accept(msgspec.Struct, tag="accept"):
+    topic: str | None = None
+
+
+class Stats(msgspec.Struct, tag="stats"):
+    pass
+
+
+Call = (
+    CreateTopic
+    | ConfigureTopic
+    | DescribeTopic
+    | ListTopics
+    | DeleteTopic
+    | Trim
+    | CommitCursor
+    | FetchCursor
+    | ListCursors
+    | DeleteCursor
+    | Refuse
+    | Accept
+    | Stats
+)
+"""The head of CALL. The head of RESULT is what the broker's method of that name returns."""
