@@ -1,7 +1,7 @@
 """The one API of a node, without any protocol: what every front-end calls, and what every kind of node implements.
 
-In the process it is `broker.local.LocalBroker`, through the network `client.remote.RemoteBroker`; they are told apart by
-nobody. Everything that can go wrong is an error of errors.py.
+In the process it is `broker.local.LocalBroker`, through the network `client.remote.RemoteBroker`; nobody tells them
+apart. Everything that can go wrong is an error of errors.py.
 
 An append takes its place in its logs' order when it is called, not when it is awaited; the future it returns is done as
 soon as the promise is kept, which may be at once. Answers come one for each batch, in order: where it went, or why not.

@@ -1,10 +1,11 @@
-"""The settings of a node's upkeep, validated once."""
+"""The settings of a node's broker and its upkeep, validated once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from typing import Final
 
+from logboom.broker.limits import Limits, TopicRules
 from logboom.storage.config import DAY_US, MIB
 
 _RANGES: Final = {
@@ -38,3 +39,20 @@ class UpkeepSettings:
                 continue
             if not isinstance(value, int) or not low <= value <= high:
                 raise ValueError(f"{field.name} is {value!r}, allowed are {low} to {high}")
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerConfig:
+    limits: Limits = Limits()
+    topics: TopicRules = TopicRules()
+    upkeep: UpkeepSettings = UpkeepSettings()
+    threads: int = 4
+    """For writes that take long, filters, and reads of what is not in memory."""
+    reserve_bytes: int = 64 * MIB
+    """Free space on the volume below which nothing is written."""
+
+    def __post_init__(self) -> None:
+        self.limits.check()
+        self.topics.check()
+        if not 1 <= self.threads <= 256:
+            raise ValueError(f"threads is {self.threads}, allowed are 1 to 256")

@@ -1,0 +1,111 @@
+"""What a node allows: limits that are always on, rules for topics, and a count of every time one said no."""
+
+from __future__ import annotations
+
+from collections import Counter
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
+
+from logboom.batch import BATCH_SIZE_DEFAULT, BATCH_SIZE_MAX
+from logboom.errors import ConfigError, LimitExceeded, LogboomError, TopicNotAllowed
+from logboom.storage.config import MIB
+from logboom.storage.topic import PARTITIONS_MAX, Settings
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    connections: int = 20_000
+    connections_per_second: int = 2_000
+    """Beyond this the node accepts later, it does not refuse."""
+    topics: int = 20_000
+    topics_per_connection: int = 10_000
+    """Different topics one connection may name."""
+    subscriptions_per_connection: int = 1_000
+    in_flight_bytes: int = 32 * MIB
+    """Of one connection: appends without an answer, answers not sent. Beyond this it is not read from."""
+    receive_bytes: int = 1024 * MIB
+    """Of the node: frames that have not come whole yet."""
+    batch_bytes: int = BATCH_SIZE_DEFAULT
+    read_bytes: int = 16 * MIB
+    """The most one read gives, unless a single batch is larger."""
+    unsynced_bytes_per_log: int = 256 * MIB
+    unsynced_bytes: int = 1024 * MIB
+    """Of the node: written or waiting to be, and not yet synced. Beyond this appends wait."""
+    append_wait_ms: int = 10_000
+    """How long they wait before they fail as not appended."""
+    read_wait_ms: int = 60_000
+    idle_ms: int = 600_000
+    hello_ms: int = 10_000
+    """A connection that has not said hello by then is closed."""
+    cursors: int = 100_000
+
+    def check(self) -> Limits:
+        for name, (low, high) in _RANGES.items():
+            value = getattr(self, name)
+            if not low <= value <= high:
+                raise ConfigError(f"limits.{name}", f"is {value:,}, allowed are {low:,} to {high:,}")
+        return self
+
+
+_RANGES: Final = {
+    "connections": (1, 1_000_000),
+    "connections_per_second": (1, 1_000_000),
+    "topics": (1, 1_000_000),
+    "topics_per_connection": (1, 1_000_000),
+    "subscriptions_per_connection": (1, 1_000_000),
+    "in_flight_bytes": (64 * 1024, 2**40),
+    "receive_bytes": (MIB, 2**40),
+    "batch_bytes": (4096, BATCH_SIZE_MAX),
+    "read_bytes": (4096, 256 * MIB),
+    "unsynced_bytes_per_log": (64 * 1024, 2**40),
+    "unsynced_bytes": (64 * 1024, 2**40),
+    "append_wait_ms": (0, 3_600_000),
+    "read_wait_ms": (0, 3_600_000),
+    "idle_ms": (1_000, 2**40),
+    "hello_ms": (100, 3_600_000),
+    "cursors": (1, 10_000_000),
+}
+
+
+class TopicRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which topics there may be, and what one that a write makes is like. Names are matched as a shell matches files."""
+
+    allowed: tuple[str, ...] = ("*",)
+    denied: tuple[str, ...] = ()
+    auto_create: bool = True
+    """A write to a topic that is not there makes it."""
+    partitions: int = 1
+    settings: Settings = Settings()
+    """Of topics that are made without any."""
+
+    def check(self) -> TopicRules:
+        if not 1 <= self.partitions <= PARTITIONS_MAX:
+            raise ConfigError("topics.partitions", f"is {self.partitions}, allowed are 1 to {PARTITIONS_MAX}")
+        try:
+            self.settings.check()
+        except ValueError as error:
+            raise ConfigError("topics.settings", str(error)) from None
+        return self
+
+    def admit(self, name: str, count: int, limits: Limits, by_write: bool) -> None:
+        """Raises where a topic of this name may not be made, while there are `count` already."""
+        if name.startswith("_"):
+            raise TopicNotAllowed(name, "a leading _ is for internal topics")
+        denied = next((rule for rule in self.denied if fnmatchcase(name, rule)), None)
+        if denied is not None:
+            raise TopicNotAllowed(name, f"topics.denied has {denied!r}")
+        if not any(fnmatchcase(name, rule) for rule in self.allowed):
+            raise TopicNotAllowed(name, f"topics.allowed has only {', '.join(self.allowed)}")
+        if by_write and not self.auto_create:
+            raise TopicNotAllowed(name, "it does not exist, and topics.auto_create is off: create it first")
+        if count >= limits.topics:
+            raise LimitExceeded("limits.topics", limits.topics, "delete some, or raise it")
+
+
+class Rejections(Counter[str]):
+    """How often each rule, limit or error has said no, by its name."""
+
+    def note(self, error: LogboomError) -> LogboomError:
+        self[error.limit if isinstance(error, LimitExceeded) else type(error).__name__] += 1
+        return error

@@ -1,0 +1,111 @@
+"""One connection's side of the binary protocol, without input or output: bytes in, events out; requests in, bytes out.
+
+Both shells, blocking and asyncio, drive this. A session lives as long as its connection: after a lost one a new session
+begins. Answers come in any order; each carries the correlation id of its request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from logboom.batch.header import Buffer
+from logboom.broker.api import Chunk
+from logboom.errors import LocalProtocolError, LogboomError, RemoteProtocolError
+from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, Frame, FrameReader, encode
+from logboom.protocols.binary.errors import decode_failure
+from logboom.protocols.binary.messages import (
+    Appends,
+    ChunkHead,
+    Failure,
+    Hello,
+    Kind,
+    Welcome,
+)
+
+_welcome = msgspec.msgpack.Decoder(Welcome)
+_failure = msgspec.msgpack.Decoder(Failure)
+_appends = msgspec.msgpack.Decoder(Appends)
+_chunk = msgspec.msgpack.Decoder(ChunkHead)
+
+
+class Event(NamedTuple):
+    """Something came: a Welcome, an Appends, a Chunk, a LogboomError, None for a pong, the raw bytes of a result.
+
+    A Chunk is a view of memory that is the receiver's from now on. Correlation 0 is about the connection: it ends.
+    """
+
+    correlation: int
+    what: Welcome | Appends | Chunk | LogboomError | bytes | None
+
+
+class Session:
+    def __init__(self, hello: Hello) -> None:
+        self._hello = hello
+        self._frames = FrameReader(FRAME_BYTES_FIRST)
+        self._correlation = 0
+        self.welcome: Welcome | None = None
+        """What the server said; None until then."""
+
+    def hello(self) -> list[Buffer]:
+        """The first bytes to send."""
+        return self.request(Kind.HELLO, self._hello)[1]
+
+    def request(self, kind: int, head: Any = None, payload: Sequence[Buffer] = ()) -> tuple[int, list[Buffer]]:
+        """The correlation id of a new request, and the buffers to send."""
+        if self.welcome is None and kind != Kind.HELLO:
+            raise LocalProtocolError("nothing is sent before the welcome")
+        self._correlation = self._correlation % 0xFFFF_FFFF + 1
+        return self._correlation, encode(kind, self._correlation, head, payload)
+
+    def about(self, correlation: int, kind: int, head: Any = None) -> list[Buffer]:
+        """A frame about an earlier request: credit, or the end of a subscription."""
+        return encode(kind, correlation, head)
+
+    def buffer(self) -> memoryview:
+        """Where to receive to; see FrameReader."""
+        return self._frames.buffer()
+
+    def received(self, count: int) -> Iterator[Event]:
+        """What has come with so many more bytes. Raises RemoteProtocolError: close the connection then."""
+        for frame in self._frames.received(count):
+            try:
+                event = self._event(frame)
+            except msgspec.MsgspecError as error:
+                raise RemoteProtocolError(f"the head of a frame of kind {frame.kind} is wrong: {error}") from None
+            if event is not None:
+                yield event
+
+    def _event(self, frame: Frame) -> Event | None:
+        kind = frame.kind
+        if kind == Kind.APPENDED:
+            return Event(frame.correlation, _appends.decode(frame.head))
+        if kind == Kind.CHUNK:
+            return Event(frame.correlation, self._chunk_of(frame))
+        if kind == Kind.RESULT:
+            return Event(frame.correlation, bytes(frame.head))
+        if kind == Kind.ERROR:
+            return Event(frame.correlation, decode_failure(_failure.decode(frame.head)))
+        if kind == Kind.PONG:
+            return Event(frame.correlation, None)
+        if kind == Kind.WELCOME:
+            self.welcome = _welcome.decode(frame.head)
+            self._frames.limit_bytes = self.welcome.limits.frame_bytes
+            return Event(frame.correlation, self.welcome)
+        raise RemoteProtocolError(f"a frame of kind {kind} makes no sense from a server")
+
+    def _chunk_of(self, frame: Frame) -> Chunk:
+        head = _chunk.decode(frame.head)
+        payload = frame.payload
+        if len(payload) != head.size + 8 * (head.seqnos or 0):
+            raise RemoteProtocolError("a chunk is not as long as it says")
+        if len(payload):
+            self._frames.keep()
+        seqnos = None if head.seqnos is None else payload[head.size :]
+        return Chunk(
+            *(head.topic_id, head.partition, head.seqno, head.next_seqno, head.first, head.committed, head.term),
+            payload[: head.size],
+            seqnos,
+        )
