@@ -29,8 +29,11 @@ LogboomError
 ├── LimitExceeded              more than a limit allows; says which, and what it is
 ├── ProtocolError              bytes that are not what the protocol says
 │   ├── RemoteProtocolError    the other side has broken it
-│   └── LocalProtocolError     we would break it: a call in the wrong state
+│   ├── LocalProtocolError     we would break it: a call in the wrong state
+│   ├── UnsupportedVersion     no version of the protocol that both sides speak
+│   └── WrongCluster           the node is of another cluster than the client wants
 ├── ConfigError                a setting with a wrong name or value (also a ValueError)
+├── InvalidCursorName          not 1 to 249 of the characters allowed (also a ValueError)
 ├── CursorNotFound             no cursor has this name
 ├── BufferFull                 the writer holds as much as it may, and was told not to wait
 ├── TopicError
@@ -249,6 +252,22 @@ class LocalProtocolError(ProtocolError):
     """This side would break the protocol: a call in the wrong state."""
 
 
+class UnsupportedVersion(ProtocolError):
+    """No version of the protocol is spoken by both sides."""
+
+    def __init__(self, lowest: int, highest: int, ours: int) -> None:
+        super().__init__(f"unsupported version: this node speaks {ours}, the client {lowest} to {highest}")
+        self.version = ours
+
+
+class WrongCluster(ProtocolError):
+    """The client wants to talk to another cluster than this node's."""
+
+    def __init__(self, wanted: str, cluster_id: str) -> None:
+        super().__init__(f"this node is of cluster {cluster_id}, not of {wanted[:100]!r}")
+        self.cluster_id = cluster_id
+
+
 class ConfigError(LogboomError, ValueError):
     """A setting with a wrong name or value."""
 
@@ -256,6 +275,16 @@ class ConfigError(LogboomError, ValueError):
         super().__init__(f"{key}: {reason}")
         self.key = key
         self.reason = reason
+
+
+class InvalidCursorName(LogboomError, ValueError):
+    """A name that a cursor cannot have."""
+
+    def __init__(self, cursor: str) -> None:
+        super().__init__(
+            f"{cursor[:300]!r} is no cursor name: use 1 to 249 letters, digits, dots, dashes, underscores, slashes, colons"
+        )
+        self.cursor = cursor
 
 
 class CursorNotFound(LogboomError):

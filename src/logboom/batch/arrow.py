@@ -195,6 +195,15 @@ def _lists(view: _View, offsets: int, kind: pa.DataType, items: pa.Array) -> pa.
 
 def absent(kind: pa.DataType, count: int) -> pa.Array:
     """A column that no record has: nulls, or empty lists."""
+    return _absent_block(kind).slice(0, count) if count <= _BLOCK else _make_absent(kind, count)
+
+
+@lru_cache(maxsize=len(ORDER))
+def _absent_block(kind: pa.DataType) -> pa.Array:
+    return _make_absent(kind, _BLOCK)
+
+
+def _make_absent(kind: pa.DataType, count: int) -> pa.Array:
     pa = vector.pa
     if not kind.num_fields:
         return pa.nulls(count, kind)

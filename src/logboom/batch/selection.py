@@ -7,12 +7,12 @@ levels including none. A trailing `*` makes what stands before it a prefix. Anyt
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from logboom.batch import arrow
-from logboom.batch.columns import Lists
 from logboom.errors import InvalidPattern
 
 if TYPE_CHECKING:
@@ -57,14 +57,20 @@ class Selection:
             inside = np.zeros(len(seqnos), np.bool_)
             inside[max(0, low - seqnos.start) : max(0, high - seqnos.start)] = True
             parts.append(inside)
-        if self.tags_any:
-            parts.append(_has_tag(batch, self.tags_any))
-        parts += [_has_tag(batch, (tag,)) for tag in self.tags_all]
-        if self.channel is not None:
-            parts.append(_channel_mask(batch, self.channel))
-        if self.key is not None:
-            parts.append(_key_mask(batch, self.key))
+        parts += self.match(partial(arrow.column, batch))
         return pa.array(np.logical_and.reduce(parts)) if parts else None
+
+    def match(self, column: Callable[[str], pa.Array]) -> list[Mask]:
+        """What tags, channel and key say, each by itself; `column` gives a whole column of any number of records."""
+        masks: list[Mask] = []
+        if self.tags_any:
+            masks.append(_has_tag(column("tags"), self.tags_any))
+        masks += [_has_tag(column("tags"), (tag,)) for tag in self.tags_all]
+        if self.channel is not None:
+            masks.append(_channel_mask(column("channel"), self.channel))
+        if self.key is not None:
+            masks.append(_key_mask(column("key"), self.key))
+        return masks
 
 
 @lru_cache(maxsize=1024)
@@ -94,14 +100,10 @@ def _encoded(text: str) -> bytes:
         raise InvalidPattern(f"{text!r} is text that UTF-8 cannot hold: {error.reason}") from None
 
 
-def _channel_mask(batch: Batch, text: str) -> Mask:
-    import numpy as np
+def _channel_mask(column: pa.StringArray, text: str) -> Mask:
     import pyarrow.compute as pc
 
-    if batch.columns.channel is None:
-        return np.zeros(len(batch), np.bool_)
     how, argument = pattern(text)
-    column = arrow.column(batch, "channel")
     if how == "exact":
         matches = pc.equal(column, argument)
     elif how == "prefix":
@@ -111,29 +113,21 @@ def _channel_mask(batch: Batch, text: str) -> Mask:
     return _to_mask(matches)
 
 
-def _key_mask(batch: Batch, key: bytes) -> Mask:
+def _key_mask(column: pa.BinaryArray, key: bytes) -> Mask:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return _to_mask(pc.equal(column, pa.scalar(key, pa.binary())))
+
+
+def _has_tag(column: pa.ListArray, wanted: tuple[str, ...]) -> Mask:
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    if batch.columns.key is None:
-        return np.zeros(len(batch), np.bool_)
-    return _to_mask(pc.equal(arrow.column(batch, "key"), pa.scalar(key, pa.binary())))
-
-
-def _has_tag(batch: Batch, wanted: tuple[str, ...]) -> Mask:
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    lists: Lists | None = batch.columns.tags
-    count = len(batch)
-    if lists is None:
-        return np.zeros(count, np.bool_)
-    column = arrow.column(batch, "tags")
     hits = np.zeros(len(column.values) + 1, np.int32)
     np.cumsum(_to_mask(pc.is_in(column.values, pa.array(wanted, pa.string()))), out=hits[1:])
-    steps = np.frombuffer(batch.body, np.int32, count + 1, lists.offsets)
+    steps = column.offsets.to_numpy()
     found: Mask = hits[steps[1:]] > hits[steps[:-1]]
     return found
 

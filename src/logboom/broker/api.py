@@ -44,7 +44,12 @@ __all__ = [
 
 
 class Broker(Protocol):
-    async def create_topic(self, name: str, partitions: int = 1, settings: Settings = ...) -> TopicInfo: ...
+    async def create_topic(
+        self, name: str, partitions: int | None = None, settings: Settings | None = None
+    ) -> TopicInfo:
+        """The node's rules say what stands in for what is None."""
+        ...
+
     async def configure_topic(self, name: str, settings: Settings) -> TopicInfo: ...
     async def describe_topic(self, name: str, create: bool = False) -> TopicInfo:
         """`create` makes it where there is none, if the node's rules let a write do that."""

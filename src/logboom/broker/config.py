@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from logboom.broker.limits import Limits, TopicRules
 from logboom.storage.config import DAY_US, MIB
 
-_RANGES: Final = {
+RANGES: Final = {
     "recompress_bytes_per_second": (1, 2**40),
     "scrub_bytes_per_second": (1, 2**40),
     "scrub_every_ms": (1, 2**52),
@@ -34,7 +34,7 @@ class UpkeepSettings:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            low, high = _RANGES[field.name]
+            low, high = RANGES[field.name]
             if value is None and field.name in _MAY_BE_NONE:
                 continue
             if not isinstance(value, int) or not low <= value <= high:
@@ -43,13 +43,15 @@ class UpkeepSettings:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    limits: Limits = Limits()
-    topics: TopicRules = TopicRules()
-    upkeep: UpkeepSettings = UpkeepSettings()
+    limits: Limits = field(default_factory=Limits)
+    topics: TopicRules = field(default_factory=TopicRules)
+    upkeep: UpkeepSettings = field(default_factory=UpkeepSettings)
     threads: int = 4
     """For writes that take long, filters, and reads of what is not in memory."""
     reserve_bytes: int = 64 * MIB
     """Free space on the volume below which nothing is written."""
+    cluster_id: str | None = None
+    """Refuse a directory of another cluster; a new one becomes of this."""
 
     def __post_init__(self) -> None:
         self.limits.check()

@@ -41,14 +41,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cursors: int = 100_000
 
     def check(self) -> Limits:
-        for name, (low, high) in _RANGES.items():
+        for name, (low, high) in RANGES.items():
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ConfigError(f"limits.{name}", f"is {value:,}, allowed are {low:,} to {high:,}")
         return self
 
 
-_RANGES: Final = {
+RANGES: Final = {
     "connections": (1, 1_000_000),
     "connections_per_second": (1, 1_000_000),
     "topics": (1, 1_000_000),
@@ -69,7 +69,7 @@ _RANGES: Final = {
 
 
 class TopicRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which topics there may be, and what one that a write makes is like. Names are matched as a shell matches files."""
+    """Which topics there may be, and what one that a write makes is like. Names are matched as a shell does files."""
 
     allowed: tuple[str, ...] = ("*",)
     denied: tuple[str, ...] = ()

@@ -7,5 +7,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 Flag = Annotated[bool, Parameter(negative="")]
-Json = Annotated[bool, Parameter(name="--json", negative="")]
+Json = Annotated[bool, Parameter(name="--json", negative="", help="JSON on standard output instead of text.")]
 Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")]
+Server = Annotated[
+    str | None,
+    Parameter(
+        name=["--server", "-s"],
+        help="Where the node is: host:port, host, [::1]:port or unix:/path; several, separated by commas, are tried in "
+        "turn. Default: $LOGBOOM_SERVERS, else localhost:1773.",
+    ),
+]

@@ -1,4 +1,4 @@
-"""A progress bar by bytes on standard error, where that is a terminal and nobody asked for quiet."""
+"""Progress bars on standard error, where that is a terminal and nobody asked for quiet."""
 
 from __future__ import annotations
 
@@ -20,3 +20,18 @@ def bytes_read(title: str, total: int, wanted: bool) -> Iterator[Callable[[int],
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(title, total=total)
         yield lambda size: progress.update(task, advance=size)
+
+
+@contextmanager
+def records_read(title: str, total: int | None, wanted: bool) -> Iterator[Callable[[int], None] | None]:
+    """The same by records; where nobody knows how many there will be, `total` is None."""
+    if not wanted or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda count: progress.update(task, advance=count)

@@ -1,4 +1,4 @@
-"""What programs use to read and write logs.
+"""What programs use to read and write logs, over the network or straight from the files.
 
 from logboom.client import FileReader
 
@@ -7,6 +7,41 @@ with FileReader("data", "events") as reader:
         print(record.seqno, record.value)
 """
 
-from logboom.client.file_reader import FileReader
+from __future__ import annotations
 
-__all__ = ["FileReader"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from logboom.client.async_reader import AsyncReader
+    from logboom.client.async_writer import AsyncWriter
+    from logboom.client.file_reader import FileReader
+    from logboom.client.reader import Reader
+    from logboom.client.remote import RemoteBroker, connect
+    from logboom.client.writer import Writer
+    from logboom.client.writing import Written
+
+__all__ = ["AsyncReader", "AsyncWriter", "FileReader", "Reader", "RemoteBroker", "Writer", "Written", "connect"]
+
+_HOMES = {
+    "AsyncReader": "async_reader",
+    "AsyncWriter": "async_writer",
+    "FileReader": "file_reader",
+    "Reader": "reader",
+    "RemoteBroker": "remote",
+    "Writer": "writer",
+    "Written": "writing",
+    "connect": "remote",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

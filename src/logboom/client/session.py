@@ -39,13 +39,16 @@ class Event(NamedTuple):
 
     correlation: int
     what: Welcome | Appends | Chunk | LogboomError | bytes | None
+    size: int = 0
+    """Of a chunk's whole frame: so much of a subscription's credit it has used."""
 
 
 class Session:
     def __init__(self, hello: Hello) -> None:
         self._hello = hello
         self._frames = FrameReader(FRAME_BYTES_FIRST)
-        self._correlation = 0
+        self.newest = 0
+        """The correlation id of the newest request."""
         self.welcome: Welcome | None = None
         """What the server said; None until then."""
 
@@ -57,8 +60,8 @@ class Session:
         """The correlation id of a new request, and the buffers to send."""
         if self.welcome is None and kind != Kind.HELLO:
             raise LocalProtocolError("nothing is sent before the welcome")
-        self._correlation = self._correlation % 0xFFFF_FFFF + 1
-        return self._correlation, encode(kind, self._correlation, head, payload)
+        self.newest = self.newest % 0xFFFF_FFFF + 1
+        return self.newest, encode(kind, self.newest, head, payload)
 
     def about(self, correlation: int, kind: int, head: Any = None) -> list[Buffer]:
         """A frame about an earlier request: credit, or the end of a subscription."""
@@ -83,7 +86,7 @@ class Session:
         if kind == Kind.APPENDED:
             return Event(frame.correlation, _appends.decode(frame.head))
         if kind == Kind.CHUNK:
-            return Event(frame.correlation, self._chunk_of(frame))
+            return Event(frame.correlation, self._chunk_of(frame), frame.size)
         if kind == Kind.RESULT:
             return Event(frame.correlation, bytes(frame.head))
         if kind == Kind.ERROR:

@@ -1,6 +1,6 @@
 """A data directory: one writer, the `state` file, and the logs below it.
 
-    DATA/node.json   node id and format version; a newer format is refused
+    DATA/node.json   node id, cluster id, format version; another's, or a newer format, is refused
     DATA/lock        held while open; says who holds it, and whether the last shut-down was clean
     DATA/state       where every log stands
     DATA/topics/<name>~<topic id, 32 hex digits>/<partition>/    one log each
@@ -44,6 +44,8 @@ class Node(msgspec.Struct, frozen=True):
     """Whose directory this is."""
 
     node_id: str
+    cluster_id: str = ""
+    """Empty only in a file that an earlier release wrote, until the next writer opens the directory."""
     format: int = FORMAT
 
 
@@ -71,16 +73,25 @@ class DataDirectory:
 
     @classmethod
     def open(
-        cls, path: str, disk: Disk | None = None, files_max: int = 512, reserve_bytes: int = RESERVE_BYTES
+        cls,
+        path: str,
+        disk: Disk | None = None,
+        files_max: int = 512,
+        reserve_bytes: int = RESERVE_BYTES,
+        cluster_id: str | None = None,
+        node_id: str | None = None,
     ) -> DataDirectory:
-        """Take the directory for writing; it is made where there is none."""
+        """Take the directory for writing; it is made where there is none.
+
+        One of another node or cluster than the ones named is refused; a new one takes these names.
+        """
         path = path.rstrip("/") or "/"
         if disk is None:
             disk = OsDisk.at(path)
         disk.make_directory(path)
         lock = disk.lock(f"{path}/lock")
         is_new = not disk.exists(f"{path}/node.json")
-        node = _claim_node(disk, path)
+        node = _claim_node(disk, path, node_id, cluster_id)
         clean = is_new or decode_holder(lock.read(lock.size(), 0)).clean
         write_holder(lock, Holder(os.getpid(), False))
         return cls(path, disk, OpenFiles(disk, files_max, reserve_bytes), lock, node, clean)
@@ -284,12 +295,24 @@ def _remove_tree(disk: Disk, path: str) -> None:
         disk.remove_directory(path)
 
 
-def _claim_node(disk: Disk, path: str) -> Node:
-    node = read_node(disk, path)
-    if node is None:
-        node = Node(uuid.uuid4().hex)
+def _claim_node(disk: Disk, path: str, node_id: str | None, cluster_id: str | None) -> Node:
+    found = read_node(disk, path)
+    node = found or Node(node_id or uuid.uuid4().hex)
+    if not node.cluster_id:
+        node = msgspec.structs.replace(node, cluster_id=cluster_id or uuid.uuid4().hex)
+    _refuse_other(path, "node", node.node_id, node_id)
+    _refuse_other(path, "cluster", node.cluster_id, cluster_id)
+    if node != found:
         replace_file(disk, f"{path}/node.json", msgspec.json.encode(node))
     return node
+
+
+def _refuse_other(path: str, what: str, is_of: str, wanted: str | None) -> None:
+    if wanted is not None and wanted != is_of:
+        raise DirectoryUnusable(
+            f"{path} belongs to {what} {is_of}, this is {what} {wanted}: "
+            f"name another directory, or start as {what} {is_of}"
+        )
 
 
 def read_node(disk: Disk, path: str) -> Node | None:

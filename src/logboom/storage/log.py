@@ -146,6 +146,11 @@ class Log(ReadableLog):
         return self._syncing
 
     @property
+    def outgrown(self) -> bool:
+        """Whether `end_sync` will roll: that takes a while."""
+        return self._outgrown
+
+    @property
     def closed(self) -> bool:
         return self._closed
 

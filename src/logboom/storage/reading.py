@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from logboom.batch.batch import Batch
 from logboom.batch.header import KIND_DATA, KIND_LOST, Header
+from logboom.batch.selection import Selection
 from logboom.errors import Damage, IndexOutOfRange, SeqnoOutOfRange
 from logboom.storage.index import Place
 from logboom.storage.run import Run
@@ -146,6 +147,26 @@ class ReadableLog:
                         return seqno
                     seqno_from = found[1].next_seqno
         return self.committed
+
+    def skip(self, seqno: int, wanted: Selection) -> int:
+        """The first seqno at or behind this that may be wanted."""
+        return seqno
+
+    def term_before(self, seqno: int) -> int | None:
+        """The term of the record before this one, served or not; None where it is gone or not committed."""
+        if not seqno:
+            return 0
+        if seqno > self.committed:
+            return None
+        number = bisect_right(self._segments, seqno - 1, key=lambda segment: segment.first_seqno) - 1
+        if number < 0:
+            first = self._segments[0]
+            before = first.before if first.first_seqno == seqno else None
+            return None if before is None else before.term
+        segment = self._segments[number]
+        with self._whole(segment):
+            found = segment.find_seqno(seqno - 1, self._visible_end(number))
+        return None if found is None else found[1].term
 
     def batches(self, seqno: int | None = None, skip_damage: bool = False) -> Iterator[Batch]:
         """Every committed data batch from a seqno (default: the first) to the end, verified.

@@ -44,6 +44,11 @@ class Run(NamedTuple):
             raise Damage(self.file.path, self.position, self.base_seqno, self.next_seqno, "the file is too short")
         return data
 
+    def warm(self) -> None:
+        """Read the range, so that it is in memory afterwards."""
+        for position in range(self.position, self.position + self.size, 1 << 18):
+            self.file.read(min(1 << 18, self.position + self.size - position), position)
+
     def _mapped(self) -> memoryview | None:
         """None where there is no room for a map: then the bytes are read."""
         try:

@@ -93,7 +93,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """These settings, or a ValueError that names the key and what it may be."""
         if self.hook.delete is not None and not self.hook.delete.strip():
             raise ValueError("hook.delete is empty: give a command, or none at all")
-        for key, (low, high) in _RANGES.items():
+        for key, (low, high) in RANGES.items():
             group, _, name = key.partition(".")
             value = getattr(getattr(self, group), name)
             if value is not None and not low <= value <= high:
@@ -104,7 +104,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return LogConfig(segment_bytes=self.segment.bytes, segment_age_us=self.segment.age_ms * 1000)
 
 
-_RANGES: Final[dict[str, tuple[float, float]]] = {
+RANGES: Final[dict[str, tuple[float, float]]] = {
     "segment.bytes": (4096, 2**40),
     "segment.age_ms": (1000, 2**52),
     "retention.bytes": (0, 2**62),

@@ -247,24 +247,9 @@ class LogView(ReadableLog):
     def term_before(self, seqno: int) -> int | None:
         """The term of the record before this one, served or not; None where it is gone, damaged or not committed."""
         try:
-            return self._again(lambda: self._find_term(seqno))
+            return self._again(lambda: super(LogView, self).term_before(seqno))
         except (Damage, LogGone):
             return None
-
-    def _find_term(self, seqno: int) -> int | None:
-        if not seqno:
-            return 0
-        if seqno > self.committed:
-            return None
-        number = bisect_right(self._segments, seqno - 1, key=lambda segment: segment.first_seqno) - 1
-        if number < 0:
-            first = self._segments[0]
-            before = first.before if first.first_seqno == seqno else None
-            return None if before is None else before.term
-        segment = self._segments[number]
-        with self._whole(segment):
-            found = segment.find_seqno(seqno - 1, self._visible_end(number))
-        return None if found is None else found[1].term
 
 
 def _standing(states: StateReader, key: tuple[bytes, int]) -> Standing:

@@ -12,6 +12,7 @@ from logboom.batch import build
 from logboom.errors import DirectoryInUse, DirectoryUnusable, SyncFailed
 from logboom.storage import DataDirectory, Log, LogConfig, find_logs, log_name
 from logboom.storage.directory import identity
+from logboom.storage.disk import replace_file
 from simulation.disk import Call, SimulatedDisk
 
 NOW = 1_700_000_000_000_000
@@ -47,6 +48,42 @@ def test_a_node_keeps_its_id_and_a_newer_or_foreign_format_is_refused(tmp_path: 
     (tmp_path / "node.json").write_text("surprise")
     with pytest.raises(DirectoryUnusable, match="not ours"):
         DataDirectory.open(str(tmp_path))
+
+
+def test_a_new_directory_gets_a_cluster_and_keeps_it_or_takes_the_names_it_is_given(tmp_path: Path) -> None:
+    with DataDirectory.open(f"{tmp_path}/a") as data:
+        node = data.node
+        assert len(node.cluster_id) == len(node.node_id) == 32
+    with DataDirectory.open(f"{tmp_path}/a", cluster_id=node.cluster_id, node_id=node.node_id) as data:
+        assert data.node == node
+    with DataDirectory.open(f"{tmp_path}/b", cluster_id="harbour", node_id="crane") as data:
+        assert (data.node.cluster_id, data.node.node_id) == ("harbour", "crane")
+
+
+@pytest.mark.parametrize("what", ["node", "cluster"])
+def test_a_directory_of_another_node_or_cluster_is_refused_with_both_names_and_left_alone(
+    what: str, tmp_path: Path
+) -> None:
+    with DataDirectory.open(str(tmp_path)) as data:
+        owner = getattr(data.node, f"{what}_id")
+    before = (tmp_path / "node.json").read_bytes(), (tmp_path / "lock").read_bytes()
+    with pytest.raises(DirectoryUnusable, match=f"{what} {owner}, this is {what} other: name another directory"):
+        if what == "node":
+            DataDirectory.open(str(tmp_path), node_id="other")
+        else:
+            DataDirectory.open(str(tmp_path), cluster_id="other")
+    assert before == ((tmp_path / "node.json").read_bytes(), (tmp_path / "lock").read_bytes())
+
+
+def test_a_directory_from_before_there_were_clusters_gets_one_durably() -> None:
+    disk = SimulatedDisk()
+    DataDirectory.open("/data", disk).close()
+    replace_file(disk, "/data/node.json", b'{"node_id": "n", "format": 1}')
+    data = DataDirectory.open("/data", disk)
+    assert data.node.node_id == "n"
+    assert data.node.cluster_id
+    for left in disk.power_losses():
+        assert DataDirectory.open("/data", left).node == data.node
 
 
 def test_many_logs_are_opened_at_once_and_found_again(tmp_path: Path) -> None:

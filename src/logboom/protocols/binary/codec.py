@@ -22,13 +22,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from logboom.batch.header import Buffer
-from logboom.errors import RemoteProtocolError
+from logboom.errors import LimitExceeded, RemoteProtocolError
 
 FRONT: Final = Struct("<IBBHII")
 FRONT_SIZE: Final = FRONT.size
 FRAME_BYTES_FIRST: Final = 64 * 1024
 """The largest frame before the hello is through."""
 FRAME_BYTES_DEFAULT: Final = 64 * 1024 * 1024 + 64 * 1024
+FRAME_BYTES_MAX: Final = 2**32 - 8
 RECEIVE_BYTES: Final = 256 * 1024
 OWN_BYTES_MIN: Final = 4096
 
@@ -41,6 +42,11 @@ class Frame(NamedTuple):
     correlation: int
     head: memoryview
     payload: memoryview
+
+    @property
+    def size(self) -> int:
+        """Of the whole frame."""
+        return FRONT_SIZE + len(self.head) + (-len(self.head) & 7) + len(self.payload)
 
 
 def encode_front(kind: int, correlation: int, head: Any, payload_size: int = 0) -> bytes:
@@ -60,15 +66,25 @@ class FrameReader:
     """Receives into memory it hands out (`buffer`), and cuts what has come (`received`) into frames.
 
     The frames of one call are views of that memory: valid until the next call of `buffer`. Whoever keeps one longer
-    calls `keep` first, and then the memory is the keeper's. `shared` is a buffer that many readers of one thread take
-    turns with: between two calls a reader holds on to bytes only where a frame is incomplete, in memory of its own.
+    calls `keep` before that, and then the memory is the keeper's. `shared` is a buffer that many readers of one thread
+    take turns with: between two calls a reader holds on to bytes only where a frame is incomplete, in memory of its own.
     """
 
-    def __init__(self, limit_bytes: int = FRAME_BYTES_FIRST, shared: SharedBuffer | None = None) -> None:
+    __slots__ = ("_filled", "_own", "_shared", "_used", "head_limit_bytes", "limit_bytes")
+
+    def __init__(
+        self,
+        limit_bytes: int = FRAME_BYTES_FIRST,
+        shared: SharedBuffer | None = None,
+        head_limit_bytes: int = FRAME_BYTES_MAX,
+    ) -> None:
         self.limit_bytes = limit_bytes
+        self.head_limit_bytes = head_limit_bytes
         self._shared = shared or SharedBuffer()
         self._own: bytearray | None = None
         self._filled = 0
+        self._used = 0
+        """Bytes of the shared memory that the frames of the last call are in."""
 
     def buffer(self) -> memoryview:
         """Where the next bytes are to go. Never empty."""
@@ -77,13 +93,15 @@ class FrameReader:
         return self._shared.view
 
     def received(self, count: int) -> Iterator[Frame]:
-        """Every frame that is complete now. Raises RemoteProtocolError at the first that cannot be one.
+        """Every frame that is complete now. To be exhausted before the next call of `buffer`.
 
-        To be exhausted before the next call of `buffer`.
+        Raises RemoteProtocolError at the first that cannot be one, LimitExceeded where there is no memory for it.
         """
         if self._own is None:
+            self._used = count
             data = self._shared.view[:count]
         else:
+            self._used = 0
             self._filled += count
             data = memoryview(self._own)[: self._filled]
         offset, end = 0, len(data)
@@ -92,6 +110,8 @@ class FrameReader:
             body = FRONT_SIZE + head_size + (-head_size & 7)
             if size > self.limit_bytes or size & 7 or body > size or flags or reserved:
                 raise RemoteProtocolError(_complaint(size, self.limit_bytes))
+            if head_size > self.head_limit_bytes:
+                raise RemoteProtocolError(f"a head of {head_size:,} bytes is over {self.head_limit_bytes:,}")
             if size > end - offset:
                 self._make_room(data, offset, size)
                 return
@@ -99,41 +119,60 @@ class FrameReader:
             frame = Frame(kind, correlation, data[start : start + head_size], data[offset + body : offset + size])
             offset += size
             yield frame
-        if offset == end:
-            self._own, self._filled = None, 0
-        else:
+        if offset < end:
             self._make_room(data, offset, FRONT_SIZE)
+        elif self._own is not None:
+            self.close()
 
     def _make_room(self, data: memoryview, offset: int, size: int) -> None:
         """What is left of the stream goes to memory of our own, which has room for the whole frame."""
-        rest = data[offset:]
         if self._own is not None and not offset and len(self._own) >= size:
             return
+        rest = data[offset:]
+        self._shared.claim(max(size, OWN_BYTES_MIN) - self.held_bytes)
         own = bytearray(max(size, OWN_BYTES_MIN))
         own[: len(rest)] = rest
         self._own, self._filled = own, len(rest)
 
     def keep(self) -> None:
-        """Frames of this call will be used after the next `buffer`: that must not be the memory they are in."""
-        if self._own is None:
-            self._shared.renew()
+        """Frames of the last `received` will be used after the next `buffer`: that must be other memory."""
+        self._shared.give_away(self._used)
+        self._used = 0
+
+    def close(self) -> None:
+        """Nothing more will be received: what has come of a frame is dropped."""
+        self._shared.claim(-self.held_bytes)
+        self._own, self._filled = None, 0
 
     @property
     def held_bytes(self) -> int:
-        """Memory this reader has of its own."""
+        """Memory this reader has of its own, for a frame that has not come whole."""
         return 0 if self._own is None else len(self._own)
 
 
 class SharedBuffer:
-    """Memory to receive into that all connections of one event loop share: each use ends before the next begins."""
+    """Memory to receive into that all readers of one thread share: each use ends before the next begins.
 
-    def __init__(self, size: int = RECEIVE_BYTES) -> None:
+    `own_bytes_max` bounds what they all have of their own, for frames that have not come whole.
+    """
+
+    def __init__(self, size: int = RECEIVE_BYTES, own_bytes_max: int | None = None) -> None:
         self._size = size
         self.view = memoryview(bytearray(size))
+        self.own_bytes = 0
+        self._own_bytes_max = own_bytes_max
 
-    def renew(self) -> None:
-        """Somebody keeps what is in there."""
-        self.view = memoryview(bytearray(self._size))
+    def give_away(self, size: int) -> None:
+        """Somebody keeps the first `size` bytes."""
+        rest = self.view[size + (-size & 7) :]
+        self.view = rest if len(rest) >= self._size // 2 else memoryview(bytearray(self._size))
+
+    def claim(self, size: int) -> None:
+        """A reader takes so much more of its own, or gives it back where `size` is negative."""
+        most = self._own_bytes_max
+        if most is not None and size > 0 and self.own_bytes + size > most:
+            raise LimitExceeded("limits.receive_bytes", most, "too many large frames are under way at once")
+        self.own_bytes += size
 
 
 def _complaint(size: int, limit_bytes: int) -> str:

@@ -144,8 +144,8 @@ class Credit(msgspec.Struct, array_like=True, gc=False):
 
 class CreateTopic(msgspec.Struct, tag="create_topic", omit_defaults=True):
     name: str
-    partitions: int = 1
-    settings: Settings = Settings()
+    partitions: int | None = None
+    settings: Settings | None = None
 
 
 class ConfigureTopic(msgspec.Struct, tag="configure_topic"):

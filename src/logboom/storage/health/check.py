@@ -27,6 +27,8 @@ _DEPTH: Final = 3
 """Of a log's directory below the data directory."""
 _ATTEMPTS: Final = 3
 _KNOWN_NAMES: Final = {"node.json", "lock", "votes", "state", "internal", "staging", "trash", "topics", "lost+found"}
+SOCKET_SUFFIX: Final = ".sock"
+"""Of a Unix socket that a server may have in its data directory, and may leave there when it is killed."""
 
 IsDirectory = Callable[[str], bool]
 SurveyLog = Callable[[Disk, str, Standing | None, Progress | None], LogSurvey]
@@ -240,6 +242,8 @@ def judge_directory(disk: ReadOnlyDisk, place: Place, active: bool, holder: Hold
     yield from _judge_state(read_state(disk, root), f"{root}/state")
     if place.path == root:
         for name in sorted(set(disk.list(root)) - _KNOWN_NAMES):
+            if name.endswith(SOCKET_SUFFIX):
+                continue
             yield Finding(
                 kind="leftover" if name.endswith(".tmp") else "foreign file",
                 severity="info",

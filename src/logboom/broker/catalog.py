@@ -1,0 +1,197 @@
+"""The topics a node has, each with the owners of its logs.
+
+A topic is here from when it exists on disk until its deletion begins. Making, changing and deleting topics takes long
+(files, syncs): that runs on a thread, one at a time, and what it gives is taken up by the event loop. Finding a topic
+is a look at a dictionary.
+
+A log that cannot be opened is its own trouble: it answers with why, its siblings go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from logboom.broker.api import PartitionInfo, TopicInfo
+from logboom.broker.committing import Committer, logger
+from logboom.broker.config import BrokerConfig
+from logboom.broker.writing import LogWriter
+from logboom.errors import (
+    LogboomError,
+    PartitionNotFound,
+    StorageError,
+    TopicDeleted,
+    TopicExists,
+    TopicNotFound,
+    TopicRecreated,
+)
+from logboom.storage.config import LogConfig
+from logboom.storage.directory import DataDirectory
+from logboom.storage.log import Log
+from logboom.storage.topic import Settings, Topic
+
+Maker = Literal["user", "write", "node"]
+
+
+@dataclass(slots=True, eq=False)
+class Hosted:
+    """A topic and its partitions."""
+
+    topic: Topic
+    writers: list[LogWriter | LogboomError]
+    """The owner of each log, or why it cannot be opened."""
+    refused: str | None = None
+
+    def writer(self, partition: int | None) -> LogWriter:
+        """The owner of this partition's log; of the only one, where none is named."""
+        writers = self.writers
+        if partition is None and len(writers) == 1:
+            partition = 0
+        if partition is None or not 0 <= partition < len(writers):
+            raise PartitionNotFound(self.topic.name, partition, len(writers))
+        writer = writers[partition]
+        if isinstance(writer, LogboomError):
+            raise writer
+        return writer
+
+    @property
+    def open_writers(self) -> list[LogWriter]:
+        return [writer for writer in self.writers if isinstance(writer, LogWriter)]
+
+    def describe(self) -> TopicInfo:
+        return TopicInfo(
+            name=self.topic.name,
+            id=self.topic.id,
+            partitions=[describe_log(number, writer) for number, writer in enumerate(self.writers)],
+            settings=self.topic.settings,
+            refused=self.refused,
+        )
+
+
+def describe_log(number: int, writer: LogWriter | LogboomError) -> PartitionInfo:
+    if isinstance(writer, LogboomError):
+        return PartitionInfo(number, 0, 0, 0, refusal=str(writer))
+    log = writer.log
+    return PartitionInfo(
+        partition=number,
+        first=log.first,
+        committed=log.committed,
+        next=log.next,
+        floor=log.floor,
+        size_bytes=log.size_bytes,
+        segments=len(log.segments),
+        newest=log.append_time if log.next else None,
+        refusal=log.refusal,
+    )
+
+
+class Catalog:
+    def __init__(self, data: DataDirectory, committer: Committer, config: BrokerConfig) -> None:
+        self._data = data
+        self._committer = committer
+        self._config = config
+        self._topics: dict[str, Hosted] = {}
+        self.changing = asyncio.Lock()
+        """Held by whoever changes which topics there are, or what their logs are made of."""
+
+    def __len__(self) -> int:
+        return len(self._topics)
+
+    def get(self, name: str) -> Hosted | None:
+        return self._topics.get(name)
+
+    def find(self, name: str, topic_id: str | None = None) -> Hosted:
+        hosted = self._topics.get(name)
+        if hosted is None:
+            raise TopicNotFound(name, "this node") if topic_id is None else TopicDeleted(name, topic_id)
+        if topic_id is not None and topic_id != hosted.topic.id:
+            raise TopicRecreated(name, topic_id, hosted.topic.id)
+        return hosted
+
+    def all(self) -> list[Hosted]:
+        """By name."""
+        return [self._topics[name] for name in sorted(self._topics)]
+
+    def log_config(self, settings: Settings) -> LogConfig:
+        return replace(settings.log_config(), batch_bytes_max=self._config.limits.batch_bytes)
+
+    def open_logs(self) -> dict[str, Log | LogboomError]:
+        """Recover every log, many at a time; by its name. On a thread, before anything else."""
+        groups: dict[LogConfig, list[str]] = {}
+        for topic in self._data.topics():
+            groups.setdefault(self.log_config(topic.settings), []).extend(topic.log_names)
+        opened: dict[str, Log | LogboomError] = {}
+        for config, names in groups.items():
+            try:
+                opened.update(zip(names, self._data.open_logs(names, config), strict=True))
+            except (OSError, LogboomError):
+                opened.update({name: self._open_one(name, config) for name in names})
+        return opened
+
+    def _open_one(self, name: str, config: LogConfig) -> Log | LogboomError:
+        try:
+            return self._data.open_log(name, config)
+        except (OSError, LogboomError) as error:
+            logger.error("%s cannot be opened: %s", name, error)
+            return error if isinstance(error, LogboomError) else StorageError(f"{name} cannot be opened: {error}")
+
+    def host(self, topic: Topic, logs: dict[str, Log | LogboomError]) -> Hosted:
+        """From now on the topic is here."""
+        writers = [self._own(topic, number, logs[name]) for number, name in enumerate(topic.log_names)]
+        hosted = self._topics[topic.name] = Hosted(topic, writers)
+        self._committer.writers.update(hosted.open_writers)
+        return hosted
+
+    def _own(self, topic: Topic, partition: int, log: Log | LogboomError) -> LogWriter | LogboomError:
+        if isinstance(log, LogboomError):
+            return log
+        log.commit(log.synced_index)  # a single node knows that what it recovered is synced
+        # With flush = os an unclean end may have taken records back that readers had seen: a new term tells them.
+        lost_some = topic.settings.flush.policy == "os" and not self._data.was_clean
+        term = log.term + 1 if lost_some and log.next else None
+        return LogWriter(f"{topic.name}/{partition}", log, topic.settings, self._committer, term)
+
+    async def create(
+        self, name: str, partitions: int | None = None, settings: Settings | None = None, by: Maker = "user"
+    ) -> Hosted:
+        """Whoever makes it by writing, or needs it for the node itself, may find that it is there."""
+        async with self.changing:
+            known = self._topics.get(name)
+            if known is not None:
+                if by == "user":
+                    raise TopicExists(name, known.topic.id)
+                return known
+            rules = self._config.topics
+            topic = Topic.make(name, rules.partitions if partitions is None else partitions, settings or rules.settings)
+            if by != "node":
+                rules.admit(name, len(self._topics), self._config.limits, by == "write")
+            if self._committer.failure is not None:
+                raise self._committer.failure
+            return self.host(topic, await asyncio.to_thread(self._make, topic))
+
+    def _make(self, topic: Topic) -> dict[str, Log | LogboomError]:
+        self._data.adopt_topic(topic)
+        config = self.log_config(topic.settings)
+        names = topic.log_names
+        return dict(zip(names, self._data.open_logs(names, config), strict=True))
+
+    async def configure(self, name: str, settings: Settings) -> Hosted:
+        async with self.changing:
+            hosted = self.find(name)
+            hosted.topic = await asyncio.to_thread(self._data.configure_topic, name, settings)
+            for writer in hosted.open_writers:
+                writer.settings = settings
+                writer.log.config = self.log_config(settings)
+            return hosted
+
+    async def delete(self, name: str, topic_id: str | None) -> Hosted:
+        async with self.changing:
+            hosted = self.find(name, topic_id)
+            async with self._committer.pause():
+                del self._topics[name]
+                self._committer.writers.difference_update(hosted.open_writers)
+                for writer in hosted.open_writers:
+                    writer.leave(TopicDeleted(name, hosted.topic.id))
+                await asyncio.to_thread(self._data.delete_topic, name)
+            return hosted

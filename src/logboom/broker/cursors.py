@@ -1,0 +1,115 @@
+"""Named, durable bookmarks: one for each cursor, topic and partition.
+
+A cursor is known by its topic's name and carries the topic's id, so that one left over from a topic that was deleted
+and made again is noticed where it is used. Commits that come while another is being written share one append.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Final
+
+import msgspec
+
+from logboom.broker.api import CursorInfo
+from logboom.broker.internal import StateLog
+from logboom.errors import InvalidBookmark, InvalidCursorName, TopicRecreated
+from logboom.storage.bookmark import Bookmark
+
+TOPIC: Final = "_cursors"
+"""The internal topic behind them."""
+FILE: Final = "cursors"
+"""Their snapshot, below DATA/internal."""
+LIMIT: Final = "limits.cursors"
+_NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,249}", re.ASCII)
+
+
+class Standing(msgspec.Struct, frozen=True, array_like=True):
+    """Where a cursor stands, as it is kept. Fields may be added with defaults; never moved."""
+
+    topic_id: bytes
+    seqno: int
+    term: int
+    updated: int
+
+
+class Cursors:
+    def __init__(self, state: StateLog) -> None:
+        self._state = state
+
+    def __len__(self) -> int:
+        return len(self._state)
+
+    @property
+    def problem(self) -> str | None:
+        return self._state.problem
+
+    async def commit(self, cursor: str, topic: str, topic_id: str, partition: int, bookmark: str, now: int) -> None:
+        """Durable when this returns. The last commit counts, also where it goes back."""
+        check_name(cursor)
+        place = Bookmark.parse(bookmark)
+        if place.topic_id.hex() != topic_id:
+            raise TopicRecreated(topic, place.topic_id.hex(), topic_id)
+        if place.partition != partition:
+            raise InvalidBookmark(f"the bookmark is of partition {place.partition}, not of {partition}")
+        standing = Standing(place.topic_id, place.seqno, place.term, now)
+        await self._state.put({_key(cursor, topic, partition): msgspec.msgpack.encode(standing)})
+
+    def fetch(self, cursor: str, topic: str, partition: int) -> str | None:
+        """Its bookmark; None where nobody has committed it."""
+        check_name(cursor)
+        value = self._state.get(_key(cursor, topic, partition))
+        return None if value is None else str(_bookmark(_decode(value), partition))
+
+    def list(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
+        """By name, topic and partition. What lies between them and the ends of their logs is not known here."""
+        found = self._find(lambda cursor, name: cursor.startswith(prefix) and topic in (None, name))
+        return sorted(
+            (_info(*place, _decode(value)) for _, place, value in found),
+            key=lambda info: (info.cursor, info.topic, info.partition),
+        )
+
+    async def delete(self, cursor: str, topic: str | None = None) -> int:
+        """Returns how many there were: one for each partition."""
+        check_name(cursor)
+        found = self._find(lambda name, of_topic: name == cursor and topic in (None, of_topic))
+        gone: dict[bytes, bytes | None] = {key: None for key, _, _ in found}
+        await self._state.put(gone)
+        return len(gone)
+
+    async def forget_topic(self, topic_id: str) -> None:
+        """The topic with this id was deleted."""
+        wanted = bytes.fromhex(topic_id)
+        await self._state.put({key: None for key, value in self._state.items() if _decode(value).topic_id == wanted})
+
+    async def close(self) -> None:
+        await self._state.close()
+
+    def _find(self, wanted: Callable[[str, str], bool]) -> Iterator[tuple[bytes, tuple[str, str, int], bytes]]:
+        for key, value in self._state.items():
+            cursor, topic, partition = key.decode().split("\0")
+            if wanted(cursor, topic):
+                yield key, (cursor, topic, int(partition)), value
+
+
+def check_name(cursor: str) -> None:
+    if _NAME.fullmatch(cursor) is None:
+        raise InvalidCursorName(cursor)
+
+
+def _key(cursor: str, topic: str, partition: int) -> bytes:
+    return f"{cursor}\0{topic}\0{partition}".encode()
+
+
+def _decode(value: bytes) -> Standing:
+    return msgspec.msgpack.decode(value, type=Standing)
+
+
+def _bookmark(standing: Standing, partition: int) -> Bookmark:
+    return Bookmark(standing.topic_id, partition, standing.seqno, standing.term)
+
+
+def _info(cursor: str, topic: str, partition: int, standing: Standing) -> CursorInfo:
+    bookmark = str(_bookmark(standing, partition))
+    return CursorInfo(cursor, topic, standing.topic_id.hex(), partition, standing.seqno, bookmark, standing.updated)

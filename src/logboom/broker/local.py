@@ -1,0 +1,493 @@
+"""The broker in the process: a data directory, opened, with everything that keeps it.
+
+One event loop owns all of it. What takes long (writes while a file is synced, syncs, filters, reads of what is not in
+memory, making topics) runs on threads, and comes back to the loop.
+
+Closing takes nothing new, finishes what was promised, syncs, and lets go of the directory. After a crash `open` recovers
+every log before anything is served, and says what it found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+import msgspec
+
+from logboom import __version__
+from logboom.batch import Batch
+from logboom.broker.api import (
+    Acks,
+    Answer,
+    Appended,
+    Chunk,
+    CursorInfo,
+    NodeStats,
+    Part,
+    PartitionInfo,
+    ReadRequest,
+    Settings,
+    TopicInfo,
+)
+from logboom.broker.catalog import Catalog, Hosted, describe_log
+from logboom.broker.committing import Committer, logger
+from logboom.broker.config import BrokerConfig
+from logboom.broker.cursors import FILE as CURSORS_FILE
+from logboom.broker.cursors import LIMIT as CURSORS_LIMIT
+from logboom.broker.cursors import TOPIC as CURSORS_TOPIC
+from logboom.broker.cursors import Cursors
+from logboom.broker.internal import InternalLog, StateLog
+from logboom.broker.promise import Entry, Promise
+from logboom.broker.reading import LogReading, Position
+from logboom.broker.upkeep import Upkeep
+from logboom.broker.writing import LogWriter
+from logboom.errors import (
+    BookmarkLost,
+    LogboomError,
+    ShuttingDown,
+    SyncFailed,
+    TopicNotAllowed,
+    WritesRefused,
+)
+from logboom.storage.bookmark import Bookmark
+from logboom.storage.directory import DataDirectory
+from logboom.storage.log import Log
+from logboom.storage.reading import READ_BYTES
+from logboom.storage.topic import FlushSettings
+
+WRITE_THREADS: Final = 2
+_STRENGTH: Final = {"none": 0, "leader": 1, "durable": 2}
+
+
+class LocalBroker:
+    """Implements broker.api.Broker; see there for what the methods promise."""
+
+    def __init__(self, data: DataDirectory, config: BrokerConfig) -> None:
+        loop = asyncio.get_running_loop()
+        self.config = config
+        self.limits = config.limits
+        self.node = data.node
+        self.directory = os.path.abspath(data.path)
+        self.recovered: list[str] = []
+        """What opening found, in words."""
+        self.started = now_us()
+        self._loop = loop
+        self._data = data
+        writes = ThreadPoolExecutor(WRITE_THREADS, "logboom-write")
+        syncs = ThreadPoolExecutor(1, "logboom-sync")
+        reads = ThreadPoolExecutor(config.threads, "logboom-read")
+        self._pools = (writes, syncs, reads)
+        self._committer = Committer(loop, data.files.disk, writes, syncs, config.limits)
+        self.rejections = self._committer.rejections
+        """How often each rule and limit has said no; front-ends count here too."""
+        self._catalog = Catalog(data, self._committer, config)
+        self._reading = LogReading(loop, reads, config.limits, self._fetch)
+        self._wake = asyncio.Event()
+        self._upkeep = Upkeep(data, config.upkeep, self._wake_upkeep)
+        self._cursors: Cursors | None = None
+        self._refused: str | None = None
+        self._closing = False
+        self._making: dict[str, list[tuple[Part, Promise, int, Acks | None]]] = {}
+        """Appends that wait for their topic to be made."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    async def open(cls, path: str, config: BrokerConfig | None = None, cluster_id: str | None = None) -> LocalBroker:
+        """Take the directory, recover every log, and begin to look after them."""
+        config = config or BrokerConfig()
+        began = time.monotonic()
+        data = await asyncio.to_thread(
+            DataDirectory.open, path, reserve_bytes=config.reserve_bytes, cluster_id=cluster_id
+        )
+        broker = cls(data, config)
+        try:
+            logs = await asyncio.to_thread(broker._catalog.open_logs)
+            for topic in data.topics():
+                broker._catalog.host(topic, logs)
+            broker.recovered = _describe_recovery(data, logs, time.monotonic() - began)
+            await broker._open_cursors()
+        except BaseException:
+            await asyncio.to_thread(data.close)
+            raise
+        broker._spawn(broker._keep_up())
+        return broker
+
+    async def _open_cursors(self) -> None:
+        settings = Settings(flush=FlushSettings("each"))
+        hosted = await self._catalog.create(CURSORS_TOPIC, 1, settings, "node")
+        writer = hosted.writer(None)
+        log = writer.log
+
+        async def append(batch: Batch) -> Appended:
+            promise = Promise(self._loop, 1, 1)
+            writer.submit(Entry(promise, 0, [batch], "durable"))
+            (answer,) = await promise.future
+            if isinstance(answer, LogboomError):
+                raise answer
+            return answer
+
+        async def cut(seqno: int) -> None:
+            await self._trim(writer, seqno)
+            async with self._catalog.changing, self._committer.pause():
+                log.roll()
+                log.drop(seqno)
+
+        internal = InternalLog(hosted.topic.id, log.first, log.next, log.batches, append, cut)
+        state = await asyncio.to_thread(
+            StateLog.open,
+            self._data.files.disk,
+            f"{self._data.path}/internal/{CURSORS_FILE}",
+            internal,
+            (CURSORS_LIMIT, self.limits.cursors),
+        )
+        self._cursors = Cursors(state)
+
+    async def create_topic(
+        self, name: str, partitions: int | None = None, settings: Settings | None = None
+    ) -> TopicInfo:
+        self._check_open()
+        try:
+            return (await self._catalog.create(name, partitions, settings)).describe()
+        except LogboomError as error:
+            self.rejections.note(error)
+            raise
+
+    async def configure_topic(self, name: str, settings: Settings) -> TopicInfo:
+        self._check_open()
+        return (await self._catalog.configure(name, settings)).describe()
+
+    async def describe_topic(self, name: str, create: bool = False) -> TopicInfo:
+        hosted = self._catalog.get(name)
+        if hosted is None and create:
+            self._check_open()
+            hosted = await self._catalog.create(name, by="write")
+        return (hosted or self._catalog.find(name)).describe()
+
+    async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]:
+        return [
+            hosted.describe()
+            for hosted in self._catalog.all()
+            if hosted.topic.name.startswith(prefix) and (internal or not hosted.topic.name.startswith("_"))
+        ]
+
+    async def delete_topic(self, name: str, topic_id: str | None = None) -> None:
+        self._check_open()
+        _check_not_internal(name)
+        hosted = await self._catalog.delete(name, topic_id)
+        await self._its_cursors().forget_topic(hosted.topic.id)
+        self._wake.set()
+
+    async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
+        self._check_open()
+        _check_not_internal(topic)
+        hosted = self._catalog.find(topic)
+        writer = hosted.writer(partition)
+        self._check_accepted(hosted)
+        await self._trim(writer, seqno)
+        self._wake.set()
+        return describe_log(hosted.writers.index(writer), writer)
+
+    async def _trim(self, writer: LogWriter, seqno: int) -> None:
+        async with self._committer.pause():
+            if writer.gone is not None:
+                raise writer.gone
+            appended = writer.log.trim(seqno, now_us())
+        await writer.synced(appended.index)
+
+    def append(self, parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
+        promise = Promise(self._loop, sum(len(part.batches) for part in parts), len(parts))
+        offset = 0
+        for part in parts:
+            self._route(part, promise, offset, acks)
+            offset += len(part.batches)
+        return promise.future
+
+    def _route(self, part: Part, promise: Promise, offset: int, acks: Acks | None) -> None:
+        """From a part to the owner of its log."""
+        try:
+            if self._closing:
+                raise ShuttingDown
+            if part.topic in self._making or (part.topic_id is None and self._catalog.get(part.topic) is None):
+                self._route_later(part, promise, offset, acks)
+                return
+            hosted = self._catalog.find(part.topic, part.topic_id)
+            self._check_accepted(hosted)
+            _check_not_internal(part.topic)
+            writer = hosted.writer(part.partition)
+        except LogboomError as error:
+            self.rejections.note(error)
+            promise.settle(offset, [error] * len(part.batches))
+            return
+        if not part.batches:
+            promise.settle(offset, [])
+            return
+        rules = hosted.topic.settings.acks
+        wanted = acks or rules.default
+        if _STRENGTH[wanted] < _STRENGTH[rules.least]:
+            wanted = rules.least
+        writer.submit(Entry(promise, offset, part.batches, wanted, part.expect_seqno))
+
+    def _route_later(self, part: Part, promise: Promise, offset: int, acks: Acks | None) -> None:
+        """The topic is not there yet: a write makes it, where the rules allow that."""
+        if part.topic not in self._making:
+            self.config.topics.admit(part.topic, len(self._catalog), self.limits, by_write=True)
+            self._making[part.topic] = []
+            self._spawn(self._make(part.topic))
+        self._making[part.topic].append((part, promise, offset, acks))
+
+    async def _make(self, name: str) -> None:
+        error: LogboomError | None = None
+        try:
+            await self._catalog.create(name, by="write")
+        except LogboomError as failure:
+            error = failure
+        except OSError as failure:
+            error = LogboomError(f"topic {name!r} could not be made: {failure}")
+        for part, promise, offset, acks in self._making.pop(name):
+            if error is None:
+                self._route(part, promise, offset, acks)
+            else:
+                self.rejections.note(error)
+                promise.settle(offset, [error] * len(part.batches))
+
+    async def read(self, request: ReadRequest) -> Chunk:
+        position = await self._begin(request)
+        return await self._reading.next(position, request.max_bytes, request.max_records, request.wait_ms)
+
+    async def subscribe(self, request: ReadRequest) -> LocalSubscription:
+        position = await self._begin(request)
+        self._reading.counts.subscriptions += 1
+        return LocalSubscription(self._reading, position, request.max_records)
+
+    async def _begin(self, request: ReadRequest) -> Position:
+        self._check_open()
+        hosted = self._catalog.find(request.topic, request.topic_id)
+        partition = request.partition
+        if partition is None and request.start.bookmark is not None:
+            partition = Bookmark.parse(request.start.bookmark).partition
+        writer = hosted.writer(partition)
+        return await self._reading.begin(hosted.topic, writer, hosted.writers.index(writer), request)
+
+    async def commit_cursor(self, cursor: str, topic: str, partition: int | None, bookmark: str) -> None:
+        self._check_open()
+        hosted = self._catalog.find(topic)
+        place = Bookmark.parse(bookmark)
+        writer = hosted.writer(place.partition if partition is None else partition)
+        if place.topic_id == hosted.topic.id_bytes and place.seqno > writer.log.committed:
+            raise BookmarkLost(place.seqno, place.term, writer.log.term)
+        number = hosted.writers.index(writer)
+        await self._its_cursors().commit(cursor, topic, hosted.topic.id, number, bookmark, now_us())
+
+    async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
+        hosted = self._catalog.find(topic)
+        return self._its_cursors().fetch(cursor, topic, hosted.writers.index(hosted.writer(partition)))
+
+    async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
+        return [self._with_lag(info) for info in self._its_cursors().list(topic, prefix)]
+
+    def _with_lag(self, info: CursorInfo) -> CursorInfo:
+        hosted = self._catalog.get(info.topic)
+        if hosted is None or hosted.topic.id != info.topic_id or info.partition >= len(hosted.writers):
+            return info
+        writer = hosted.writers[info.partition]
+        if isinstance(writer, LogboomError):
+            return info
+        return msgspec.structs.replace(info, lag=max(0, writer.log.committed - info.seqno))
+
+    async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
+        self._check_open()
+        return await self._its_cursors().delete(cursor, topic)
+
+    async def _fetch(self, cursor: str, topic: str, partition: int) -> str | None:
+        return self._its_cursors().fetch(cursor, topic, partition)
+
+    def _its_cursors(self) -> Cursors:
+        if self._cursors is None:
+            raise ShuttingDown("the node is starting")
+        return self._cursors
+
+    async def refuse(self, topic: str | None = None, reason: str = "") -> None:
+        reason = reason or "switched to read-only"
+        if topic is None:
+            self._refused = reason
+        else:
+            self._catalog.find(topic).refused = reason
+
+    async def accept(self, topic: str | None = None) -> None:
+        if topic is None:
+            self._refused = None
+        else:
+            self._catalog.find(topic).refused = None
+
+    async def stats(self) -> NodeStats:
+        committer, reads = self._committer, self._reading.counts
+        counts = committer.counts
+        writers = committer.writers
+        return NodeStats(
+            node_id=self.node.node_id,
+            cluster_id=self.node.cluster_id,
+            version=__version__,
+            started=self.started,
+            now=now_us(),
+            topics=sum(not hosted.topic.name.startswith("_") for hosted in self._catalog.all()),
+            logs=len(writers),
+            writes={
+                "batches": counts.batches,
+                "records": counts.records,
+                "bytes": counts.bytes,
+                "repeats": counts.repeats,
+                "refused": counts.refused,
+                "waiting_bytes": committer.queued_bytes,
+                "unsynced_bytes": committer.unsynced_bytes,
+            },
+            reads={
+                "chunks": reads.chunks,
+                "bytes": reads.bytes,
+                "filtered": reads.filtered,
+                "segments_skipped": reads.segments_skipped,
+                "warmed": reads.warmed,
+                "subscriptions": reads.subscriptions,
+                "waiting": sum(writer.readers_waiting for writer in writers),
+            },
+            syncs={
+                "count": counts.syncs,
+                "logs": counts.synced_logs,
+                "seconds": counts.sync_s,
+                "longest_s": counts.longest_sync_s,
+            },
+            rejections=dict(self.rejections),
+            refused=self._refused or (None if committer.failure is None else str(committer.failure)),
+            upkeep=msgspec.to_builtins(self._upkeep.stats),
+            memory_bytes=_memory_bytes(),
+            open_files=len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
+        )
+
+    def _check_open(self) -> None:
+        if self._closing:
+            raise ShuttingDown
+
+    def _check_accepted(self, hosted: Hosted) -> None:
+        if self._refused is not None:
+            raise WritesRefused("the node", self._refused)
+        if hosted.refused is not None:
+            raise WritesRefused(f"topic {hosted.topic.name!r}", hosted.refused)
+
+    def _wake_upkeep(self) -> None:
+        self._loop.call_soon_threadsafe(self._wake.set)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _keep_up(self) -> None:
+        """Retention, hooks, recompression, scrubbing; as often as they ask for it."""
+        while not self._closing:
+            self._wake.clear()
+            again_at: int | None = None
+            if self._committer.failure is None:
+                try:
+                    async with self._catalog.changing, self._committer.pause():
+                        again_at = self._upkeep.step(now_us())
+                except Exception:
+                    logger.exception("upkeep failed; it is tried again")
+            every_s = self.config.upkeep.retention_every_ms / 1000
+            wait_s = every_s if again_at is None else (again_at - now_us()) / 1e6
+            if wait_s <= 0:
+                await asyncio.sleep(0)
+                continue
+            try:
+                async with asyncio.timeout(min(wait_s, every_s)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def close(self, deadline_s: float = 10.0) -> None:
+        """Finish what was promised, sync, let go. Raises SyncFailed or TimeoutError where that could not be done."""
+        if self._closing:
+            return
+        self._closing = self._reading.closing = True
+        for writer in self._committer.writers:
+            writer.wake()
+        self._wake.set()
+        try:
+            async with asyncio.timeout(deadline_s):
+                if self._tasks:
+                    await asyncio.wait(self._tasks)
+                if self._cursors is not None:
+                    await self._cursors.close()
+                await self._drain()
+                await asyncio.to_thread(self._upkeep.close)
+                await asyncio.to_thread(self._data.close)
+        finally:
+            for pool in self._pools:
+                pool.shutdown(wait=False)
+        if self._committer.failure is not None:
+            raise SyncFailed(str(self._committer.failure))
+
+    async def _drain(self) -> None:
+        """Until everything that was taken is synced and answered."""
+        committer = self._committer
+        while committer.failure is None:
+            unsynced = [writer for writer in committer.writers if writer.has_work or writer.unsynced_bytes]
+            if not unsynced and committer.is_quiet:
+                return
+            for writer in unsynced:
+                committer.want(writer)
+            await asyncio.sleep(0.002)
+
+
+class LocalSubscription:
+    """A position, and nothing else: what was not asked for is not held."""
+
+    def __init__(self, reading: LogReading, position: Position, max_records: int | None) -> None:
+        self._reading = reading
+        self._position = position
+        self._max_records = max_records
+        self._closed = False
+
+    async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
+        return await self._reading.next(self._position, max_bytes, self._max_records, None)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._reading.counts.subscriptions -= 1
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _check_not_internal(name: str) -> None:
+    if name.startswith("_"):
+        raise TopicNotAllowed(name, "internal topics are written by the node itself")
+
+
+def _describe_recovery(data: DataDirectory, logs: dict[str, Log | LogboomError], took_s: float) -> list[str]:
+    lines = []
+    if not data.was_clean:
+        lines.append("the last shut-down was not clean: every log was recovered")
+    for name, log in logs.items():
+        if isinstance(log, LogboomError):
+            lines.append(f"{name} cannot be opened: {log}")
+            continue
+        found = log.recovered
+        if found.cut_bytes:
+            lines.append(f"{name}: {found.cut_bytes:,} bytes of a torn tail were cut off; nothing promised was lost")
+        lines += [f"{name}: {trouble}" for trouble in (found.missing, found.damage) if trouble is not None]
+    records = sum(log.next - log.first for log in logs.values() if isinstance(log, Log))
+    lines.append(f"{len(logs):,} logs with {records:,} records opened in {took_s:.1f} s")
+    return lines
+
+
+def _memory_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as statm:
+            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0

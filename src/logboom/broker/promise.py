@@ -1,0 +1,59 @@
+"""What an append waits for: one answer for each batch, from one log or several."""
+
+from __future__ import annotations
+
+from asyncio import AbstractEventLoop, Future
+from collections.abc import Sequence
+from typing import Final
+
+from logboom.batch import Batch
+from logboom.errors import LogboomError
+from logboom.storage.append import Answer
+from logboom.storage.topic import Acks
+
+NEVER: Final = float("inf")
+
+
+class Promise:
+    """Kept when every part has its answers."""
+
+    __slots__ = ("_answers", "_missing", "future")
+
+    def __init__(self, loop: AbstractEventLoop, batches: int, parts: int) -> None:
+        self.future: Future[list[Answer]] = loop.create_future()
+        self._answers: list[Answer | None] = [None] * batches
+        self._missing = parts
+        if not parts:
+            self.future.set_result([])
+
+    def settle(self, offset: int, answers: Sequence[Answer]) -> None:
+        """The answers for one part, whose first batch has this number."""
+        self._answers[offset : offset + len(answers)] = answers
+        self._missing -= 1
+        if not self._missing and not self.future.done():  # who asked may have gone away
+            self.future.set_result(self._answers)  # type: ignore[arg-type]
+
+
+class Entry:
+    """One part of an append, on its way into one log."""
+
+    __slots__ = ("acks", "answers", "batches", "expect", "give_up_at", "offset", "promise", "size")
+
+    def __init__(
+        self, promise: Promise, offset: int, batches: Sequence[Batch], acks: Acks, expect: int | None = None
+    ) -> None:
+        self.promise = promise
+        self.offset = offset
+        self.batches = batches
+        self.acks = acks
+        self.expect = expect
+        self.size = sum(len(batch.data) for batch in batches)
+        self.answers: Sequence[Answer] = ()
+        self.give_up_at = NEVER
+        """When it has waited for room long enough."""
+
+    def settle(self) -> None:
+        self.promise.settle(self.offset, self.answers)
+
+    def fail(self, error: LogboomError) -> None:
+        self.promise.settle(self.offset, [error] * len(self.batches))

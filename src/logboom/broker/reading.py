@@ -1,0 +1,260 @@
+"""Reading from a node: where to begin, what comes next, and waiting for it.
+
+A position is a seqno with what makes the next look cheap. What is in memory is given at once, as views of the mapped
+file or as bytes read from its end; what is not is read in by a thread first, so that nobody else waits for the disk.
+A filter runs on a thread, and says how far it came even where it left nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Final
+
+from logboom.batch.header import HEADER_SIZE, read_header
+from logboom.broker.api import Chunk, Filter, ReadRequest
+from logboom.broker.filtering import FOUND_BYTES, Found, filter_run
+from logboom.broker.limits import Limits
+from logboom.broker.writing import LogWriter
+from logboom.errors import (
+    BatchError,
+    BookmarkLost,
+    Damage,
+    InvalidBookmark,
+    LogboomError,
+    SeqnoOutOfRange,
+    ShuttingDown,
+    TopicRecreated,
+)
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.mapping import resident
+from logboom.storage.run import Run
+from logboom.storage.topic import Topic
+
+FILTER_BYTES: Final = 8 * 1024 * 1024
+"""A filter looks at so much at once."""
+FILTER_PATIENCE_S: Final = 0.5
+"""And says how far it came after so long, whether it found anything or not."""
+
+Fetch = Callable[[str, str, int], Awaitable[str | None]]
+"""The bookmark of a cursor: by its name, the topic's id, the partition."""
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a reader stands in one log."""
+
+    topic: Topic
+    partition: int
+    writer: LogWriter
+    seqno: int
+    skip: bool
+    """Whether to go on behind what is gone."""
+    filter: Filter | None = None
+    run: Run | None = None
+    """What was read last: where it ends need not be looked up."""
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    chunks: int = 0
+    bytes: int = 0
+    filtered: int = 0
+    segments_skipped: int = 0
+    warmed: int = 0
+    subscriptions: int = 0
+
+
+@dataclass(slots=True)
+class LogReading:
+    """Reads of all logs of a node."""
+
+    loop: AbstractEventLoop
+    threads: Executor
+    limits: Limits
+    fetch: Fetch
+    counts: ReadCounts = field(default_factory=ReadCounts)
+    closing: bool = False
+
+    async def begin(self, topic: Topic, writer: LogWriter, partition: int, request: ReadRequest) -> Position:
+        """Find the position that a request names."""
+        start, log = request.start, writer.log
+        bookmark = start.bookmark
+        if bookmark is None and start.cursor is not None:
+            bookmark = await self.fetch(start.cursor, topic.id, partition)
+        skip = request.gaps == "skip"
+        if bookmark is not None:
+            seqno = _resume(topic, writer, partition, Bookmark.parse(bookmark), skip)
+        elif start.seqno is not None:
+            seqno = start.seqno
+        elif start.time is not None:
+            seqno = max(log.first, log.seqno_at(start.time))
+        else:
+            seqno = log.first if start.at == "earliest" else log.committed
+        wanted = request.filter
+        if wanted is not None:
+            wanted.selection()  # what it cannot mean is said at once
+            if not (wanted.tags_any or wanted.tags_all or wanted.channel is not None or wanted.key is not None):
+                wanted = None
+        return Position(topic, partition, writer, seqno, skip, wanted)
+
+    async def next(self, position: Position, max_bytes: int, max_records: int | None, wait_ms: int | None) -> Chunk:
+        """What comes next. Empty only where nothing came in time, or where a filter left nothing on the way."""
+        deadline = None if wait_ms is None else self.loop.time() + min(wait_ms, self.limits.read_wait_ms) / 1000
+        max_bytes = max(1, min(max_bytes, self.limits.read_bytes))
+        began = position.seqno
+        while True:
+            if self.closing:
+                raise ShuttingDown
+            if position.writer.gone is not None:
+                raise position.writer.gone
+            chunk = await self._look(position, max_bytes, max_records)
+            if chunk is not None:
+                self.counts.chunks += 1
+                self.counts.bytes += len(chunk.data)
+                return chunk
+            moved = position.seqno > began  # a filter came to the end without a find: a subscriber is told
+            if (moved and deadline is None) or not await self._wait(position.writer, deadline):
+                return self._chunk(position, began, TERM_UNKNOWN, memoryview(b""))
+
+    async def _wait(self, writer: LogWriter, deadline: float | None) -> bool:
+        """Whether there was news before the deadline. None came between the look and this: one thread does both."""
+        rest_s = None if deadline is None else deadline - self.loop.time()
+        if rest_s is not None and rest_s <= 0:
+            return False
+        news = writer.news()
+        try:
+            if rest_s is None:
+                await news
+            else:
+                await asyncio.wait((news,), timeout=rest_s)
+            return news.done()
+        finally:
+            writer.forget(news)
+
+    async def _look(self, position: Position, max_bytes: int, max_records: int | None) -> Chunk | None:
+        """What there is to read now; None at the end of the log."""
+        if position.filter is not None:
+            return await self._look_filtered(position, position.filter, max_bytes, max_records)
+        run = self._run(position, max_bytes, max_records)
+        if run is None:
+            return None
+        data = await self._data(run)
+        began, position.seqno, position.run = position.seqno, run.next_seqno, run
+        return self._chunk(position, began, _last_term(position, run, data), data)
+
+    def _run(self, position: Position, max_bytes: int, max_records: int | None) -> Run | None:
+        """The next range of a file; where something is gone, and that is to be skipped, behind it."""
+        log = position.writer.log
+        while True:
+            try:
+                if position.seqno < log.first:
+                    raise SeqnoOutOfRange(position.seqno, log.first, log.committed)
+                return log.read(position.seqno, max_bytes, max_records, position.run)
+            except SeqnoOutOfRange as gap:
+                if not position.skip or position.seqno > gap.first:
+                    raise
+                position.seqno = gap.first
+            except Damage as damage:
+                self._pass_over(position, damage)
+
+    def _pass_over(self, position: Position, damage: Damage) -> None:
+        if damage.seqno_until is None:
+            damage = position.writer.log.locate_damage(damage)
+        until = damage.seqno_until
+        if not position.skip or until is None or until <= position.seqno:
+            raise damage
+        position.seqno = until
+
+    async def _data(self, run: Run) -> memoryview:
+        data = run.view()
+        if run.mappable and not resident(data):
+            self.counts.warmed += 1
+            await self.loop.run_in_executor(self.threads, run.warm)
+        return data
+
+    async def _look_filtered(
+        self, position: Position, wanted: Filter, max_bytes: int, max_records: int | None
+    ) -> Chunk | None:
+        log, began = position.writer.log, position.seqno
+        patience = self.loop.time() + FILTER_PATIENCE_S
+        selection = wanted.selection()
+        while True:
+            reached = log.skip(position.seqno, selection) if position.seqno >= log.first else position.seqno
+            if reached > position.seqno:
+                self.counts.segments_skipped += 1
+                position.seqno, position.run = reached, None
+            run = self._run(position, FILTER_BYTES, None)
+            if run is None:
+                return None
+            self.counts.filtered += 1
+            found = await self.loop.run_in_executor(self.threads, _filter, run, wanted, position.seqno, max_bytes)
+            position.run = run if found.next_seqno == run.next_seqno else None
+            position.seqno = found.next_seqno
+            if found.damage is not None and not len(found.data):
+                self._pass_over(position, found.damage)
+            if len(found.data):
+                return self._chunk(position, began, found.term, found.data, found.seqnos)
+            if self.loop.time() >= patience:
+                return self._chunk(position, began, found.term, memoryview(b""), memoryview(b""))
+
+    def _chunk(
+        self, position: Position, began: int, term: int, data: memoryview, seqnos: memoryview | None = None
+    ) -> Chunk:
+        log = position.writer.log
+        if position.filter is not None and seqnos is None:
+            seqnos = memoryview(b"")
+        if term == TERM_UNKNOWN and position.seqno <= log.committed:
+            term = _term_before(position)
+        facts = (position.topic.id, position.partition, began, position.seqno, log.first, log.committed, term)
+        return Chunk(*facts, data, seqnos)
+
+
+def _filter(run: Run, wanted: Filter, seqno: int, max_bytes: int) -> Found:
+    """On a thread."""
+    if run.mappable:
+        run.warm()
+    most = min(FOUND_BYTES, max(max_bytes, 1))
+    return filter_run(run.view(), wanted, seqno, path=run.file.path, position=run.position, found_bytes=most)
+
+
+def _resume(topic: Topic, writer: LogWriter, partition: int, bookmark: Bookmark, skip: bool) -> int:
+    """The seqno of a bookmark, if it is of this log and what stands before it is what its reader had read."""
+    log = writer.log
+    if bookmark.topic_id != topic.id_bytes:
+        if skip:
+            return log.first
+        raise TopicRecreated(topic.name, bookmark.topic_id.hex(), topic.id)
+    if bookmark.partition != partition:
+        raise InvalidBookmark(f"the bookmark is of partition {bookmark.partition}, not {partition}")
+    seqno = bookmark.seqno
+    if seqno > log.committed:
+        lost: LogboomError = BookmarkLost(seqno, bookmark.term, log.term)
+        if not skip:
+            raise lost
+        return log.committed
+    if bookmark.term != TERM_UNKNOWN:
+        found = log.term_before(seqno) if seqno >= log.first else None
+        if found is not None and found != bookmark.term and not skip:
+            raise BookmarkLost(seqno, bookmark.term, found)
+    return seqno
+
+
+def _term_before(position: Position) -> int:
+    try:
+        term = position.writer.log.term_before(position.seqno)
+    except (LogboomError, OSError):
+        term = None
+    return TERM_UNKNOWN if term is None else term
+
+
+def _last_term(position: Position, run: Run, data: memoryview) -> int:
+    """The term of the last batch of a run. Terms never go back: mostly the first batch has the log's newest already."""
+    try:
+        term = read_header(data[:HEADER_SIZE]).term
+    except BatchError:
+        return TERM_UNKNOWN
+    return term if term == position.writer.log.term else _term_before(position)

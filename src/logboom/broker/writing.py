@@ -1,0 +1,357 @@
+"""The one owner of a log's writes: what is written when, by whom, and who is told.
+
+    submit → (queue) → append → written → sync → committed
+                 inline or on a thread     by the Committer, for many logs at once
+
+Invariants. Batches enter the log in the order of `submit`. While a thread has the log (`busy`) nobody else calls
+anything of it that writes; what comes meanwhile waits in the queue. An append is answered when its promise is kept and
+waits for nothing else: with acks none or leader when it is written, with durable when it is synced. Readers are woken
+when more is committed: when it is synced, or, where the topic says flush = os, when it is written.
+
+Small appends to a log that is not being synced are written inline. Others go to a thread: writing takes long while the
+same file is synced. What waits for a sync anyway waits for the round of the Committer, which writes it with one call.
+"""
+
+from __future__ import annotations
+
+import time
+from asyncio import AbstractEventLoop, Future, TimerHandle
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from logboom.batch import Batch
+from logboom.broker.promise import NEVER, Entry
+from logboom.errors import LogboomError, LogReadOnly, Overloaded, SyncFailed
+from logboom.storage.append import Answer, Appended
+from logboom.storage.log import Log, PendingSync
+from logboom.storage.topic import Settings
+
+if TYPE_CHECKING:
+    from logboom.broker.committing import Committer
+
+INLINE_BYTES: Final = 512 * 1024
+"""More than this in one append is left to a thread."""
+LAZY_SYNC_BYTES: Final = 32 * 1024 * 1024
+"""With flush = os a sync is begun when so much is unsynced: so that a roll finds little to do."""
+LAZY_SYNC_MS: Final = 1000
+"""And after so long, however little it is."""
+
+
+class LogWriter:
+    def __init__(self, name: str, log: Log, settings: Settings, committer: Committer, term: int | None = None) -> None:
+        self.name = name
+        """`topic/partition`."""
+        self.log = log
+        self.settings = settings
+        self._committer = committer
+        self._loop: AbstractEventLoop = committer.loop
+        self._term = term
+        self.busy = False
+        """Whether a thread has the log."""
+        self._queue: deque[Entry] = deque()
+        self._eager = 0
+        """How many in the queue do not wait for a sync."""
+        self.queued_bytes = 0
+        self.unsynced_bytes = 0
+        self._unsynced_from: deque[tuple[int, int]] = deque()
+        """What each write added, with the last index of the write."""
+        self._awaiting: deque[tuple[int, Entry | Future[None]]] = deque()
+        """Written, and to be answered when the batch with this index is synced."""
+        self._late: PendingSync | None = None
+        """A sync that has ended while a thread had the log."""
+        self._waiters: list[Future[None]] = []
+        self._timer: TimerHandle | None = None
+        self._patience: TimerHandle | None = None
+        self._gone: LogboomError | None = None
+
+    def __repr__(self) -> str:
+        return f"<LogWriter {self.name}>"
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self.queued_bytes + self.unsynced_bytes
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._queue or self._awaiting or self.busy)
+
+    def submit(self, entry: Entry) -> None:
+        """Take an append in. Its promise is kept, or broken with a reason, in any case."""
+        refusal = self._gone or self._committer.failure
+        if refusal is not None:
+            return entry.fail(refusal)
+        inline = self._is_free and not self._queue and entry.size <= INLINE_BYTES and not self.log.syncing
+        if inline and self._committer.room(self, entry.size):
+            self._append((entry,))
+            return self._written((entry,))
+        return self._enqueue(entry)
+
+    @property
+    def _is_free(self) -> bool:
+        return not self.busy and not self._committer.paused
+
+    def _enqueue(self, entry: Entry) -> None:
+        committer, limits = self._committer, self._committer.limits
+        for waiting, most in (
+            (self.queued_bytes, limits.unsynced_bytes_per_log),
+            (committer.queued_bytes, limits.unsynced_bytes),
+        ):
+            if waiting and waiting + entry.size > most:
+                return entry.fail(committer.rejections.note(Overloaded(self.name, waiting, most)))
+        self._queue.append(entry)
+        self._count_queued(entry, 1)
+        if committer.room(self, 0):
+            return self.go_on()
+        entry.give_up_at = self._loop.time() + limits.append_wait_ms / 1000
+        if self._patience is None:
+            self._patience = self._loop.call_at(entry.give_up_at, self._give_up)
+        return committer.want(self)
+
+    def _give_up(self) -> None:
+        """Some have waited for room long enough."""
+        self._patience = None
+        now, most = self._loop.time(), self._committer.limits.unsynced_bytes_per_log
+        while self._queue and self._queue[0].give_up_at <= now:
+            entry = self._queue.popleft()
+            self._count_queued(entry, -1)
+            entry.fail(self._committer.rejections.note(Overloaded(self.name, self.waiting_bytes, most)))
+        if self._queue and self._queue[0].give_up_at < NEVER:
+            self._patience = self._loop.call_at(self._queue[0].give_up_at, self._give_up)
+
+    def _count_queued(self, entry: Entry, sign: int) -> None:
+        self.queued_bytes += sign * entry.size
+        self._committer.queued_bytes += sign * entry.size
+        if entry.acks != "durable":
+            self._eager += sign
+
+    def go_on(self) -> None:
+        """Write what is queued as soon as can be: with the next sync, or before it where somebody waits for no sync."""
+        if not self._queue or not self._is_free:
+            return
+        if self._eager and self._committer.room(self, 0):
+            self.busy = True
+            self._committer.run(self._write_queue, self.take_queue())
+        else:
+            self._committer.want(self)
+
+    def take_queue(self) -> list[Entry]:
+        """What is to be written now: as much as there is room for, at least one entry."""
+        entries: list[Entry] = []
+        taken = 0
+        while self._queue and (not entries or self._committer.room(self, taken)):
+            entry = self._queue.popleft()
+            self._count_queued(entry, -1)
+            taken += entry.size
+            entries.append(entry)
+        return entries
+
+    def _count_unsynced(self, size: int) -> None:
+        self.unsynced_bytes += size
+        self._committer.unsynced_bytes += size
+
+    def _write_queue(self, entries: list[Entry]) -> None:
+        """On a thread."""
+        self._append(entries)
+        self._committer.call_soon(self._wrote, entries)
+
+    def _append(self, entries: Sequence[Entry]) -> None:
+        """On whatever thread has the log: one call for all of them. Their answers are not given to anybody yet."""
+        batches: Sequence[Batch] = entries[0].batches
+        expect: list[int | None] | None = None
+        if len(entries) > 1 or entries[0].expect is not None:
+            batches = [batch for entry in entries for batch in entry.batches]
+            expect = []
+            for entry in entries:
+                expect += [entry.expect, *[None] * (len(entry.batches) - 1)]
+        try:
+            answers = self.log.append(batches, time.time_ns() // 1000, self._term, expect)
+        except Exception as error:  # nothing of ours: what was written is not known
+            failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
+            self._committer.call_soon(self._committer.fail, failure, error)
+            answers = [failure] * len(batches)
+        offset = 0
+        for entry in entries:
+            entry.answers = answers[offset : offset + len(entry.batches)]
+            offset += len(entry.batches)
+
+    append_on_thread = _append
+
+    def _wrote(self, entries: list[Entry]) -> None:
+        self._written(entries)
+        self.free()
+        self.go_on()
+
+    wrote_in_round = _wrote
+
+    def free(self) -> None:
+        """No thread has the log any more."""
+        self.busy = False
+        if self._late is not None:
+            pending, self._late = self._late, None
+            self.end_sync(pending)
+        self._committer.freed()
+
+    def _written(self, entries: Sequence[Entry]) -> None:
+        """Answer those that wait for no more, and see to it that the others are synced."""
+        log = self.log
+        size, durable, synced = 0, False, log.synced_index
+        for entry in entries:
+            last = 0
+            for batch, answer in zip(entry.batches, entry.answers, strict=True):
+                if isinstance(answer, Appended):
+                    last = max(last, answer.index)
+                    if not answer.repeat:
+                        size += len(batch.data)
+            self._committer.counts.note(entry.batches, entry.answers)
+            if entry.acks == "durable" and last > synced:
+                durable = True
+                self._awaiting.append((last, entry))
+            else:
+                entry.settle()
+        if log.failed:
+            return self._stop_all()
+        if size:
+            self._unsynced_from.append((log.last_index, size))
+            self._count_unsynced(size)
+        if self.settings.flush.policy == "os":
+            self._commit(log.last_index)
+        return self._see_to_sync(durable)
+
+    def _stop_all(self) -> None:
+        failure = SyncFailed(self.log.refusal)
+        self._committer.fail(failure, None)
+        self.break_off(LogReadOnly(str(failure)), failure)  # the node may have stopped before this came back
+
+    def _see_to_sync(self, now: bool) -> None:
+        if not self.unsynced_bytes and not now:
+            return
+        flush = self.settings.flush
+        if now or flush.policy == "each" or self.unsynced_bytes >= LAZY_SYNC_BYTES:
+            self._committer.want(self)
+        elif self._timer is None:
+            delay_ms = flush.interval_ms if flush.policy == "interval" else LAZY_SYNC_MS
+            self._timer = self._loop.call_later(delay_ms / 1000, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        if self.unsynced_bytes:
+            self._committer.want(self)
+
+    def end_sync(self, pending: PendingSync) -> None:
+        """A sync has succeeded: commit, answer, wake. A roll that is due is left to a thread."""
+        if self.busy:
+            self._late = pending
+        elif self.log.outgrown:
+            self.busy = True
+            self._committer.run(self._end_sync_on_thread, pending)
+        else:
+            self.log.end_sync(pending)
+            self._synced()
+
+    def _end_sync_on_thread(self, pending: PendingSync) -> None:
+        self.log.end_sync(pending)
+        self._committer.call_soon(self._rolled)
+
+    def _rolled(self) -> None:
+        self._synced()
+        self.free()
+        self.go_on()
+
+    def _synced(self) -> None:
+        log = self.log
+        if log.failed:
+            return self._stop_all()
+        synced = log.synced_index
+        while self._unsynced_from and self._unsynced_from[0][0] <= synced:
+            self._count_unsynced(-self._unsynced_from.popleft()[1])
+        self._commit(synced)
+        while self._awaiting and self._awaiting[0][0] <= synced:
+            _, waiting = self._awaiting.popleft()
+            if isinstance(waiting, Entry):
+                waiting.settle()
+            elif not waiting.done():
+                waiting.set_result(None)
+        return self._see_to_sync(bool(self._awaiting))
+
+    def _commit(self, index: int) -> None:
+        if index > self.log.committed_index:
+            self.log.commit(index)
+            self.wake()
+
+    def wake(self) -> None:
+        """Readers that wait are to look again."""
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def news(self) -> Future[None]:
+        """Done when more is committed, or the log is gone."""
+        waiter: Future[None] = self._loop.create_future()
+        if self._gone is not None:
+            waiter.set_result(None)
+        else:
+            self._waiters.append(waiter)
+        return waiter
+
+    def forget(self, waiter: Future[None]) -> None:
+        """Nobody waits for this any more."""
+        if not waiter.done() and waiter in self._waiters:
+            self._waiters.remove(waiter)
+
+    @property
+    def readers_waiting(self) -> int:
+        return len(self._waiters)
+
+    def synced(self, index: int) -> Future[None]:
+        """Done when the batch with this index is synced."""
+        waiter: Future[None] = self._loop.create_future()
+        if index <= self.log.synced_index:
+            waiter.set_result(None)
+        else:
+            self._awaiting.append((index, waiter))
+            self._committer.want(self)
+        return waiter
+
+    @property
+    def gone(self) -> LogboomError | None:
+        """Why the log is not here any more."""
+        return self._gone
+
+    def leave(self, error: LogboomError) -> None:
+        """The log is gone: nothing is taken any more, and who waits learns why."""
+        self._gone = error
+        self.break_off(error, error)
+
+    def break_off(self, unwritten: LogboomError, written: LogboomError) -> None:
+        """Nothing will be written or synced any more."""
+        for timer in (self._timer, self._patience):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._patience = None
+        while self._queue:
+            entry = self._queue.popleft()
+            self._count_queued(entry, -1)
+            entry.fail(unwritten)
+        while self._awaiting:
+            _, waiting = self._awaiting.popleft()
+            if isinstance(waiting, Entry):
+                answers: list[Answer] = [
+                    answer if isinstance(answer, LogboomError) or answer.index <= self.log.synced_index else written
+                    for answer in waiting.answers
+                ]
+                waiting.answers = answers
+                waiting.settle()
+            elif not waiting.done():
+                waiting.set_exception(written)
+        self._count_unsynced(-self.unsynced_bytes)
+        self._unsynced_from.clear()
+        self.wake()
+
+    def stop(self, error: OSError) -> None:
+        """A sync of this or another log has failed: no more writes, though reads go on."""
+        if not self.log.failed and not self.log.closed:
+            self.log.fail_sync(error)
+        failure = SyncFailed(self.log.refusal)
+        self.break_off(LogReadOnly(str(failure)), failure)

@@ -1,0 +1,30 @@
+"""`logboom accept [TOPIC]`."""
+
+from __future__ import annotations
+
+from cyclopts import App
+
+from logboom.cli.connection import ask
+from logboom.cli.options import Server
+
+DETAILS = """\
+A topic that was refused by name is accepted by name.
+
+Examples:
+  logboom accept events
+  logboom accept
+"""
+app = App(name="accept", help_epilogue=DETAILS)
+
+
+@app.default
+def accept(topic: str | None = None, /, *, server: Server = None) -> None:
+    """Take writes again, after `logboom refuse`.
+
+    Parameters
+    ----------
+    topic
+        The topic; without one the whole node.
+    """
+    ask(server, lambda broker: broker.accept(topic))
+    print(f"{topic or 'the node'} takes writes")

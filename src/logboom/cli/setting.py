@@ -1,0 +1,66 @@
+"""Topic settings as `key=value`, by the names that topic.json has.
+
+Keys in milliseconds are also known without `_ms`: `retention.age=7d` is `retention.age_ms=604800000`. An empty value
+puts the default back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from typing import Any, Final
+
+import msgspec
+
+from logboom.errors import ConfigError
+from logboom.server.keys import KEYS as NODE_KEYS
+from logboom.server.keys import Key
+from logboom.storage.topic import Settings
+
+_FRONT: Final = "topics.settings."
+KEYS: Final = {name.removeprefix(_FRONT): key for name, key in NODE_KEYS.items() if name.startswith(_FRONT)}
+_SHORT: Final = {name.removesuffix("_ms"): name for name in KEYS if name.endswith("_ms")}
+
+
+def apply_settings(settings: Settings, changes: Sequence[str]) -> Settings:
+    """The settings with these changes. Raises ConfigError, which names the key and what it may be."""
+    groups: dict[str, dict[str, Any]] = msgspec.to_builtins(settings)
+    for change in changes:
+        name, separator, text = change.partition("=")
+        if not separator:
+            raise ConfigError(change, "is no setting: write key=value, or key= for the default")
+        group, _, last = _find(name.strip()).partition(".")
+        key = KEYS[f"{group}.{last}"]
+        groups[group][last] = _parse(name.strip(), key, text.strip())
+    try:
+        return msgspec.convert(groups, Settings).check()
+    except ValueError as error:
+        raise ConfigError(", ".join(changes), str(error)) from None
+
+
+def list_settings(settings: Settings) -> Iterator[tuple[str, str, bool]]:
+    """Every key with its value in words, and whether that is the default."""
+    for name, key in KEYS.items():
+        group, _, last = name.partition(".")
+        value = getattr(getattr(settings, group), last)
+        yield name, key.write(value), value == key.default
+
+
+def _find(name: str) -> str:
+    full = name if name in KEYS else _SHORT.get(name)
+    if full is not None:
+        return full
+    near = get_close_matches(name, [*KEYS, *_SHORT], 1, 0.6)
+    hint = f"the nearest is {near[0]}" if near else f"there are {', '.join(KEYS)}"
+    raise ConfigError(name, f"is no setting of a topic; {hint}")
+
+
+def _parse(name: str, key: Key, text: str) -> Any:
+    if not text:
+        return key.default
+    if name in _SHORT and text.isdecimal() and text != "0":
+        raise ConfigError(name, f"is {text!r}, it needs a unit: {key.allowed}")
+    try:
+        return key.parse(text)
+    except ValueError as error:
+        raise ConfigError(name, str(error)) from None

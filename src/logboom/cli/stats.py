@@ -1,0 +1,107 @@
+"""`logboom stats`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from cyclopts import App
+
+from logboom.cli.connection import ask
+from logboom.cli.moment import show_moment
+from logboom.cli.options import Json, Server
+from logboom.cli.output import show_json, show_pairs
+from logboom.cli.quantity import show_duration, show_size
+
+if TYPE_CHECKING:
+    from logboom.broker.api import NodeStats
+    from logboom.client.remote import RemoteBroker
+
+DETAILS = """\
+Counts begin with the process. With --watch one line comes every so many seconds: what happened in between, per second.
+
+Examples:
+  logboom stats
+  logboom stats --watch 1
+  logboom stats --json | jq .rejections
+"""
+RATES: Final = ("time", "records/s", "written/s", "read/s", "syncs/s", "unsynced", "connections", "rejections")
+app = App(name="stats", help_epilogue=DETAILS)
+
+
+@app.default
+def stats(*, watch: float | None = None, server: Server = None, as_json: Json = False) -> None:
+    """What is a node doing?
+
+    Parameters
+    ----------
+    watch
+        Go on, every so many seconds, until Ctrl-C.
+    as_json
+        JSON on standard output instead of text; with --watch one object a line, with counts as they are.
+    """
+    if watch is not None:
+        ask(server, lambda broker: _watch(broker, max(0.01, watch), as_json))
+        return
+    found = ask(server, lambda broker: broker.stats())
+    if as_json:
+        show_json(found)
+    else:
+        show_pairs(_pairs(found))
+
+
+def _pairs(found: NodeStats) -> Iterator[tuple[str, Any]]:
+    yield "node", found.node_id
+    yield "cluster", found.cluster_id
+    yield "version", found.version
+    yield "started", show_moment(found.started)
+    yield "up", show_duration(found.now - found.started)
+    yield "writes", "accepted" if found.refused is None else f"refused: {found.refused or 'switched to read-only'}"
+    yield "topics", found.topics
+    yield "logs", found.logs
+    yield "memory", show_size(found.memory_bytes)
+    yield "open files", found.open_files
+    for title in ("connections", "writes", "reads", "syncs", "rejections"):
+        for name, value in getattr(found, title).items():
+            yield f"{title}.{name}", round(value, 6) if isinstance(value, float) else value
+    if isinstance(found.upkeep, dict):
+        yield "upkeep.errors", found.upkeep.get("errors", 0)
+        yield "upkeep.last_error", found.upkeep.get("last_error")
+
+
+async def _watch(broker: RemoteBroker, seconds: float, as_json: bool) -> None:
+    before = await broker.stats()
+    lines = 0
+    while True:
+        await asyncio.sleep(seconds)
+        now = await broker.stats()
+        if as_json:
+            sys.stdout.write(msgspec.json.encode(now).decode() + "\n")
+        else:
+            if lines % 20 == 0:
+                print("".join(f"{name:>14}" for name in RATES))
+            print("".join(f"{value:>14}" for value in rates(before, now)))
+        sys.stdout.flush()
+        before, lines = now, lines + 1
+
+
+def rates(before: NodeStats, now: NodeStats) -> tuple[str, ...]:
+    """What happened between two looks, in words; a column of RATES each."""
+    seconds = max(1, now.now - before.now) / 1e6
+
+    def rate(title: str, name: str) -> float:
+        return float(getattr(now, title).get(name, 0) - getattr(before, title).get(name, 0)) / seconds
+
+    return (
+        show_moment(now.now)[11:23],
+        f"{rate('writes', 'records'):,.0f}",
+        show_size(int(rate("writes", "bytes"))),
+        show_size(int(rate("reads", "bytes"))),
+        f"{rate('syncs', 'count'):,.0f}",
+        show_size(int(now.writes.get("unsynced_bytes", 0))),
+        f"{sum(now.connections.values()):,}",
+        f"{sum(now.rejections.values()) - sum(before.rejections.values()):,}",
+    )

@@ -1,0 +1,26 @@
+"""What a command names: a topic, or one of its logs as `topic/partition`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from logboom.errors import ConfigError
+
+
+class Target(NamedTuple):
+    topic: str
+    partition: int | None
+
+    def __str__(self) -> str:
+        return self.topic if self.partition is None else f"{self.topic}/{self.partition}"
+
+
+def parse_target(text: str) -> Target:
+    """
+    >>> parse_target("events/3")
+    Target(topic='events', partition=3)
+    """
+    topic, separator, partition = text.partition("/")
+    if separator and not (partition.isascii() and partition.isdecimal()):
+        raise ConfigError(text, f"names no log: write TOPIC, or TOPIC/PARTITION as in {topic or 'events'}/0")
+    return Target(topic, int(partition) if separator else None)

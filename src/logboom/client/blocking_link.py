@@ -1,0 +1,147 @@
+"""One connection to a node, on a blocking socket: no event loop, no thread.
+
+A link that is lost stays lost. Nothing pings while nobody calls: a node closes a link that was left alone for longer
+than its idle time, and whoever wants another makes one.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Final
+
+from logboom.batch.header import Buffer
+from logboom.client.address import Address
+from logboom.client.link import CONNECT_TIMEOUT_S, hello, no_connection
+from logboom.client.session import Event, Session
+from logboom.errors import ConnectionLost, LogboomError
+from logboom.protocols.binary.messages import Welcome
+
+SEND_TIMEOUT_S: Final = 60.0
+ANSWER_TIMEOUT_S: Final = 60.0
+
+
+class Link:
+    """A connection on a blocking socket, for one thread. Made by `connect`."""
+
+    def __init__(self, address: Address, sock: socket.socket) -> None:
+        self.address = address
+        self._socket = sock
+        self._session = Session(hello())
+        self._events: deque[Event] = deque()
+        """What has come and nobody has asked for yet."""
+        self.lost: LogboomError | None = None
+
+    @classmethod
+    def connect(cls, address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> Link:
+        """Connected, greeted and welcomed. Raises ConnectionLost, or what the server has against us."""
+        deadline = time.monotonic() + timeout_s
+        try:
+            sock = _open_socket(address, timeout_s)
+        except OSError as error:
+            raise ConnectionLost(no_connection(address, error)) from None
+        link = cls(address, sock)
+        try:
+            link._send(link._session.hello())
+            link._answer(link._session.newest, deadline)
+        except BaseException:
+            link.close()
+            raise
+        return link
+
+    @property
+    def welcome(self) -> Welcome:
+        welcome = self._session.welcome
+        assert welcome is not None
+        return welcome
+
+    def send(self, kind: int, head: Any = None, payload: Sequence[Buffer] = ()) -> int:
+        """The correlation id that events about this will carry."""
+        if self.lost is not None:
+            raise ConnectionLost(str(self.lost))
+        correlation, buffers = self._session.request(kind, head, payload)
+        self._send(buffers)
+        return correlation
+
+    def tell(self, correlation: int, kind: int, head: Any = None) -> None:
+        """Something about an earlier request."""
+        self._send(self._session.about(correlation, kind, head))
+
+    def ask(self, kind: int, head: Any = None, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
+        """Send, and wait for the answer. Events about other requests are kept for `next_event`."""
+        return self._answer(self.send(kind, head), time.monotonic() + timeout_s)
+
+    def next_event(self, timeout_s: float | None) -> Event | None:
+        """What has come next; None where nothing has within `timeout_s`."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while not self._events:
+            if not self._receive(None if deadline is None else deadline - time.monotonic()):
+                return None
+        return self._events.popleft()
+
+    def _answer(self, correlation: int, deadline: float) -> Any:
+        seen = 0
+        while True:
+            for number in range(seen, len(self._events)):
+                event = self._events[number]
+                if event.correlation == correlation:
+                    del self._events[number]
+                    if isinstance(event.what, LogboomError):
+                        raise event.what
+                    return event.what
+            seen = len(self._events)
+            if not self._receive(deadline - time.monotonic()):
+                raise self._lose(ConnectionLost(f"{self.address} did not answer"))
+
+    def _receive(self, timeout_s: float | None) -> bool:
+        """Take what comes next; False where nothing has come in time."""
+        if self.lost is not None:
+            raise ConnectionLost(str(self.lost))
+        try:
+            self._socket.settimeout(None if timeout_s is None else max(timeout_s, 1e-6))
+            count = self._socket.recv_into(self._session.buffer())
+            if not count:
+                raise ConnectionLost(f"{self.address} has closed the connection")
+            for event in self._session.received(count):
+                if not event.correlation and isinstance(event.what, LogboomError):
+                    raise event.what
+                self._events.append(event)
+        except (TimeoutError, BlockingIOError):
+            return False
+        except OSError as error:
+            raise self._lose(ConnectionLost(f"the connection to {self.address} is lost: {error}")) from None
+        except LogboomError as error:
+            raise self._lose(error) from None
+        return True
+
+    def _send(self, buffers: list[Buffer]) -> None:
+        try:
+            self._socket.settimeout(SEND_TIMEOUT_S)
+            self._socket.sendall(b"".join(buffers))
+        except OSError as error:
+            raise self._lose(ConnectionLost(f"the connection to {self.address} is lost: {error}")) from None
+
+    def _lose(self, error: LogboomError) -> LogboomError:
+        self.lost = self.lost or error
+        self._socket.close()
+        return error
+
+    def close(self) -> None:
+        self._lose(ConnectionLost("closed by this side"))
+
+
+def _open_socket(address: Address, timeout_s: float) -> socket.socket:
+    if address.path is None:
+        sock = socket.create_connection((address.host, address.port), timeout_s)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(timeout_s)
+        sock.connect(address.path)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

@@ -1,0 +1,190 @@
+"""A node's broker, through the network: every call of `broker.api.Broker`, over one connection.
+
+    async with connect("localhost:1773") as broker:
+        await broker.create_topic("events", partitions=3)
+
+One connection and no other: where it is lost, calls raise ConnectionLost (appends under way OutcomeUnknown), and
+whoever called decides. Errors of the node are raised here as the classes they were there.
+"""
+
+from __future__ import annotations
+
+from asyncio import Future, get_running_loop
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final, TypeVar
+
+from msgspec.msgpack import Decoder
+
+from logboom.broker.api import (
+    Acks,
+    Answer,
+    Appended,
+    Chunk,
+    CursorInfo,
+    NodeStats,
+    Part,
+    PartitionInfo,
+    ReadRequest,
+    Settings,
+    Subscription,
+    TopicInfo,
+)
+from logboom.client.address import Servers, parse_servers
+from logboom.client.link import CONNECT_TIMEOUT_S, AsyncLink
+from logboom.errors import ConnectionLost, OutcomeUnknown, Overloaded, RemoteProtocolError
+from logboom.protocols.binary import messages
+from logboom.protocols.binary.errors import decode_failure
+from logboom.protocols.binary.messages import Append, AppendPart, Appends, Kind, Read, Welcome
+
+SEQNO_UNKNOWN: Final = -1
+"""Where a batch went that was sent with acks none: there is no answer."""
+
+Result = TypeVar("Result")
+
+_topic = Decoder(TopicInfo)
+_topics = Decoder(list[TopicInfo])
+_partition = Decoder(PartitionInfo)
+_cursors = Decoder(list[CursorInfo])
+_stats = Decoder(NodeStats)
+_count = Decoder(int)
+_text: Decoder[str | None] = Decoder(str | None)
+_nothing = Decoder(None)
+
+
+@asynccontextmanager
+async def connect(servers: Servers = None, timeout_s: float = CONNECT_TIMEOUT_S) -> AsyncIterator[RemoteBroker]:
+    """The broker of the first of these servers that answers. Without any: $LOGBOOM_SERVERS, else localhost."""
+    broker = await RemoteBroker.connect(servers, timeout_s)
+    try:
+        yield broker
+    finally:
+        await broker.close()
+
+
+class RemoteBroker:
+    """The broker at the other end of a link."""
+
+    def __init__(self, link: AsyncLink) -> None:
+        self._link = link
+
+    @classmethod
+    async def connect(cls, servers: Servers = None, timeout_s: float = CONNECT_TIMEOUT_S) -> RemoteBroker:
+        """Whoever calls this closes it; `connect` of this module does both."""
+        *others, last = parse_servers(servers)
+        for address in others:
+            try:
+                return cls(await AsyncLink.connect(address, timeout_s))
+            except ConnectionLost:
+                continue
+        return cls(await AsyncLink.connect(last, timeout_s))
+
+    async def close(self) -> None:
+        await self._link.close()
+
+    def __repr__(self) -> str:
+        state = f", lost: {self._link.lost}" if self._link.lost else ""
+        return f"<RemoteBroker {self._link.address} node {self.welcome.node_id}{state}>"
+
+    @property
+    def welcome(self) -> Welcome:
+        """What the node said of itself: node and cluster id, its limits, its data directory."""
+        return self._link.welcome
+
+    async def ping(self) -> float:
+        """How long an answer took, in seconds."""
+        loop = get_running_loop()
+        began = loop.time()
+        await self._link.request(Kind.PING)
+        return loop.time() - began
+
+    async def create_topic(
+        self, name: str, partitions: int | None = None, settings: Settings | None = None
+    ) -> TopicInfo:
+        return await self._call(messages.CreateTopic(name, partitions, settings), _topic)
+
+    async def configure_topic(self, name: str, settings: Settings) -> TopicInfo:
+        return await self._call(messages.ConfigureTopic(name, settings), _topic)
+
+    async def describe_topic(self, name: str, create: bool = False) -> TopicInfo:
+        return await self._call(messages.DescribeTopic(name, create), _topic)
+
+    async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]:
+        return await self._call(messages.ListTopics(prefix, internal), _topics)
+
+    async def delete_topic(self, name: str, topic_id: str | None = None) -> None:
+        await self._call(messages.DeleteTopic(name, topic_id), _nothing)
+
+    async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
+        return await self._call(messages.Trim(topic, partition, seqno), _partition)
+
+    async def commit_cursor(self, cursor: str, topic: str, partition: int | None, bookmark: str) -> None:
+        await self._call(messages.CommitCursor(cursor, topic, partition, bookmark), _nothing)
+
+    async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
+        return await self._call(messages.FetchCursor(cursor, topic, partition), _text)
+
+    async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
+        return await self._call(messages.ListCursors(topic, prefix), _cursors)
+
+    async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
+        return await self._call(messages.DeleteCursor(cursor, topic), _count)
+
+    async def refuse(self, topic: str | None = None, reason: str = "") -> None:
+        await self._call(messages.Refuse(topic, reason), _nothing)
+
+    async def accept(self, topic: str | None = None) -> None:
+        await self._call(messages.Accept(topic), _nothing)
+
+    async def stats(self) -> NodeStats:
+        return await self._call(messages.Stats(), _stats)
+
+    def append(self, parts: Sequence[Part], acks: Acks | None = None) -> Future[list[Answer]]:
+        """With acks none the answers say SEQNO_UNKNOWN: the node sends none."""
+        heads, payload = [], []
+        for part in parts:
+            size = 0
+            for batch in part.batches:
+                payload.append(batch.data)
+                size += len(batch.data)
+            heads.append(AppendPart(part.topic, size, part.partition, part.expect_seqno, part.topic_id))
+        link, limit = self._link, 2 * self.welcome.limits.in_flight_bytes
+        if link.waiting_bytes > limit:
+            return _failed(Overloaded(f"the connection to {link.address}", link.waiting_bytes, limit))
+        if acks != "none":
+            return link.request(Kind.APPEND, Append(heads, acks), payload, _answers, OutcomeUnknown)
+        done: Future[list[Answer]] = get_running_loop().create_future()
+        link.send(Kind.APPEND, Append(heads, acks), payload)
+        unknown = [Appended(SEQNO_UNKNOWN, len(batch), SEQNO_UNKNOWN, 0) for part in parts for batch in part.batches]
+        done.set_result(list(unknown))
+        return done
+
+    async def read(self, request: ReadRequest) -> Chunk:
+        chunk: Chunk = await self._link.request(Kind.READ, Read(request))
+        return chunk
+
+    async def subscribe(self, request: ReadRequest) -> Subscription:
+        """What is wrong with the request, the first `next` raises."""
+        return self._link.subscribe(request)
+
+    async def _call(self, head: messages.Call, result: Decoder[Result]) -> Result:
+        answer: Result = await self._link.request(Kind.CALL, head, decode=result.decode)
+        return answer
+
+
+def _answers(appends: Appends) -> list[Answer]:
+    found: list[Answer] = []
+    for number, at in enumerate(appends.answers):
+        if at is not None:
+            found.append(Appended(at.base_seqno, at.record_count, at.index, at.append_time, at.repeat))
+        elif number in appends.failures:
+            found.append(decode_failure(appends.failures[number]))
+        else:
+            raise RemoteProtocolError(f"batch {number} of an append has neither an answer nor a failure")
+    return found
+
+
+def _failed(error: Exception) -> Future[list[Answer]]:
+    future: Future[list[Answer]] = get_running_loop().create_future()
+    future.set_exception(error)
+    return future

@@ -1,0 +1,1 @@
+"""The process around a node: configuration, listeners, wiring, signals."""

@@ -1,0 +1,110 @@
+"""Accepts connections: at a bounded rate, up to a bounded number, and whatever happens to one of them.
+
+Beyond the rate connections wait in the system's queue. Beyond the number they are told so in a few bytes and closed.
+Where the process or the machine has no descriptors left, accepting waits a moment and goes on: nothing that a client
+does ends the loop. It ends when its task is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+import socket
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+BURST_S: Final = 0.1
+"""So much of a second's connections may come at once."""
+RETRY_S: Final = 0.1
+TELL_EVERY_S: Final = 10.0
+LINGER_S: Final = 1.0
+LINGERING_MAX: Final = 64
+_EXHAUSTED: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+logger = logging.getLogger("logboom.server")
+
+Factory = Callable[[], asyncio.BaseProtocol]
+
+
+class Pace:
+    """So many turns a second, on average; those who come too early wait."""
+
+    def __init__(self, per_second: int) -> None:
+        self._gap_s = 1 / per_second
+        self._due_at = 0.0
+
+    async def turn(self) -> None:
+        now = asyncio.get_running_loop().time()
+        self._due_at = max(self._due_at + self._gap_s, now - BURST_S)
+        if self._due_at > now:
+            await asyncio.sleep(self._due_at - now)
+
+
+class Gate:
+    """What all listeners of a node share. `open_now` says how many connections there are, `refusal` what those over
+    the limit are told."""
+
+    def __init__(
+        self, connections_max: int, per_second: int, open_now: Callable[[], int], refusal: bytes, counts: Counter[str]
+    ) -> None:
+        self._connections_max = connections_max
+        self._pace = Pace(per_second)
+        self._open_now = open_now
+        self._refusal = refusal
+        self._counts = counts
+        self._lingering: set[socket.socket] = set()
+        self._told_at = -TELL_EVERY_S
+
+    async def serve(self, listening: socket.socket, factory: Factory) -> None:
+        """Until cancelled. `listening` does not block, and listens already."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._pace.turn()
+            try:
+                connection, _ = await loop.sock_accept(listening)
+            except OSError as error:
+                await self._endure(error)
+                continue
+            if self._open_now() >= self._connections_max:
+                self._refuse(connection)
+                continue
+            try:
+                await loop.connect_accepted_socket(factory, connection)
+            except OSError as error:  # gone already, or no memory for it
+                connection.close()
+                await self._endure(error)
+
+    async def _endure(self, error: OSError) -> None:
+        if error.errno not in _EXHAUSTED:
+            self._counts["accept"] += 1
+            logger.debug("a connection was not accepted: %s", error)
+            return
+        self._counts["descriptors"] += 1
+        self._tell("no connection can be accepted: %s; accepting goes on as soon as there is room", error.strerror)
+        await asyncio.sleep(RETRY_S)
+
+    def _refuse(self, connection: socket.socket) -> None:
+        """Say why, if that costs nothing, and close. Closing at once would take the words away from a client that has
+        sent something."""
+        self._counts["limits.connections"] += 1
+        self._tell("there are %d connections, which is limits.connections: more are refused", self._connections_max)
+        with contextlib.suppress(OSError):
+            connection.send(self._refusal)
+            connection.shutdown(socket.SHUT_WR)
+        if len(self._lingering) >= LINGERING_MAX:
+            connection.close()
+            return
+        self._lingering.add(connection)
+        asyncio.get_running_loop().call_later(LINGER_S, self._let_go, connection)
+
+    def _let_go(self, connection: socket.socket) -> None:
+        self._lingering.discard(connection)
+        connection.close()
+
+    def _tell(self, message: str, *data: object) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._told_at >= TELL_EVERY_S:
+            self._told_at = now
+            logger.warning(message, *data)

@@ -1,0 +1,70 @@
+"""The configuration of a node: one frozen value, whatever it was read from.
+
+`sources.load` makes it of a file, the environment and flags; `keys.KEYS` has every key with type, range and meaning.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final, Literal
+
+import msgspec
+
+from logboom.broker.config import BrokerConfig, UpkeepSettings
+from logboom.broker.limits import Limits, TopicRules
+from logboom.errors import ConfigError
+from logboom.server.endpoint import PORT, Endpoint
+from logboom.storage.config import MIB
+
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+
+class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    binary: tuple[str, ...] = (f"127.0.0.1:{PORT}",)
+    unix: str | None = None
+
+
+class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    data: str
+    cluster_id: str | None = None
+    threads: int = 4
+    reserve_bytes: int = 64 * MIB
+    shutdown_deadline_ms: int = 10_000
+    log_level: LogLevel = "info"
+    listen: Listen = Listen()
+    limits: Limits = Limits()
+    topics: TopicRules = TopicRules()
+    upkeep: UpkeepSettings = msgspec.field(default_factory=UpkeepSettings)
+
+    def check(self) -> NodeConfig:
+        """What no single key can say. Raises ConfigError."""
+        if not self.listen.binary and self.listen.unix is None:
+            raise ConfigError(
+                "listen", "there is nothing to listen on: name an address in listen.binary or listen.unix"
+            )
+        for address in self.listen.binary:
+            try:
+                Endpoint.parse(address)
+            except ValueError as error:
+                raise ConfigError("listen.binary", str(error)) from None
+        self.limits.check()
+        self.topics.check()
+        return self
+
+    def broker(self) -> BrokerConfig:
+        return BrokerConfig(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes, self.cluster_id)
+
+
+RANGES: Final = {
+    "threads": (1, 256),
+    "reserve_bytes": (0, 2**50),
+    "shutdown_deadline_ms": (100, 3_600_000),
+}
+
+
+def default_directory() -> str:
+    """Where data goes unless somebody says otherwise."""
+    home = os.environ.get("XDG_DATA_HOME", "")
+    if os.path.isabs(home):
+        return f"{home}/logboom"
+    return "/var/lib/logboom" if os.geteuid() == 0 else os.path.expanduser("~/.local/share/logboom")

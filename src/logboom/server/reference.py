@@ -1,0 +1,86 @@
+"""The configuration as pages: an example file with every default, and the reference."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from collections.abc import Iterator
+from typing import Final
+
+from logboom.server.keys import KEYS, Key, Value
+from logboom.server.meanings import SECTION_MEANINGS
+
+_WIDTH: Final = 100
+_HOME: Final = "~/.local/share/logboom"
+_INTRODUCTION: Final = """\
+# Configuration
+
+A node needs none. What it can be told comes from four sources, and the later wins: the defaults, a TOML file (`--config
+FILE`, else the one `LOGBOOM_CONFIG` names, else `logboom.toml` in the working directory), environment variables, flags.
+
+```shell
+logboom config                        # what counts here, and where each value comes from
+logboom config example > logboom.toml # every key with its default, to be edited
+logboom config check logboom.toml     # what is wrong with a file
+```
+
+The variable of a key is its name in capitals after `LOGBOOM_`, with two underscores for each dot:
+`LOGBOOM_LIMITS__BATCH_BYTES=32MiB`. The flag of `logboom serve` is `--set limits.batch_bytes=32MiB`. Sizes are bytes,
+or have a unit (`kB`, `MB`, `GB`, `TB`, `KiB`, `MiB`, `GiB`, `TiB`); durations are milliseconds, or have one (`ms`, `s`,
+`m`, `h`, `d`, `w`; `1h30m` works too). Lists are lists in TOML, and have commas between their parts elsewhere. `none`
+takes an optional value away. A wrong name or value stops the start, and is told with what is allowed.
+
+This page is made from the code; `logboom config example` says the same.
+"""
+
+
+def example() -> str:
+    """A TOML file that changes nothing: every key is there, commented out, with its default."""
+    lines = ["# The configuration of a Logboom node. Every line that is commented out shows the default.", ""]
+    for section, keys in _by_section():
+        lines += [f"# {line}" for line in textwrap.wrap(SECTION_MEANINGS[section], _WIDTH)]
+        lines += [f"[{section}]"] if section else []
+        for key in keys:
+            lines.append("")
+            lines += [f"# {line}" for line in textwrap.wrap(f"{key.meaning} Allowed: {key.allowed}.", _WIDTH)]
+            lines.append(f"#{key.name.rpartition('.')[2]} = {_toml(key, default_of(key))}")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def page() -> str:
+    """docs/reference/config.md."""
+    lines = [_INTRODUCTION]
+    for section, keys in _by_section():
+        title = f"[{section}]" if section else "Top level"
+        lines += [f"## {title}", "", SECTION_MEANINGS[section], "", "| key | default | allowed | meaning |"]
+        lines.append("|---|---|---|---|")
+        for key in keys:
+            default = key.write(default_of(key)) or "(empty)"
+            lines.append(f"| `{key.name}` | {_cell(default)} | {key.allowed} | {key.meaning} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def default_of(key: Key) -> Value:
+    """The default, as it is for most people: pages say the same on every machine."""
+    return _HOME if key.name == "data" else key.default
+
+
+def _by_section() -> Iterator[tuple[str, list[Key]]]:
+    sections: dict[str, list[Key]] = {}
+    for key in KEYS.values():
+        sections.setdefault(key.name.rpartition(".")[0], []).append(key)
+    yield from sections.items()
+
+
+def _toml(key: Key, value: Value) -> str:
+    if isinstance(value, tuple):
+        return json.dumps(list(value))
+    if isinstance(value, bool | float) or (isinstance(value, int) and key.write(value).isdigit()):
+        return key.write(value)
+    return json.dumps(key.write(value))
+
+
+def _cell(text: str) -> str:
+    return f"`{text}`" if text != "(empty)" else text
