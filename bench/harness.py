@@ -2,7 +2,8 @@
 
 A shared machine is fast and slow by turns, so only ratios within a run mean anything: every round times each
 subject once, for a short burst, and a ratio is the median of the ratios within the rounds: when the machine changes
-its pace half way, it changes for both sides. The collector is off meanwhile.
+its pace half way, it changes for both sides. The collector is off meanwhile. With `--quick` there are few rounds, and
+what was recorded before is left as it is.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import gc
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -28,6 +30,7 @@ Better = Literal["lower", "higher"]
 RESULTS: Final = Path(__file__).parent / "results"
 ROUNDS: Final = 200
 BURST_NS: Final = 500_000
+QUICK: Final = "--quick" in sys.argv
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ def time_interleaved(subjects: Mapping[str, Subject], rounds: int = ROUNDS) -> d
                 times[name].append(_burst(subject, calls[name]))
     finally:
         gc.enable()
-    return {name: _summarise(samples) for name, samples in times.items()}
+    return {name: summarise(samples) for name, samples in times.items()}
 
 
 def time_prepared(subjects: Mapping[str, tuple[Subject, Subject]], rounds: int = ROUNDS) -> dict[str, Timing]:
@@ -85,7 +88,13 @@ def time_prepared(subjects: Mapping[str, tuple[Subject, Subject]], rounds: int =
                 times[name].append(_burst(subject, 1))
     finally:
         gc.enable()
-    return {name: _summarise(samples) for name, samples in times.items()}
+    return {name: summarise(samples) for name, samples in times.items()}
+
+
+def summarise(samples: list[float]) -> Timing:
+    """Microseconds per call, one for each round."""
+    quarters = quantiles(samples, n=4)
+    return Timing(median(samples), quarters[0], quarters[2], tuple(samples))
 
 
 def compare(
@@ -105,24 +114,31 @@ def compare(
 
 
 def rate(
-    name: str, timings: Mapping[str, Timing], size_bytes: int, against: str | None = None, goal: float | None = None
+    name: str,
+    timings: Mapping[str, Timing],
+    amount: float,
+    against: str | None = None,
+    goal: float | None = None,
+    unit: str = "MB/s",
 ) -> Row:
-    """A row in MB/s of a subject that handles so many bytes per call, as a ratio to another of the same run."""
+    """A row of so much per microsecond, bytes for MB/s, of what one call handles; as a ratio to another of the run."""
     timing = timings[name]
-    spread = (size_bytes / timing.high_us, size_bytes / timing.low_us)
+    spread = (amount / timing.high_us, amount / timing.low_us)
     ratio = timings[against].ratio_to(timing) if against else None
     met = ratio >= goal if ratio is not None and goal is not None else None
-    return Row(name, size_bytes / timing.median_us, "MB/s", spread, against, ratio, goal, "higher", met)
+    return Row(name, amount / timing.median_us, unit, spread, against, ratio, goal, "higher", met)
 
 
 def report(bench: str, rows: list[Row]) -> None:
-    """Print the table and write results/BENCH.json."""
+    """Print the table and write results/BENCH.json, unless this run was a quick one."""
     table = Table(title=bench)
     for heading in ("", "median", "middle half", "", "against", "ratio", "goal", "met"):
         table.add_column(heading, justify="left" if heading in ("", "against") else "right")
     for row in rows:
         table.add_row(*_cells(row))
     Console(width=150).print(table)
+    if QUICK:
+        return
     RESULTS.mkdir(exist_ok=True)
     content = {"bench": bench, "machine": machine(), "rows": [_rounded(asdict(row)) for row in rows]}
     (RESULTS / f"{bench}.json").write_text(json.dumps(content, indent=1) + "\n")
@@ -152,11 +168,6 @@ def _burst(subject: Subject, calls: int) -> float:
     for _ in range(calls):
         subject()
     return (perf_counter_ns() - start) / calls / 1000
-
-
-def _summarise(samples: list[float]) -> Timing:
-    quarters = quantiles(samples, n=4)
-    return Timing(median(samples), quarters[0], quarters[2], tuple(samples))
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def running_peers(directory: str) -> Iterator[list[Peer]]:
         peers: list[Peer] = []
         for start in (Redis.running, Nats.running, RabbitMQ.running):
             try:
-                peers.append(stack.enter_context(start(directory)))
+                peers += stack.enter_context(start(directory))
             except Missing as missing:
                 print(f"left out: {missing}", file=sys.stderr)
         yield peers

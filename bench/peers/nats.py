@@ -30,7 +30,7 @@ class Nats:
 
     @classmethod
     @contextmanager
-    def running(cls, directory: str) -> Iterator[Nats]:
+    def running(cls, directory: str) -> Iterator[list[Nats]]:
         port, log = free_port(), f"{directory}/nats.log"
         configuration = Path(directory, "nats.conf")
         configuration.write_text(
@@ -40,7 +40,7 @@ class Nats:
         with running([find_program("nats-server"), "--config", str(configuration)], log):
             peer = cls(port, log)
             with peer._connection:
-                yield peer
+                yield [peer]
 
     def reset(self) -> None:
         self._call("STREAM.PURGE.s")

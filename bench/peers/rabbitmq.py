@@ -32,11 +32,13 @@ _SUB_ENTRY = Struct(">QBHII")
 
 
 class RabbitMQ:
-    name = "RabbitMQ streams"
     durability = "page cache"
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, batched: bool) -> None:
+        self.name = "RabbitMQ streams, sub-entries" if batched else "RabbitMQ streams"
         self._connection = connection
+        self._batched = batched
+        self._stream = _string("batched" if batched else "single")
         self._rest = b""
         self._frames: deque[memoryview] = deque()
         self._correlation = 0
@@ -46,7 +48,7 @@ class RabbitMQ:
 
     @classmethod
     @contextmanager
-    def running(cls, directory: str) -> Iterator[RabbitMQ]:
+    def running(cls, directory: str) -> Iterator[list[RabbitMQ]]:
         """Its port mapper is a child of ours too, on a port of its own; else one would stay behind."""
         server = find_program("/usr/lib/rabbitmq/bin/rabbitmq-server")
         home = Path(directory, "rabbitmq")
@@ -71,27 +73,26 @@ class RabbitMQ:
         with (
             running([find_program("epmd")], f"{directory}/epmd.log", environment),
             running([server], log, environment),
-            connect(port, log) as connection,
+            connect(port, log) as single,
+            connect(port, log) as batched,
         ):
-            yield cls(connection)
+            yield [cls(single, False), cls(batched, True)]
 
     def reset(self) -> None:
-        self._call(DELETE, _string("s"))
+        self._call(DELETE, self._stream)
         self._begin()
 
     def produce(self, values: Sequence[bytes]) -> None:
         size = len(values[0]).to_bytes(4, "big")
-        pieces = ((self._messages(piece, size), len(piece)) for piece in pieces_of(values))
-        send_pipelined(self._connection, pieces, self._count_confirms)
-
-    def produce_batched(self, values: Sequence[bytes]) -> None:
-        """The same records, those of a piece as one entry."""
-        size = len(values[0]).to_bytes(4, "big")
-        pieces = ((self._sub_entry(piece, size), 1) for piece in pieces_of(values))
+        pieces: Iterator[tuple[bytes, int]]
+        if self._batched:
+            pieces = ((self._sub_entry(piece, size), 1) for piece in pieces_of(values))
+        else:
+            pieces = ((self._messages(piece, size), len(piece)) for piece in pieces_of(values))
         send_pipelined(self._connection, pieces, self._count_confirms)
 
     def consume(self, count: int, size: int) -> list[bytes]:
-        self._call(SUBSCRIBE, b"\0" + _string("s") + FROM_FIRST + CREDITS.to_bytes(2, "big") + bytes(4))
+        self._call(SUBSCRIBE, b"\0" + self._stream + FROM_FIRST + CREDITS.to_bytes(2, "big") + bytes(4))
         credit = _command(CREDIT, b"\0\0\1")
         entry = Struct(f">4x{size}s")
         values: list[bytes] = []
@@ -112,6 +113,7 @@ class RabbitMQ:
         return self._publish(len(values), chain.from_iterable(zip(fronts, values, strict=True)))
 
     def _sub_entry(self, values: Sequence[bytes], size: bytes) -> bytes:
+        """The records of a piece as one entry."""
         records = size + size.join(values)
         self._id += 1
         return self._publish(1, (_SUB_ENTRY.pack(self._id, 0x80, len(values), len(records), len(records)), records))
@@ -142,8 +144,8 @@ class RabbitMQ:
         self._call(OPEN, _string("/"))
 
     def _begin(self) -> None:
-        self._call(CREATE, _string("s") + bytes(4))
-        self._call(DECLARE_PUBLISHER, b"\0" + _string("") + _string("s"))
+        self._call(CREATE, self._stream + bytes(4))
+        self._call(DECLARE_PUBLISHER, b"\0" + _string("") + self._stream)
 
     def _call(self, key: int, content: bytes = b"") -> None:
         self._correlation += 1

@@ -1,4 +1,4 @@
-"""Redis Streams: XADD, as many as fit in one send; XRANGE in pages, the next one asked for before the last is parsed."""
+"""Redis Streams: XADD, many in one send; XRANGE in pages, each asked for before the one before it is parsed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Redis:
 
     @classmethod
     @contextmanager
-    def running(cls, directory: str) -> Iterator[Redis]:
+    def running(cls, directory: str) -> Iterator[list[Redis]]:
         port, log = free_port(), f"{directory}/redis.log"
         settings = {
             "port": port,
@@ -37,7 +37,7 @@ class Redis:
         }
         options = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
         with running([find_program("redis-server"), *options], log), connect(port, log) as connection:
-            yield cls(connection)
+            yield [cls(connection)]
 
     def reset(self) -> None:
         self._connection.sendall(b"DEL s\r\n")

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from checker.history import AnyEvent, Begin, Fail, Final, Gap, Invoke, Ok, Poll, Unknown, identity
+from checker.history import AnyEvent, Fail, Final, Invoke, Ok, Poll, Unknown, identity
 
 KINDS = ("lost", "duplicate", "reordered", "inconsistent", "aborted", "phantom", "backwards", "skipped")
 SHOWN_MAX = 20
@@ -104,18 +104,17 @@ class _History:
         """The seqno each reader of each log must see next; None where it may begin anywhere."""
 
     def take(self, event: AnyEvent) -> None:
-        match event:
-            case Invoke(writer, sequence):
-                self._outcomes.setdefault((writer, sequence), event)
-            case Ok(writer, sequence) | Fail(writer, sequence) | Unknown(writer, sequence):
-                self._settle((writer, sequence), event)
-            case Poll(reader, log, records):
-                self._follow(reader, log, records)
-                self._see(log, records, reader)
-            case Begin(reader, log, seqno) | Gap(reader, log, seqno):
-                self._positions[reader, log] = seqno
-            case Final(log, records, first):
-                self._finish(log, records, first)
+        if isinstance(event, Invoke):
+            self._outcomes.setdefault((event.writer, event.sequence), event)
+        elif isinstance(event, Ok | Fail | Unknown):
+            self._settle((event.writer, event.sequence), event)
+        elif isinstance(event, Poll):
+            self._follow(event.reader, event.log, event.records)
+            self._see(event.log, event.records, event.reader)
+        elif isinstance(event, Final):
+            self._finish(event.log, event.records, event.first)
+        else:
+            self._positions[event.reader, event.log] = event.seqno
 
     def _settle(self, record: Record, event: AnyEvent) -> None:
         """A writer that was killed and sent a record again may have two answers: what is promised once stays so."""
@@ -139,16 +138,14 @@ class _History:
 
     def _see(self, log: str, records: list[tuple[int, str]], observer: str) -> None:
         found = self._logs.setdefault(log, _Log())
-        seen = found.seen
+        seen, sources = found.seen, found.sources
         for seqno, value in records:
-            known = seen.setdefault(seqno, value)
-            if known is value:
-                found.sources[seqno] = observer
+            known = seen.get(seqno)
+            if known is None:
+                seen[seqno], sources[seqno] = value, observer
             elif known != value:
-                self.report.add(
-                    "inconsistent",
-                    f"{log}:{seqno} is {_short(known)} for {found.sources[seqno]}, {_short(value)} for {observer}",
-                )
+                words = f"{log}:{seqno} is {_short(known)} for {sources[seqno]}, {_short(value)} for {observer}"
+                self.report.add("inconsistent", words)
 
     def _finish(self, log: str, records: list[tuple[int, str]], first: int) -> None:
         found = self._logs.setdefault(log, _Log())

@@ -50,8 +50,6 @@ class BrokerConfig:
     """For writes that take long, filters, and reads of what is not in memory."""
     reserve_bytes: int = 64 * MIB
     """Free space on the volume below which nothing is written."""
-    cluster_id: str | None = None
-    """Refuse a directory of another cluster; a new one becomes of this."""
 
     def __post_init__(self) -> None:
         self.limits.check()

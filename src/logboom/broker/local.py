@@ -3,8 +3,8 @@
 One event loop owns all of it. What takes long (writes while a file is synced, syncs, filters, reads of what is not in
 memory, making topics) runs on threads, and comes back to the loop.
 
-Closing takes nothing new, finishes what was promised, syncs, and lets go of the directory. After a crash `open` recovers
-every log before anything is served, and says what it found.
+Closing takes nothing new, finishes what was promised, syncs, and lets go of the directory. After a crash `open`
+recovers every log before anything is served, and says what it found.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -55,6 +56,7 @@ from logboom.errors import (
 )
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.directory import DataDirectory
+from logboom.storage.disk import Disk
 from logboom.storage.log import Log
 from logboom.storage.reading import READ_BYTES
 from logboom.storage.topic import FlushSettings
@@ -96,13 +98,14 @@ class LocalBroker:
         self._tasks: set[asyncio.Task[None]] = set()
 
     @classmethod
-    async def open(cls, path: str, config: BrokerConfig | None = None, cluster_id: str | None = None) -> LocalBroker:
+    async def open(
+        cls, path: str, config: BrokerConfig | None = None, cluster_id: str | None = None, disk: Disk | None = None
+    ) -> LocalBroker:
         """Take the directory, recover every log, and begin to look after them."""
         config = config or BrokerConfig()
         began = time.monotonic()
-        data = await asyncio.to_thread(
-            DataDirectory.open, path, reserve_bytes=config.reserve_bytes, cluster_id=cluster_id
-        )
+        take = partial(DataDirectory.open, path, disk, reserve_bytes=config.reserve_bytes, cluster_id=cluster_id)
+        data = await asyncio.to_thread(take)
         broker = cls(data, config)
         try:
             logs = await asyncio.to_thread(broker._catalog.open_logs)

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Sequence
-from typing import Final
 
 from logboom.batch import Batch
 from logboom.errors import LogboomError
 from logboom.storage.append import Answer
 from logboom.storage.topic import Acks
-
-NEVER: Final = float("inf")
 
 
 class Promise:
@@ -49,7 +46,7 @@ class Entry:
         self.expect = expect
         self.size = sum(len(batch.data) for batch in batches)
         self.answers: Sequence[Answer] = ()
-        self.give_up_at = NEVER
+        self.give_up_at = 0.0
         """When it has waited for room long enough."""
 
     def settle(self) -> None:

@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from logboom.batch import Batch
-from logboom.broker.promise import NEVER, Entry
+from logboom.broker.promise import Entry
 from logboom.errors import LogboomError, LogReadOnly, Overloaded, SyncFailed
 from logboom.storage.append import Answer, Appended
 from logboom.storage.log import Log, PendingSync
@@ -99,25 +99,20 @@ class LogWriter:
         ):
             if waiting and waiting + entry.size > most:
                 return entry.fail(committer.rejections.note(Overloaded(self.name, waiting, most)))
+        entry.give_up_at = self._loop.time() + limits.append_wait_ms / 1000
         self._queue.append(entry)
         self._count_queued(entry, 1)
-        if committer.room(self, 0):
-            return self.go_on()
-        entry.give_up_at = self._loop.time() + limits.append_wait_ms / 1000
-        if self._patience is None:
-            self._patience = self._loop.call_at(entry.give_up_at, self._give_up)
-        return committer.want(self)
+        return self.go_on()
 
     def _give_up(self) -> None:
         """Some have waited for room long enough."""
         self._patience = None
         now, most = self._loop.time(), self._committer.limits.unsynced_bytes_per_log
-        while self._queue and self._queue[0].give_up_at <= now:
+        while self._queue and self._queue[0].give_up_at <= now and not self._committer.room(self, 0):
             entry = self._queue.popleft()
             self._count_queued(entry, -1)
             entry.fail(self._committer.rejections.note(Overloaded(self.name, self.waiting_bytes, most)))
-        if self._queue and self._queue[0].give_up_at < NEVER:
-            self._patience = self._loop.call_at(self._queue[0].give_up_at, self._give_up)
+        self.go_on()
 
     def _count_queued(self, entry: Entry, sign: int) -> None:
         self.queued_bytes += sign * entry.size
@@ -129,11 +124,14 @@ class LogWriter:
         """Write what is queued as soon as can be: with the next sync, or before it where somebody waits for no sync."""
         if not self._queue or not self._is_free:
             return
-        if self._eager and self._committer.room(self, 0):
+        has_room = self._committer.room(self, 0)
+        if self._eager and has_room:
             self.busy = True
             self._committer.run(self._write_queue, self.take_queue())
-        else:
-            self._committer.want(self)
+            return
+        self._committer.want(self)
+        if not has_room and self._patience is None:
+            self._patience = self._loop.call_at(self._queue[0].give_up_at, self._give_up)
 
     def take_queue(self) -> list[Entry]:
         """What is to be written now: as much as there is room for, at least one entry."""

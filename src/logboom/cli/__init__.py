@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, Group
 
 from logboom import __version__
 from logboom.errors import LogboomError
@@ -18,6 +18,34 @@ from logboom.errors import LogboomError
 USAGE = 2
 INTERRUPTED = 130
 
+_COMMANDS = {
+    Group("Start here", sort_key=0): {
+        "serve": "Run a node.",
+        "topic": "Create, list, describe, set, trim and delete topics.",
+        "write": "Write records.",
+        "read": "Read records.",
+    },
+    Group("Look and steer", sort_key=1): {
+        "head": "Where do a topic's logs begin and end?",
+        "sql": "Query topics with SQL.",
+        "cursor": "List, show, set and delete cursors.",
+        "stats": "What is a node doing?",
+        "refuse": "Take no more writes: of a topic, or of the whole node.",
+        "accept": "Take writes again, after `logboom refuse`.",
+        "ping": "Does a node answer, and how soon?",
+        "bench": "How fast is a node? Load with latency percentiles.",
+        "config": "Show, check and explain a node's configuration.",
+        "completion": "Print a script that completes commands and options in a shell.",
+    },
+    Group("Data directories", sort_key=2): {
+        "doctor": "What is wrong with a node or a data directory, and what to do?",
+        "check": "Is everything in a directory as it was written?",
+        "repair": "Mend what a check finds.",
+        "upkeep": "Drop, recompress and scrub what is due.",
+        "dump": "Write logs as one portable stream.",
+        "load": "Make logs of a dump again.",
+    },
+}
 app = App(
     name="logboom",
     help="A commit log for Python and Spark.",
@@ -26,12 +54,10 @@ app = App(
     suppress_keyboard_interrupt=False,
     result_action="return_value",
 )
-app.command("logboom.cli.check:app", name="check", help="Is everything in a directory as it was written?")
-app.command("logboom.cli.doctor:app", name="doctor", help="What is wrong in a data directory, and what to do?")
-app.command("logboom.cli.repair:app", name="repair", help="Mend what a check finds.")
-app.command("logboom.cli.upkeep:app", name="upkeep", help="Drop, recompress and scrub what is due.")
-app.command("logboom.cli.dump:app", name="dump", help="Write logs as one portable stream.")
-app.command("logboom.cli.load:app", name="load", help="Make logs of a dump again.")
+for _group, _commands in _COMMANDS.items():
+    for _order, (_name, _help) in enumerate(_commands.items()):
+        app.command(f"logboom.cli.{_name}:app", name=_name, help=_help, group=_group, sort_key=_order)
+app["--help"].group = app["--version"].group = (Group("Options", sort_key=len(_COMMANDS)),)
 
 
 def main() -> None:

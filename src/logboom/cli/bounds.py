@@ -26,6 +26,15 @@ class Bounds:
         """What has to be known of the records."""
         return ("seqno",) if self._end.time is None else ("seqno", "timestamp")
 
+    @property
+    def has_seqno(self) -> bool:
+        return self._end.seqno is not None
+
+    def pass_to(self, seqno: int | None) -> None:
+        """The reader has come so far, whether there were records or not."""
+        if self._end.seqno is not None and seqno is not None and seqno >= self._end.seqno:
+            self.reached = True
+
     def keep(self, seqnos: Sequence[int], times: Sequence[int | None] = ()) -> int:
         count = len(seqnos)
         if self._end.seqno is not None:

@@ -1,6 +1,6 @@
 """What records are printed as: lines of values, lines of JSON, an Arrow stream, a Parquet file.
 
-A sink takes what a reader gives and writes it to a binary file; `close` ends what the format needs to have an end.
+A sink takes what a reader gives and writes it to a binary file. An Arrow or Parquet file has an end: `close` writes it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class LineSink:
         if lines:
             self._file.write(b"\n".join(lines) + b"\n")
 
-    def close(self) -> None:
+    def flush(self) -> None:
         self._file.flush()
 
 
@@ -64,6 +64,9 @@ class TableSink:
     def write(self, table: pa.Table) -> None:
         if len(table):
             self._writer.write_table(table)
+
+    def flush(self) -> None:
+        self._file.flush()
 
     def close(self) -> None:
         self._writer.close()

@@ -170,11 +170,18 @@ class _Tally:
                 where = "" if first < 0 else f", seqnos {first} to {last}" if first != last else f", seqno {first}"
                 print(f"  partition {partition}: {count_of(count, 'record')}{where}")
         if self.error is not None:
-            print(f"logboom: {count_of(self.given - self.written, 'record')} not written: {self.error}", file=sys.stderr)
+            print(
+                f"logboom: {count_of(self.given - self.written, 'record')} not written: {self.error}", file=sys.stderr
+            )
 
     def _summary(self, target: str) -> dict[str, Any]:
         partitions = [
-            {"partition": number, "records": count, "first": first if first >= 0 else None, "last": last if last >= 0 else None}
+            {
+                "partition": number,
+                "records": count,
+                "first": first if first >= 0 else None,
+                "last": last if last >= 0 else None,
+            }
             for number, (first, last, count) in sorted(self.ranges.items())
         ]
         return {
@@ -203,7 +210,9 @@ def _record_of_line(line: bytes, number: int, same: Record) -> Record:
     except InvalidColumn as error:
         raise InvalidColumn(f"line {number}", str(error)) from None
     key = same.key if found.key is None else found.key
-    return Record(found.value, key, found.timestamp, found.channel or same.channel, found.tags or same.tags, found.headers)
+    return Record(
+        found.value, key, found.timestamp, found.channel or same.channel, found.tags or same.tags, found.headers
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How long to wait before the next try to reach a node: not at all at first, then longer and longer, never in step."""
+"""How long to wait before the next try: nothing at first, then twice as long each time, never in step with others."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ class Backoff:
     True
     """
 
-    def __init__(self) -> None:
+    def __init__(self, immediate: int = 1) -> None:
+        self._immediate = immediate
+        """So many tries are not waited for."""
         self._tries = 0
 
     def next_s(self) -> float:
-        """Half of what it grows to is certain, the other half is chance: so clients do not all come at once."""
         self._tries += 1
-        if self._tries == 1:
+        if self._tries <= self._immediate:
             return 0.0
-        return min(LONGEST_S, FIRST_S * 2.0 ** min(self._tries - 2, 30)) * random.uniform(0.5, 1.0)
+        return min(LONGEST_S, FIRST_S * 2.0 ** min(self._tries - self._immediate - 1, 30)) * random.uniform(0.5, 1.0)
 
     def reset(self) -> None:
         """It went well."""

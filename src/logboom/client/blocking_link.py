@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from logboom.batch.header import Buffer
+from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.address import Address
-from logboom.client.link import CONNECT_TIMEOUT_S, hello, no_connection
+from logboom.client.link import CONNECT_TIMEOUT_S, CREDIT_BYTES, TOP_UP_BYTES, hello, no_connection
 from logboom.client.session import Event, Session
 from logboom.errors import ConnectionLost, LogboomError
-from logboom.protocols.binary.messages import Welcome
+from logboom.protocols.binary.messages import Credit, Kind, Read, Welcome
 
 SEND_TIMEOUT_S: Final = 60.0
 ANSWER_TIMEOUT_S: Final = 60.0
@@ -69,6 +70,9 @@ class Link:
         """Something about an earlier request."""
         self._send(self._session.about(correlation, kind, head))
 
+    def subscribe(self, request: ReadRequest) -> LinkPushes:
+        return LinkPushes(self, self.send(Kind.SUBSCRIBE, Read(request, CREDIT_BYTES)))
+
     def ask(self, kind: int, head: Any = None, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
         """Send, and wait for the answer. Events about other requests are kept for `next_event`."""
         return self._answer(self.send(kind, head), time.monotonic() + timeout_s)
@@ -114,6 +118,10 @@ class Link:
             raise self._lose(ConnectionLost(f"the connection to {self.address} is lost: {error}")) from None
         except LogboomError as error:
             raise self._lose(error) from None
+        except BaseException:
+            # Interrupted between two bytes, perhaps: what comes next cannot be made sense of.
+            self._lose(ConnectionLost("interrupted"))
+            raise
         return True
 
     def _send(self, buffers: list[Buffer]) -> None:
@@ -130,6 +138,37 @@ class Link:
 
     def close(self) -> None:
         self._lose(ConnectionLost("closed by this side"))
+
+
+class LinkPushes:
+    """A subscription on a Link: chunks wait in the socket, no more than there was credit for."""
+
+    def __init__(self, link: Link, correlation: int) -> None:
+        self._link = link
+        self._correlation = correlation
+        self._taken = 0
+
+    def next(self, timeout_s: float | None) -> Chunk | None:
+        """The next chunk; None where none has come in time."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            event = self._link.next_event(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if event is None:
+                return None
+            correlation, what, size = event
+            if correlation != self._correlation:
+                continue  # of a subscription that was given up
+            if not isinstance(what, Chunk):
+                raise what if isinstance(what, LogboomError) else ConnectionLost("the subscription has ended")
+            self._taken += size
+            if self._taken >= TOP_UP_BYTES:
+                self._link.tell(correlation, Kind.CREDIT, Credit(self._taken))
+                self._taken = 0
+            return what
+
+    def close(self) -> None:
+        if self._link.lost is None:
+            self._link.tell(self._correlation, Kind.UNSUBSCRIBE)
 
 
 def _open_socket(address: Address, timeout_s: float) -> socket.socket:

@@ -7,17 +7,18 @@ position goes behind it, and `skipped` and `last_gap` tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, read_header, to_table
-from logboom.batch.arrow import to_list
+from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, read_header, schema, to_table
+from logboom.batch.arrow import ORDER, to_list
 from logboom.batch.tables import LOST
 from logboom.broker.api import Chunk, Filter, ReadRequest, Start
 from logboom.errors import (
     BatchError,
     BookmarkLost,
     Damage,
+    LocalProtocolError,
     LogboomError,
     RemoteProtocolError,
     SeqnoOutOfRange,
@@ -30,8 +31,10 @@ from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 if TYPE_CHECKING:
     import pyarrow as pa
 
-TABLE_BYTES_MAX = 128 * 1024 * 1024
+TABLE_BYTES_MAX: Final = 128 * 1024 * 1024
 """Compressed batches may grow by any factor: about so much becomes one table at most."""
+
+_GAPS: Final = (SeqnoOutOfRange, Damage, BookmarkLost, TopicDeleted, TopicRecreated)
 
 
 class Reading:
@@ -56,33 +59,44 @@ class Reading:
     @property
     def bookmark(self) -> str:
         if self.topic_id is None or self.partition is None or self.seqno is None:
-            raise BookmarkUnknown(self.topic)
+            raise LocalProtocolError(
+                f"the reader of {self.topic} has not been opened yet: nobody knows where it stands"
+            )
         term = TERM_UNKNOWN if self.term is None else self.term
         return str(Bookmark(bytes.fromhex(self.topic_id), self.partition, self.seqno, term))
 
     def request(self) -> ReadRequest:
         """Everything from the position on. Gaps are errors on the way: what becomes of them is decided here."""
-        start = self.start if self.seqno is None or self.topic_id is None else Start(bookmark=self.bookmark)
-        return ReadRequest(self.topic, start, self.partition, self.topic_id, filter=self.filter)
+        return ReadRequest(self.topic, Start(bookmark=self.bookmark), self.partition, self.topic_id, filter=self.filter)
 
     def locate(self) -> ReadRequest:
         """Where the start is, and how far the log reaches."""
         start = self.start if self.seqno is None else Start(at="latest")
-        return ReadRequest(self.topic, start, self.partition, self.topic_id, max_bytes=1)
+        gaps: Literal["raise", "skip"] = "skip" if self._skip else "raise"
+        return ReadRequest(self.topic, start, self.partition, self.topic_id, max_bytes=1, gaps=gaps)
 
     def located(self, chunk: Chunk) -> None:
         """The answer to `locate`. Its records are left alone."""
         self._note(chunk)
-        if self.seqno is None:
-            self.seqno = chunk.seqno
-            self.term = chunk.term if chunk.next_seqno == chunk.seqno else None
+        if self.seqno is not None:
+            return
+        self.seqno = chunk.seqno
+        self.term = chunk.term if chunk.next_seqno == chunk.seqno else None
+        wanted = self.start.seqno
+        if self.start.bookmark is not None:
+            bookmark = Bookmark.parse(self.start.bookmark)
+            wanted = bookmark.seqno
+            if bookmark.topic_id.hex() != chunk.topic_id:
+                self.last_gap = TopicRecreated(self.topic, bookmark.topic_id.hex(), chunk.topic_id)
+                return
+        if wanted is not None and wanted < chunk.seqno:
+            self.skipped += chunk.seqno - wanted
+            self.last_gap = SeqnoOutOfRange(wanted, chunk.first, chunk.committed)
 
     def arrived(self, chunk: Chunk) -> None:
         """What was requested has come."""
         self._note(chunk)
-        if self.seqno is None:
-            self.seqno = chunk.seqno
-        elif chunk.seqno > self.seqno or chunk.next_seqno < self.seqno:
+        if self.seqno is None or chunk.seqno > self.seqno or chunk.next_seqno < self.seqno:
             raise RemoteProtocolError(f"asked for seqno {self.seqno}, got {chunk.seqno} up to {chunk.next_seqno}")
         self.current = chunk
 
@@ -108,17 +122,12 @@ class Reading:
             self._pass_over(error)
             return True
         self.last_gap = error
-        self.current = self.term = None
-        if isinstance(error, BookmarkLost):
-            # What was lost is lost. Where the log does not reach so far any more, go on at its end.
-            self.start, self.seqno, self.topic_id = self._after_loss(), None, None
-            return True
-        self.topic_id = self.seqno = None
-        self.start = Start()
-        return isinstance(error, TopicRecreated)
-
-    def _after_loss(self) -> Start:
-        return Start(seqno=self.seqno)
+        # What was lost is lost. Where the log does not reach so far any more, it goes on at its end.
+        self.start = Start(bookmark=self.bookmark) if isinstance(error, BookmarkLost) and self.topic_id else Start()
+        if not isinstance(error, BookmarkLost):
+            self.topic_id = None
+        self.current = self.term = self.seqno = None
+        return not isinstance(error, TopicDeleted)
 
     def seek(self, seqno: int) -> None:
         self.seqno, self.term, self.current = seqno, None, None
@@ -224,7 +233,8 @@ class Reading:
             try:
                 header = read_header(data)
             except BatchError as error:
-                return self._meet(chunk, self.seqno or 0, None, str(error))
+                self._meet(chunk, self.seqno or 0, None, str(error))
+                return
             stretch = to_table(data, header.base_seqno, header.index, columns, budget_bytes=TABLE_BYTES_MAX)
             seqno = self.seqno or 0
             if stretch.next_seqno > seqno:
@@ -235,11 +245,11 @@ class Reading:
             if failure is None:
                 continue
             if failure.seqno_until is None:
-                return self._meet(chunk, failure.seqno_from, None, failure.reason)
+                self._meet(chunk, failure.seqno_from, None, failure.reason)
+                return
             if failure.seqno_until > (self.seqno or 0):
                 self._meet(chunk, failure.seqno_from, failure.seqno_until, failure.reason)
             data = data[read_header(data).size :]
-        return None
 
     def _batches(self, chunk: Chunk) -> Iterator[Batch]:
         """Every data batch that reaches beyond the position, verified."""
@@ -270,4 +280,9 @@ class Reading:
         self._pass_over(Damage(f"{self.topic}/{chunk.partition}", 0, seqno_from, until, reason))
 
 
-_GAPS = (SeqnoOutOfRange, Damage, BookmarkLost, TopicDeleted, TopicRecreated)
+def join_tables(tables: Iterable[pa.Table], columns: Sequence[str] | None) -> pa.Table:
+    """All of them as one; without any, an empty one with these columns."""
+    import pyarrow as pa
+
+    found = list(tables)
+    return pa.concat_tables(found) if found else schema(ORDER if columns is None else tuple(columns)).empty_table()

@@ -52,7 +52,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self
 
     def broker(self) -> BrokerConfig:
-        return BrokerConfig(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes, self.cluster_id)
+        return BrokerConfig(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes)
 
 
 RANGES: Final = {

@@ -106,7 +106,8 @@ class Key:
         }[self.kind]
         if self.span is not None:
             low, high = self.span
-            words += f", {self._bound(low)} {'or more' if high >= _NO_BOUND.get(self.kind, 2**50) else f'to {self._bound(high)}'}"
+            bounded = high < _NO_BOUND.get(self.kind, 2**50)
+            words += f", {self._bound(low)} {f'to {self._bound(high)}' if bounded else 'or more'}"
         return f"{words}, or none" if self.optional else words
 
     def _bound(self, bound: float) -> str:

@@ -82,22 +82,33 @@ def explain(endpoint: Endpoint, error: OSError) -> str:
     return f"{endpoint}: {error.strerror or error}"
 
 
-def bind_unix(path: str) -> socket.socket:
-    """Raises ConfigError with what to do."""
-    if len(os.fsencode(path)) > _UNIX_PATH_MAX:
-        raise ConfigError("listen.unix", f"{path} is longer than {_UNIX_PATH_MAX} bytes: use a shorter path")
-    _remove_stale(path)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        sock.setblocking(False)
-        sock.bind(path)
-        os.chmod(path, _UNIX_MODE)
-    except OSError as error:
-        sock.close()
-        raise ConfigError(
-            "listen.unix", f"{path}: {error.strerror or error}: name a path this user may write to"
-        ) from None
-    return sock
+class UnixSocket:
+    """A socket with a file. Raises ConfigError with what to do."""
+
+    def __init__(self, path: str) -> None:
+        if len(os.fsencode(path)) > _UNIX_PATH_MAX:
+            raise ConfigError("listen.unix", f"{path} is longer than {_UNIX_PATH_MAX} bytes: use a shorter path")
+        _remove_stale(path)
+        self.path = path
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self.socket.setblocking(False)
+            self.socket.bind(path)
+            os.chmod(path, _UNIX_MODE)
+            self.socket.listen(BACKLOG)
+        except OSError as error:
+            self.socket.close()
+            raise ConfigError(
+                "listen.unix", f"{path}: {error.strerror or error}: name a path this user may write to"
+            ) from None
+        self._file = _identity_of(path)
+
+    def close(self) -> None:
+        """Whoever has put another in its place keeps that."""
+        if self._file is not None and self._file == _identity_of(self.path):
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+        self.socket.close()
 
 
 def _remove_stale(path: str) -> None:
@@ -118,20 +129,6 @@ def _remove_stale(path: str) -> None:
         except OSError as error:
             raise ConfigError("listen.unix", f"{path}: {error.strerror or error}: name another path") from None
     raise ConfigError("listen.unix", f"{path} is taken by another process: stop it, or name another path")
-
-
-def close_unix(sock: socket.socket, path: str) -> None:
-    """Close it, and remove its file. Whoever has put another in its place keeps that."""
-    ours = _identity_of(path)
-    sock.close()
-    with contextlib.suppress(OSError):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-            probe.settimeout(_CONNECT_S)
-            probe.connect(path)
-        return
-    if ours is not None and ours == _identity_of(path):
-        with contextlib.suppress(OSError):
-            os.unlink(path)
 
 
 def _identity_of(path: str) -> tuple[int, int] | None:

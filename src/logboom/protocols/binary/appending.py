@@ -39,7 +39,7 @@ class Run:
         parts, slots = cut(head, payload)
         last = self.parts[-1] if self.parts else None
         for part in parts:
-            if last is not None and last[0] == part[0] and part[3] is None and last[2::2] == part[2::2]:
+            if last is not None and _go_together(last, part):
                 last.batches.extend(part.batches)  # type: ignore[attr-defined]
             else:
                 self.parts.append(part)
@@ -110,6 +110,11 @@ def _batches(data: memoryview, most: int) -> tuple[list[Batch], BatchError | Non
         batches.append(batch)
         data = data[batch.header.size :]
     return batches, None
+
+
+def _go_together(one: Part, next_one: Part) -> bool:
+    """Whether two parts are for the same log, and neither demands a seqno."""
+    return one._replace(batches=()) == next_one._replace(batches=()) and one.expect_seqno is None
 
 
 def _appends(answers: Sequence[Answer]) -> object:

@@ -92,18 +92,23 @@ class FrameReader:
             return memoryview(self._own)[self._filled :]
         return self._shared.view
 
+    def unread(self, count: int) -> memoryview:
+        """What has come and is no frame yet, with so many bytes that `received` was not told of."""
+        if self._own is None:
+            return self._shared.view[:count]
+        return memoryview(self._own)[: self._filled + count]
+
     def received(self, count: int) -> Iterator[Frame]:
         """Every frame that is complete now. To be exhausted before the next call of `buffer`.
 
         Raises RemoteProtocolError at the first that cannot be one, LimitExceeded where there is no memory for it.
         """
+        data = self.unread(count)
         if self._own is None:
             self._used = count
-            data = self._shared.view[:count]
         else:
             self._used = 0
             self._filled += count
-            data = memoryview(self._own)[: self._filled]
         offset, end = 0, len(data)
         while end - offset >= FRONT_SIZE:
             size, kind, flags, reserved, correlation, head_size = FRONT.unpack_from(data, offset)

@@ -30,7 +30,7 @@ class Stranger(NamedTuple):
 def recognise(first: memoryview) -> Stranger | None:
     """Whose first bytes these are; None while they may be ours."""
     seen = bytes(first[:8])
-    if seen[2:] == _KNOWN[: len(seen[2:])]:
+    if len(seen) < 4 or seen[2:] == _KNOWN[: len(seen) - 2]:
         return None
     if seen.startswith(_METHODS):
         return Stranger("HTTP", _HTTP_ANSWER)

@@ -1,0 +1,150 @@
+"""A Logboom node in a process of its own, and the barest client that can feed it.
+
+A `Feed` sends batches that were built before, over a plain socket, and counts the answers: what is measured with it is
+the node, not the client. It is no idempotent producer, so the same bytes may go again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from logboom.broker.api import Acks
+from logboom.client.remote import RemoteBroker, connect
+from logboom.client.session import Session
+from logboom.errors import LogboomError
+from logboom.protocols.binary.messages import Append, AppendPart, Appends, Hello, Kind
+from logboom.storage.topic import AcksSettings, FlushSettings, Settings
+from peers.process import running
+
+OS = Settings(flush=FlushSettings(policy="os"), acks=AcksSettings(default="leader"))
+"""What is written counts as committed, and is answered then."""
+DURABLE = Settings()
+"""What is answered is synced."""
+START_S = 60.0
+
+Result = TypeVar("Result")
+
+
+class Node:
+    def __init__(self, address: str, pid: int) -> None:
+        self.address = address
+        self.pid = pid
+
+    def call(self, function: Callable[[RemoteBroker], Awaitable[Result]]) -> Result:
+        """What this makes of the node's broker, over a connection of its own."""
+
+        async def run() -> Result:
+            async with connect(self.address) as broker:
+                return await function(broker)
+
+        return asyncio.run(run())
+
+    def create(self, topic: str, settings: Settings = OS, partitions: int = 1) -> str:
+        """A new topic; its name, for whoever wants it in an expression."""
+        self.call(lambda broker: broker.create_topic(topic, partitions, settings))
+        return topic
+
+    def recreate(self, topic: str, settings: Settings = OS) -> None:
+        """The same topic, empty."""
+
+        async def run(broker: RemoteBroker) -> None:
+            if await broker.list_topics(topic):
+                await broker.delete_topic(topic)
+            await broker.create_topic(topic, 1, settings)
+
+        self.call(run)
+
+    def resident_bytes(self) -> int:
+        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def running_node(directory: str, *options: str) -> Iterator[Node]:
+    """A node with its data in this directory, on a port that was free; stopped at the end."""
+    os.makedirs(directory)
+    ready, log = Path(directory, "ready.json"), f"{directory}/node.log"
+    data = f"{directory}/data"
+    command = [sys.executable, "-m", "logboom", "serve", "--data", data, "--listen", "127.0.0.1:0"]
+    with running([*command, "--ready-file", str(ready), *options], log) as pid:
+        deadline = time.monotonic() + START_S
+        while not ready.exists():
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"the node did not start: {Path(log).read_text()[-1000:]}")
+            time.sleep(0.02)
+        yield Node(json.loads(ready.read_text())["binary"][0], pid)
+
+
+class Feed:
+    """One connection that sends the same batch to one log, so many in flight."""
+
+    def __init__(
+        self, node: Node, topic: str, batch: bytes, acks: Acks, in_flight: int = 16, partition: int = 0
+    ) -> None:
+        host, _, port = node.address.rpartition(":")
+        self.socket = socket.create_connection((host, int(port)))
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._session = Session(Hello())
+        self._head = Append([AppendPart(topic, len(batch), partition)], acks)
+        self._batch = batch
+        self._in_flight = in_flight
+        self.socket.sendall(b"".join(self._session.hello()))
+        while self._session.welcome is None:
+            list(self._session.received(self.socket.recv_into(self._session.buffer())))
+        self._left = self._outstanding = 0
+
+    def begin(self, count: int) -> None:
+        self._left = count
+        self._send()
+
+    def receive(self) -> bool:
+        """Takes what has come and sends what may go now; False when all has been answered."""
+        for event in self._session.received(self.socket.recv_into(self._session.buffer())):
+            if isinstance(event.what, LogboomError):
+                raise event.what
+            assert isinstance(event.what, Appends)
+            assert not event.what.failures, event.what.failures
+            self._outstanding -= 1
+        self._send()
+        return self._outstanding > 0
+
+    def _send(self) -> None:
+        while self._left and self._outstanding < self._in_flight:
+            _, (front, payload) = self._session.request(Kind.APPEND, self._head, [self._batch])
+            sent = self.socket.sendmsg([front, payload])
+            if sent < len(front) + len(payload):
+                self.socket.sendall(memoryview(payload)[sent - len(front) :])
+            self._left -= 1
+            self._outstanding += 1
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def feed(feeds: Sequence[Feed], count: int) -> None:
+    """So many batches from each of them, all at once, until the last is answered."""
+    for one in feeds:
+        one.begin(count)
+    if len(feeds) == 1:
+        while feeds[0].receive():
+            pass
+        return
+    poll = select.epoll()
+    by_descriptor = {one.socket.fileno(): one for one in feeds}
+    for descriptor in by_descriptor:
+        poll.register(descriptor, select.EPOLLIN)
+    unfinished = len(feeds)
+    while unfinished:
+        for descriptor, _ in poll.poll():
+            if not by_descriptor[descriptor].receive():
+                unfinished -= 1
+    poll.close()

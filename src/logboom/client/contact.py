@@ -1,0 +1,159 @@
+"""A writer's connection, without the socket: greeting, finding the topic, keeping it alive, and when to try again.
+
+It is `ready` when the node has said hello and the topic is known to be the one the writer began with. A topic that is
+not there is made, if the node allows it, but only the first time: one that is gone later is an error (`fatal`), and so
+is another one in its place. A connection that is lost is tried again at once, on every server in turn, then with a
+growing pause.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from logboom import __version__
+from logboom.batch.header import Buffer
+from logboom.broker.api import TopicInfo
+from logboom.client.backoff import LONGEST_S, Backoff
+from logboom.client.session import Event, Session
+from logboom.errors import (
+    ConnectionLost,
+    LimitExceeded,
+    LogboomError,
+    Overloaded,
+    RemoteProtocolError,
+    TopicDeleted,
+    TopicError,
+    TopicRecreated,
+    Unavailable,
+)
+from logboom.protocols.binary.messages import DescribeTopic, Hello, Kind, Welcome, WireLimits
+
+PROBE_S: Final = 10.0
+"""After so much silence the node is asked whether it is still there."""
+SILENCE_S: Final = 30.0
+"""After so much, although it was asked, it is not."""
+
+_PASSING: Final = (Unavailable, Overloaded, LimitExceeded)
+_topic_info = msgspec.msgpack.Decoder(TopicInfo)
+
+
+class Contact:
+    def __init__(self, topic: str, servers: int = 1) -> None:
+        self.topic = topic
+        self.topic_id: str | None = None
+        self.partitions: int | None = None
+        self.limits: WireLimits | None = None
+        self.session: Session | None = None
+        self.ready = False
+        self.fatal: LogboomError | None = None
+        """Why no connection will ever do."""
+        self.error: LogboomError | None = None
+        """Why the last one did not."""
+        self.attempts = 0
+        """Without success: says which server is next."""
+        self.connect_at = 0.0
+        self._servers = servers
+        self._backoff = Backoff(servers)
+        self._refusals = 0
+        self._cluster_id: str | None = None
+        self._asked = 0
+        self._probed = False
+        self._began = self._spoke = self._heard = 0.0
+
+    @property
+    def server(self) -> int:
+        """Which of the servers to try now. The one that was lost is tried again first: it may just have restarted."""
+        return self.attempts % self._servers
+
+    def begin(self, now: float) -> list[Buffer]:
+        """There is a connection: what to send first."""
+        hello = Hello(client=f"logboom-python/{__version__}", cluster_id=self._cluster_id, topics=[self.topic])
+        self.session = Session(hello)
+        self._began = self._spoke = self._heard = now
+        self._probed = True
+        return self.session.hello()
+
+    def end(self, error: LogboomError, now: float) -> None:
+        """There is none, or none any more."""
+        was_ready, self.ready, self.session, self.error = self.ready, False, None, error
+        if not was_ready:
+            self.attempts += 1
+        elif now - self._began > LONGEST_S:
+            self._backoff.reset()
+        self.connect_at = now + self._backoff.next_s()
+        self._refusals = 0 if was_ready or isinstance(error, _PASSING) else self._refusals + 1
+        if self._refusals >= self._servers:
+            self.fatal = error
+
+    def take(self, event: Event, now: float) -> list[Buffer]:
+        """Something that is no answer to an append. Returns what to send; raises what ends the connection."""
+        what = event.what
+        if isinstance(what, Welcome):
+            return self._welcomed(what)
+        if event.correlation == self._asked and isinstance(what, bytes):
+            try:
+                self._know(_topic_info.decode(what))
+            except msgspec.MsgspecError as error:
+                raise RemoteProtocolError(f"the description of {self.topic!r} is wrong: {error}") from None
+        elif isinstance(what, TopicError) and event.correlation == self._asked:
+            self.fatal = what
+        elif isinstance(what, LogboomError):
+            raise what
+        return []
+
+    def heard(self, now: float) -> None:
+        self._heard, self._probed = now, False
+
+    def spoke(self, now: float) -> None:
+        self._spoke = now
+
+    def tend(self, now: float, waiting: bool) -> list[Buffer]:
+        """A ping, where one is due. Raises ConnectionLost where nobody is there any more."""
+        if self.session is None:
+            return []
+        silence_s = now - self._heard
+        if silence_s > SILENCE_S and (waiting or self._probed):
+            raise ConnectionLost(f"the node has not been heard of for {silence_s:.0f} s")
+        if not self.ready or self._probed:
+            return []
+        if (waiting and silence_s > PROBE_S) or now - self._spoke >= self.keep_alive_s:
+            self._probed = True
+            self._heard = max(self._heard, now - PROBE_S)
+            return self.session.request(Kind.PING)[1]
+        return []
+
+    @property
+    def keep_alive_s(self) -> float:
+        return 200.0 if self.limits is None else self.limits.idle_ms / 3000
+
+    def next_look(self, waiting: bool) -> float:
+        """When `tend` has something to do at the soonest."""
+        if waiting or self._probed:
+            return self._heard + (SILENCE_S if self._probed else PROBE_S)
+        return self._spoke + self.keep_alive_s
+
+    def _welcomed(self, welcome: Welcome) -> list[Buffer]:
+        assert self.session is not None
+        self.limits, self._cluster_id = welcome.limits, welcome.cluster_id
+        found = next((info for info in welcome.topics if info.name == self.topic), None)
+        if found is not None:
+            self._know(found)
+        elif self.topic_id is not None:
+            self.fatal = TopicDeleted(self.topic, self.topic_id)
+        else:
+            self._asked, buffers = self.session.request(Kind.CALL, DescribeTopic(self.topic, create=True))
+            return buffers
+        return []
+
+    def _know(self, info: TopicInfo) -> None:
+        if self.topic_id is not None and self.topic_id != info.id:
+            self.fatal = TopicRecreated(self.topic, self.topic_id, info.id)
+            return
+        self.topic_id, self.partitions = info.id, len(info.partitions)
+        self.ready, self._refusals = True, 0
+
+    def proved(self) -> None:
+        """It is of use: a batch was appended."""
+        self._backoff.reset()

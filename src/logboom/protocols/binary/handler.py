@@ -1,0 +1,345 @@
+"""From frames to calls of the broker, and back: one handler for each connection, a greeting before it.
+
+Appends are called as they come, which is their order in the logs. Everything else that may wait is a task of its own, so
+answers come in any order; no more than REQUESTS_MAX run at once, the others wait their turn while the connection is not
+read from. All tasks end with the connection. What fails is answered with an ERROR frame for its correlation id, and the
+conversation goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, get_args
+
+import msgspec
+from msgspec.msgpack import Decoder
+
+from logboom.broker.api import Answer, Chunk, ReadRequest, Start
+from logboom.errors import LimitExceeded, LogboomError, RemoteProtocolError, UnsupportedVersion, WrongCluster
+from logboom.protocols.binary.appending import Run
+from logboom.protocols.binary.codec import Frame, encode_front
+from logboom.protocols.binary.messages import VERSION, Append, Call, Credit, Hello, Kind, Read
+from logboom.protocols.binary.pushing import Push, encode_chunk
+
+if TYPE_CHECKING:
+    from logboom.protocols.binary.connection import BinaryConnection
+    from logboom.protocols.binary.front_end import BinaryFrontEnd
+
+REQUESTS_MAX: Final = 256
+"""Of one connection: reads and calls that run at the same time."""
+NAME_MAX: Final = 249
+"""No topic has a longer name, so a longer one is nothing to remember."""
+MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+
+METHODS: Final[dict[type, str]] = {call: str(call.__struct_config__.tag) for call in get_args(Call)}
+"""The broker's method for each call. Its arguments have the names of the call's fields."""
+
+_APPEND: Final = int(Kind.APPEND)
+_NIL: Final = msgspec.Raw(b"\xc0")
+_hello = Decoder(Hello)
+_append = Decoder(Append)
+_read: Decoder[Read] = Decoder(Read)
+_credit = Decoder(Credit)
+_call: Decoder[Any] = Decoder(Call)
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Greeting:
+    """Waits for the hello."""
+
+    __slots__ = ("_connection", "_front_end", "hello")
+    is_new: Final = True
+    is_idle: Final = True
+
+    def __init__(self, connection: BinaryConnection, front_end: BinaryFrontEnd) -> None:
+        self._connection = connection
+        self._front_end = front_end
+        self.hello = 0
+        """The correlation id of the hello, while it is being looked at."""
+
+    def take(self, frame: Frame) -> Handler:
+        if frame.kind != Kind.HELLO:
+            raise RemoteProtocolError(f"the first frame must be a hello, not of kind {frame.kind}")
+        try:
+            hello = _hello.decode(frame.head)
+        except MALFORMED as error:
+            raise RemoteProtocolError(f"the hello is wrong: {error}") from None
+        self.hello = frame.correlation
+        if not hello.version_min <= VERSION <= hello.version_max:
+            raise UnsupportedVersion(hello.version_min, hello.version_max, VERSION)
+        cluster_id = self._front_end.identity.cluster_id
+        if hello.cluster_id is not None and hello.cluster_id != cluster_id:
+            raise WrongCluster(hello.cluster_id, cluster_id)
+        self._connection.welcome(self._front_end.frame_bytes)
+        handler = Handler(self._connection, self._front_end)
+        handler.welcome(frame.correlation, hello)
+        return handler
+
+    def end_run(self) -> None:
+        pass
+
+    def is_full(self, now_paused: bool) -> bool:
+        return False
+
+    def stop_reads(self, reason: LogboomError | None) -> None:
+        pass
+
+    def drop(self) -> None:
+        pass
+
+
+class Handler:
+    __slots__ = ("_connection", "_front_end", "_held_bytes", "_pushes", "_queue", "_run", "_tasks", "_topics")
+    is_new: Final = False
+    hello: Final = 0
+
+    def __init__(self, connection: BinaryConnection, front_end: BinaryFrontEnd) -> None:
+        self._connection = connection
+        self._front_end = front_end
+        self._run: Run | None = None
+        self._held_bytes = 0
+        """Of appends that have no answer yet."""
+        self._tasks: dict[asyncio.Task[None], int] | None = None
+        """What runs; for a read its correlation id, else 0."""
+        self._queue: deque[tuple[int, int, Work]] | None = None
+        self._pushes: dict[int, Push] | None = None
+        self._topics: set[str] | None = None
+
+    def take(self, frame: Frame) -> Handler:
+        """Handle one frame. Raises where the connection cannot go on."""
+        if not frame.correlation:
+            raise RemoteProtocolError("a request has a correlation id other than 0")
+        take = _TAKE.get(frame.kind)
+        try:
+            if take is None:
+                raise RemoteProtocolError(f"a frame of kind {frame.kind} makes no sense from a client")
+            take(self, frame)
+        except MALFORMED as error:
+            self._refuse(frame, RemoteProtocolError(f"the head of a frame of kind {frame.kind} is wrong: {error}"))
+        except LogboomError as error:
+            self._refuse(frame, error)
+        return self
+
+    def _refuse(self, frame: Frame, error: LogboomError) -> None:
+        self._front_end.rejections.note(error)
+        self._connection.fail(frame.correlation, error)
+
+    def _take_hello(self, frame: Frame) -> None:
+        raise RemoteProtocolError("there was a hello already")
+
+    def _take_ping(self, frame: Frame) -> None:
+        self._connection.send(encode_front(Kind.PONG, frame.correlation, None))
+
+    def _take_append(self, frame: Frame) -> None:
+        head = _append.decode(frame.head)
+        for part in head.parts:
+            if self._topics is None or part.topic not in self._topics:
+                self._note_topic(part.topic)
+        run = self._run
+        if run is None or run.acks != head.acks:
+            if run is not None:
+                self.end_run()
+            run = Run(head.acks)
+        run.add(frame.correlation, head, frame.payload)
+        self._run = run
+
+    def end_run(self) -> None:
+        """Append what was gathered. Called after the last frame that has come."""
+        run, self._run = self._run, None
+        if run is None:
+            return
+        try:
+            future = self._front_end.broker.append(run.parts, run.acks)
+        except Exception as error:
+            self._answer(run, error)
+            return
+        if future.done():
+            self._answer(run, future.exception() or future.result())
+            return
+        self._connection.keep()
+        self._held_bytes += run.size
+        future.add_done_callback(lambda future: self._appended(run, future))
+        self._connection.regulate()
+
+    def _appended(self, run: Run, future: asyncio.Future[list[Answer]]) -> None:
+        self._held_bytes -= run.size
+        cancelled = RemoteProtocolError("given up") if future.cancelled() else None
+        self._answer(run, cancelled or future.exception() or future.result())
+        self._connection.regulate()
+
+    def _answer(self, run: Run, outcome: list[Answer] | BaseException) -> None:
+        failed = isinstance(outcome, BaseException)
+        if failed and not isinstance(outcome, LogboomError):
+            self._front_end.report(outcome)
+        if run.acks == "none":
+            self._front_end.rejections["unanswered"] += (
+                len(run.frames) if failed else sum(isinstance(answer, LogboomError) for answer in outcome)
+            )
+        elif failed:
+            self._connection.send(run.fail(outcome))
+        else:
+            self._connection.send(run.answer(outcome))
+
+    def _take_read(self, frame: Frame) -> None:
+        request = _read.decode(frame.head).request
+        self._note_topic(request.topic)
+        self._start(frame.correlation, lambda: self._read(frame.correlation, request), frame.correlation)
+
+    async def _read(self, correlation: int, request: ReadRequest) -> None:
+        connection = self._connection
+        await connection.writable()
+        chunk = await self._front_end.broker.read(request)
+        while connection.blocked:
+            # What cannot be sent is not held on to: it is read again when it can be.
+            request = msgspec.structs.replace(request, start=Start(seqno=chunk.seqno), wait_ms=0)
+            del chunk
+            await connection.writable()
+            chunk = await self._front_end.broker.read(request)
+        connection.send_all(encode_chunk(correlation, chunk)[0])
+
+    def _take_subscribe(self, frame: Frame) -> None:
+        head = _read.decode(frame.head)
+        pushes = self._pushes = {} if self._pushes is None else self._pushes
+        if frame.correlation in pushes:
+            raise RemoteProtocolError(f"there is a subscription {frame.correlation} already")
+        most = self._front_end.limits.subscriptions_per_connection
+        if len(pushes) >= most:
+            raise LimitExceeded("limits.subscriptions_per_connection", most, "use another connection")
+        self._note_topic(head.request.topic)
+        pushes[frame.correlation] = push = Push(self._connection, self._front_end, frame.correlation, head)
+        push.task = self._spawn(self._guard(frame.correlation, lambda: self._push(push)), 0)
+
+    async def _push(self, push: Push) -> None:
+        try:
+            await push.run(self._share)
+        finally:
+            if self._pushes is not None and self._pushes.get(push.correlation) is push:
+                del self._pushes[push.correlation]
+
+    def _share(self) -> int:
+        """What one subscription may hold, so that all of them hold no more than a connection may."""
+        return self._front_end.limits.in_flight_bytes // max(1, len(self._pushes or ()))
+
+    def _take_credit(self, frame: Frame) -> None:
+        credit = _credit.decode(frame.head).bytes
+        if credit < 0:
+            raise RemoteProtocolError("credit is never taken back")
+        push = (self._pushes or {}).get(frame.correlation)
+        if push is not None:
+            push.add_credit(credit)
+
+    def _take_unsubscribe(self, frame: Frame) -> None:
+        push = (self._pushes or {}).pop(frame.correlation, None)
+        if push is not None:
+            push.task.cancel()
+        self._connection.send(encode_front(Kind.RESULT, frame.correlation, _NIL))
+
+    def _take_call(self, frame: Frame) -> None:
+        call = _call.decode(frame.head)
+        self._start(frame.correlation, lambda: self._call(frame.correlation, call))
+
+    async def _call(self, correlation: int, call: Any) -> None:
+        method = getattr(self._front_end.broker, METHODS[type(call)])
+        result = await method(**{name: getattr(call, name) for name in call.__struct_fields__})
+        await self._connection.writable()
+        self._connection.send(encode_front(Kind.RESULT, correlation, _NIL if result is None else result))
+
+    def welcome(self, correlation: int, hello: Hello) -> None:
+        if not hello.topics:
+            self._connection.send(self._front_end.encode_welcome(correlation, []))
+            return
+
+        async def describe() -> None:
+            self._connection.send(await self._front_end.describe(correlation, hello.topics))
+
+        self._start(correlation, describe)
+
+    def _note_topic(self, name: str) -> None:
+        topics = self._topics = set() if self._topics is None else self._topics
+        if name not in topics and len(name) <= NAME_MAX:
+            most = self._front_end.limits.topics_per_connection
+            if len(topics) >= most:
+                raise LimitExceeded("limits.topics_per_connection", most, "use another connection")
+            topics.add(name)
+
+    # Tasks.
+
+    def _start(self, correlation: int, work: Work, read: int = 0) -> None:
+        """Run this now, or when it is its turn."""
+        if self._tasks is not None and len(self._tasks) - len(self._pushes or ()) >= REQUESTS_MAX:
+            queue = self._queue = deque() if self._queue is None else self._queue
+            queue.append((correlation, read, work))
+            self._connection.regulate()
+        else:
+            self._spawn(self._guard(correlation, work), read)
+
+    def _spawn(self, work: Coroutine[Any, Any, None], read: int) -> asyncio.Task[None]:
+        tasks = self._tasks = {} if self._tasks is None else self._tasks
+        task = self._front_end.spawn(work)
+        tasks[task] = read
+        task.add_done_callback(self._ended)
+        return task
+
+    async def _guard(self, correlation: int, work: Work) -> None:
+        try:
+            await work()
+        except LogboomError as error:
+            self._connection.fail(correlation, error)
+        except Exception as error:
+            self._front_end.report(error)
+            self._connection.fail(correlation, error)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if self._tasks is None:
+            return
+        self._tasks.pop(task, None)
+        if self._queue:
+            correlation, read, work = self._queue.popleft()
+            self._spawn(self._guard(correlation, work), read)
+        self._connection.regulate()
+
+    def is_full(self, now_paused: bool) -> bool:
+        """Whether the connection is to be read no further: there is room again when half of it is free."""
+        most = self._front_end.limits.in_flight_bytes
+        return self._held_bytes > (most // 2 if now_paused else most) or bool(self._queue)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything is answered."""
+        return not self._held_bytes and not self._tasks
+
+    def stop_reads(self, reason: LogboomError | None) -> None:
+        """End what would wait for news; the rest is soon done."""
+        pushes, self._pushes = self._pushes or {}, None
+        stopped = {push.task: correlation for correlation, push in pushes.items()}
+        stopped |= {task: correlation for task, correlation in (self._tasks or {}).items() if correlation}
+        for task, correlation in stopped.items():
+            task.cancel()
+            if reason is not None:
+                self._connection.fail(correlation, reason)
+        for correlation, read, _ in self._queue or ():
+            if read and reason is not None:
+                self._connection.fail(correlation, reason)
+        self._queue = deque(entry for entry in self._queue or () if not entry[1])
+
+    def drop(self) -> None:
+        """The connection is gone. Appends go on; nobody is told."""
+        tasks, self._tasks = self._tasks or {}, None
+        self._queue = self._pushes = None
+        for task in tasks:
+            task.cancel()
+
+
+_TAKE: Final[dict[int, Callable[[Handler, Frame], None]]] = {
+    Kind.HELLO: Handler._take_hello,
+    Kind.PING: Handler._take_ping,
+    Kind.APPEND: Handler._take_append,
+    Kind.READ: Handler._take_read,
+    Kind.SUBSCRIBE: Handler._take_subscribe,
+    Kind.CREDIT: Handler._take_credit,
+    Kind.UNSUBSCRIBE: Handler._take_unsubscribe,
+    Kind.CALL: Handler._take_call,
+}

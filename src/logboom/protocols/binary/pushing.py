@@ -1,0 +1,74 @@
+"""A subscription on a connection: chunks are pushed while there is credit, and while the peer reads them.
+
+Credit is bytes of frames that the peer will take. A chunk is asked for only with credit above zero and goes out whole, so
+the credit may end below zero; then as much must be granted before the next. At most one chunk is held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from logboom.batch.header import Buffer
+from logboom.broker.api import Chunk
+from logboom.errors import RemoteProtocolError
+from logboom.protocols.binary.codec import encode_front
+from logboom.protocols.binary.messages import ChunkHead, Kind, Read
+from logboom.storage.reading import READ_BYTES
+
+if TYPE_CHECKING:
+    from logboom.protocols.binary.connection import BinaryConnection
+    from logboom.protocols.binary.front_end import BinaryFrontEnd
+
+
+class Push:
+    __slots__ = ("_connection", "_credit", "_front_end", "_request", "_wake", "correlation", "task")
+    task: asyncio.Task[None]
+
+    def __init__(self, connection: BinaryConnection, front_end: BinaryFrontEnd, correlation: int, head: Read) -> None:
+        if head.credit < 0:
+            raise RemoteProtocolError("credit is not negative")
+        self._connection = connection
+        self._front_end = front_end
+        self._request = head.request
+        self._credit = head.credit
+        self._wake = asyncio.Event()
+        self.correlation = correlation
+
+    def add_credit(self, size: int) -> None:
+        self._credit += size
+        self._wake.set()
+
+    async def run(self, share: Callable[[], int]) -> None:
+        connection = self._connection
+        subscription = await self._front_end.broker.subscribe(self._request)
+        try:
+            while True:
+                while self._credit <= 0:
+                    self._wake.clear()
+                    await self._wake.wait()
+                await connection.writable()
+                chunk = await subscription.next(min(self._credit, share(), READ_BYTES))
+                await connection.writable()
+                buffers, size = encode_chunk(self.correlation, chunk)
+                connection.send_all(buffers)
+                self._credit -= size
+                del chunk, buffers
+        finally:
+            await subscription.close()
+
+
+def encode_chunk(correlation: int, chunk: Chunk) -> tuple[list[Buffer], int]:
+    """The buffers of a CHUNK frame, and its size."""
+    data, seqnos = chunk.data, chunk.seqnos
+    count = None if seqnos is None else seqnos.nbytes // 8
+    head = ChunkHead(*chunk[:7], data.nbytes, count)
+    size = data.nbytes + 8 * (count or 0)
+    front = encode_front(Kind.CHUNK, correlation, head, size)
+    buffers: list[Buffer] = [front]
+    if data.nbytes:
+        buffers.append(data)
+    if seqnos is not None and seqnos.nbytes:
+        buffers.append(seqnos.cast("B"))
+    return buffers, len(front) + size

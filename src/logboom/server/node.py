@@ -1,0 +1,128 @@
+"""A node: the broker in this process, the front-ends on it, and the sockets they listen on.
+
+Opening binds, recovers, and only then listens. Closing is the same backwards: no new connections, then no new requests
+while what was promised is answered, then the broker syncs and lets go of the data. Each step gets what the deadline
+leaves, so that a client that never reads cannot take the time that the disk needs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from typing import Final
+
+from logboom import __version__
+from logboom.broker.local import LocalBroker
+from logboom.errors import ConfigError, DirectoryInUse, LimitExceeded
+from logboom.protocols.binary.codec import encode_front
+from logboom.protocols.binary.errors import encode_failure
+from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
+from logboom.protocols.binary.messages import Kind
+from logboom.server.accepting import Gate
+from logboom.server.descriptors import connections_allowed, raise_limit
+from logboom.server.endpoint import Endpoint
+from logboom.server.listening import UnixSocket, bind_all, endpoint_of, listen
+from logboom.server.sources import DEFAULT, Loaded
+
+IN_USE_S: Final = 2.0
+"""A check or a doctor holds the directory for a moment; so long a start waits for it."""
+IN_USE_RETRY_S: Final = 0.1
+ANSWERS_SHARE: Final = 0.5
+"""Of the deadline: for answers on their way; the rest is the disk's."""
+logger = logging.getLogger("logboom.server")
+
+
+class Node:
+    def __init__(self, broker: LocalBroker, front: BinaryFrontEnd, connections_max: int) -> None:
+        self.broker = broker
+        self.connections_max = connections_max
+        self.endpoints: list[Endpoint] = []
+        self.unix: UnixSocket | None = None
+        self._front = front
+        self._sockets: list[socket.socket] = []
+        self._accepting: list[asyncio.Task[None]] = []
+
+    @classmethod
+    async def open(cls, loaded: Loaded) -> Node:
+        """Raises ConfigError, StorageError or OSError where it cannot start; then nothing is left open."""
+        config = loaded.config
+        connections_max = _connections_max(config.limits.connections)
+        sockets = bind_all(config.listen.binary, loaded.sources["listen.binary"] == DEFAULT)
+        try:
+            if not sockets and config.listen.unix is None:
+                raise ConfigError(
+                    "listen", "nothing is left to listen on: name a free port, such as --listen 127.0.0.1:0"
+                )
+            broker = await _open_broker(loaded)
+        except BaseException:
+            _close_all(sockets)
+            raise
+        identity = Identity(broker.node.node_id, broker.node.cluster_id)
+        front = BinaryFrontEnd(
+            *(broker, broker.limits, broker.rejections, broker.directory, f"logboom/{__version__}", identity)
+        )
+        node = cls(broker, front, connections_max)
+        try:
+            node._listen(sockets, config.listen.unix)
+        except BaseException:
+            _close_all(sockets)
+            await node.close(config.shutdown_deadline_ms / 1000)
+            raise
+        return node
+
+    def _listen(self, sockets: list[socket.socket], unix: str | None) -> None:
+        error = LimitExceeded("limits.connections", self.connections_max, "try later, or raise it")
+        refusal = encode_front(Kind.ERROR, 0, encode_failure(error))
+        per_second, counts = self.broker.limits.connections_per_second, self.broker.rejections
+        gate = Gate(self.connections_max, per_second, lambda: self._front.connections, refusal, counts)
+        for sock in sockets:
+            listen(sock)
+        if unix is not None:
+            self.unix = UnixSocket(unix)
+        self._sockets = sockets
+        self.endpoints = [endpoint_of(sock) for sock in sockets]
+        listening = [*sockets, *([self.unix.socket] if self.unix is not None else [])]
+        self._accepting = [asyncio.create_task(gate.serve(sock, self._front.factory)) for sock in listening]
+
+    async def close(self, deadline_s: float) -> None:
+        """Raises SyncFailed where something written could not be made durable, TimeoutError where time ran out."""
+        ends_at = asyncio.get_running_loop().time() + deadline_s
+        for task in self._accepting:
+            task.cancel()
+        await asyncio.gather(*self._accepting, return_exceptions=True)
+        _close_all(self._sockets)
+        if self.unix is not None:
+            self.unix.close()
+        await self._front.close(deadline_s * ANSWERS_SHARE)
+        await self.broker.close(max(0.0, ends_at - asyncio.get_running_loop().time()))
+
+
+async def _open_broker(loaded: Loaded) -> LocalBroker:
+    loop = asyncio.get_running_loop()
+    gives_up_at = loop.time() + IN_USE_S
+    config = loaded.config
+    while True:
+        try:
+            return await LocalBroker.open(config.data, config.broker(), config.cluster_id)
+        except DirectoryInUse:
+            if loop.time() >= gives_up_at:
+                raise
+        await asyncio.sleep(IN_USE_RETRY_S)
+
+
+def _connections_max(wanted: int) -> int:
+    files_max = raise_limit()
+    allowed = connections_allowed(wanted, files_max)
+    if allowed < wanted:
+        logger.warning(
+            "limits.connections is %d instead of %d: the process may open %d files; raise that with `ulimit -n`, "
+            "or LimitNOFILE= of its systemd unit",
+            *(allowed, wanted, files_max),
+        )
+    return allowed
+
+
+def _close_all(sockets: list[socket.socket]) -> None:
+    for sock in sockets:
+        sock.close()

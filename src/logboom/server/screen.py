@@ -1,0 +1,88 @@
+"""What a node that has started says: one screen for people, one line for scripts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from logboom import __version__
+from logboom.server.endpoint import PORT
+from logboom.server.sources import DEFAULT, Loaded
+from logboom.server.units import format_size
+
+if TYPE_CHECKING:
+    from logboom.broker.api import NodeStats
+    from logboom.server.node import Node
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """Where a node that has started can be found."""
+
+    pid: int
+    binary: list[str]
+    unix: str | None
+    node_id: str
+    cluster_id: str
+    directory: str
+
+    @classmethod
+    def of(cls, node: Node) -> Ready:
+        return cls(
+            pid=os.getpid(),
+            binary=[str(endpoint) for endpoint in node.endpoints],
+            unix=None if node.unix is None else node.unix.path,
+            node_id=node.broker.node.node_id,
+            cluster_id=node.broker.node.cluster_id,
+            directory=node.broker.directory,
+        )
+
+    def to_json(self) -> bytes:
+        return msgspec.json.encode(self) + b"\n"
+
+
+def describe(ready: Ready, stats: NodeStats, loaded: Loaded, connections_max: int) -> str:
+    limits = loaded.config.limits
+    lines = [
+        f"Logboom {__version__} is ready.",
+        "",
+        f"  data       {ready.directory}",
+        f"  node       {ready.node_id} of cluster {ready.cluster_id}",
+        f"  listening  {', '.join(_addresses(ready))}",
+        f"  topics     {stats.topics:,}",
+        f"  limits     {connections_max:,} connections, batches of {format_size(limits.batch_bytes)}, "
+        f"{format_size(limits.unsynced_bytes)} waiting for the disk",
+        f"  settings   {_settings(loaded)} (`logboom config` shows them)",
+        "",
+        "Try, in another terminal:",
+        "",
+        *(f"  logboom {command}" for command in _commands(ready)),
+        "",
+        "Ctrl-C ends it.",
+    ]
+    return "\n".join(lines)
+
+
+def _addresses(ready: Ready) -> Iterator[str]:
+    yield from ready.binary
+    if ready.unix is not None:
+        yield f"unix:{ready.unix}"
+
+
+def _settings(loaded: Loaded) -> str:
+    changed = [source for source in loaded.sources.values() if source != DEFAULT]
+    if not changed:
+        return "all default" if loaded.file is None else f"all default, {loaded.file} changes none"
+    return f"{len(changed)} changed, by {', '.join(dict.fromkeys(changed))}"
+
+
+def _commands(ready: Ready) -> Iterator[str]:
+    address = next(_addresses(ready))
+    usual = address in (f"127.0.0.1:{PORT}", f"*:{PORT}", f"0.0.0.0:{PORT}")
+    server = "" if usual else f" --server {address}"
+    yield f"topic create events{server} --partitions 1"
+    yield f"write events{server} hello world"
+    yield f"read events{server} --follow"
+    yield f"stats{server}"
