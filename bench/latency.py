@@ -1,10 +1,10 @@
 """How long does one record take, and how many do those who wait for theirs get through together?
 
 One record of 100 bytes is sent, its answer waited for, then the next. Flush os, acks leader: `Writer.send().result()`
-and `await AsyncWriter.send()`, against a bare TCP echo of a message as long, between two Python processes. The feed is a
-plain socket that sends a batch built before: what of it is the node's. Then 64 connections, each with one record under
-way, acks durable: on one log, and on 64. Their rate stands against that of one process that writes such a batch and
-calls fdatasync, over and over.
+and `await AsyncWriter.send()`, against a bare TCP echo of a message as long, between two Python processes. The feed is
+a plain socket that sends a batch built before: what of it is the node's. Then 64 connections, each with one record
+under way, acks durable: on one log, and on 64. Their rate stands against that of one process that writes such a batch
+and calls fdatasync, over and over.
 """
 
 from __future__ import annotations

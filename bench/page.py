@@ -1,4 +1,4 @@
-"""Writes docs/benchmarks.md from bench/results: the page says what was measured and nothing else."""
+"""Writes docs/benchmarks.md and its plot from bench/results: the page says what was measured and nothing else."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from harness import RESULTS
+from plot import draw
 
 BENCH = Path(__file__).parent
 PAGE = BENCH.parent / "docs" / "benchmarks.md"
+PLOT = PAGE.with_suffix(".svg")
+NODE = ("produce", "consume", "wire", "latency", "scale")
 INTRODUCTION = """\
 # Benchmarks
 
@@ -18,14 +21,24 @@ Made by `make bench` from `bench/results`. Each file in `bench/` answers one que
 one run, interleaved, and states the ratio to what it stands against. The machine is small, shared and noisy: believe
 the ratios, and those within a tenth or two.
 """
+PLOTTED = """\
+## The node and its goals
+
+![How far the node is from each of its goals](benchmarks.svg)
+
+Each bar is one ratio below that has a goal: 1 is the goal, 2 is twice as good, 0.5 half as good.
+"""
 
 
 def main() -> None:
+    results = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
     parts = [INTRODUCTION]
-    for path in sorted(RESULTS.glob("*.json")):
-        result = json.loads(path.read_text())
-        question = ast.get_docstring(ast.parse((BENCH / f"{path.stem}.py").read_text())) or ""
-        parts.append(f"## {path.stem}\n\n{question}\n\n{_table(result['rows'])}")
+    if measured := {name: results[name]["rows"] for name in NODE if name in results}:
+        PLOT.write_text(draw(measured))
+        parts.append(PLOTTED)
+    for name, result in results.items():
+        question = ast.get_docstring(ast.parse((BENCH / f"{name}.py").read_text())) or ""
+        parts.append(f"## {name}\n\n{question}\n\n{_table(result['rows'])}")
         machine = result["machine"]
     parts.append("## Where\n\n" + "\n".join(f"- {name}: {value}" for name, value in machine.items()) + "\n")
     PAGE.write_text("\n".join(parts))

@@ -3,9 +3,9 @@
 Values of 100 bytes and of 1 KiB, in a list; the clock stops when the last is acknowledged. Nobody syncs before it
 acknowledges: Logboom with flush os and acks leader, Redis Streams with an append-only file and appendfsync no, NATS
 JetStream with file storage, RabbitMQ streams as they are. Logboom's Writer is the one users have, with checksums and
-numbers against repeats. `write` is called once for each record; `write_many` gets the list, as the clients of the others
-do, which are plain sockets and join many messages in one step. `sub-entries` packs many records into one message for
-RabbitMQ.
+numbers against repeats. `write` is called once for each record; `write_many` gets the list, as the clients of the
+others do, which are plain sockets and join many messages in one step. `sub-entries` packs many records into one
+message for RabbitMQ.
 
 Below, what the others do when our client packs records into batches of 64 KiB for them: each batch is one message then,
 and it is up to the reader to take it apart.

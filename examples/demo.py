@@ -1,459 +1,335 @@
-"""A million records, a kill -9 half way, and every record back: by seqno, time, tag, channel, and as Arrow.
+"""A node, three processes that write to it, two that follow it, and a kill -9 in the middle: nothing is lost.
 
     python examples/demo.py [--records N] [--keep DIR]
 
-A child process writes and says on a pipe what is durable. It is killed with SIGKILL; a second one recovers the log and
-goes on after the last record that was durable; a third follows the files all the time. Everything a record holds is
-computed from its seqno, so a record that is missing, doubled, changed or out of place is found. At last the directory
-is dumped and loaded elsewhere. Exits with 1, and says what, if anything is wrong.
+Every process notes down what it was promised and what it saw; the checker of the test suite compares the notes. On a
+terminal the node then stays up until Ctrl-C. Exits with 1, and says what, if anything is wrong.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
-import random
-import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from pathlib import Path
 
-import pyarrow as pa
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from logboom.batch import Batch, Producer, Selection, build
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from checker import Recorder, Report, check, read_histories
+from checker.history import Begin, Final, Invoke, Ok, Unknown
+from logboom import Reader, Writer
 from logboom.client import FileReader
 from logboom.errors import LogboomError
-from logboom.storage import DataDirectory, Log
-from logboom.storage.topic import SegmentSettings, Settings
 
-TOPIC = "readings"
-SETTINGS = Settings(segment=SegmentSettings(bytes=16 * 1024 * 1024))
-PRODUCER_ID = 7
-BATCHES_PER_SYNC = 8
-LOOKUPS = 1000
-
-EPOCH_US = 1_767_225_600_000_000
-STEP_US = 1000
-SITES = 20
-KINDS = ("temperature", "humidity", "power")
-CHANNELS = tuple(f"site/{n % SITES}/{KINDS[n % 3]}" for n in range(3 * SITES))
-KEYS = tuple(b"sensor-%03d" % n for n in range(500))
-TAGS = tuple(("raw", "alert") if n == 42 else ("raw",) if n % 2 else () for n in range(100))
-
-
-class Columns(NamedTuple):
-    """What the records of a range of seqnos must hold."""
-
-    values: list[bytes]
-    keys: list[bytes]
-    timestamps: list[int]
-    channels: list[str]
-    tags: list[tuple[str, ...]]
-
-
-def columns(seqnos: range) -> Columns:
-    return Columns(
-        [b'{"reading":%d,"value":%.2f,"unit":"C"}' % (n, n * 7919 % 4000 / 100) for n in seqnos],
-        [KEYS[n % 500] for n in seqnos],
-        [EPOCH_US + n * STEP_US for n in seqnos],
-        [CHANNELS[n % 60] for n in seqnos],
-        [TAGS[n % 100] for n in seqnos],
-    )
-
-
-def write(path: str, start: int, stop: int, batch_records: int) -> None:
-    """The child: append, sync, commit, and say on standard output what is durable."""
-    with DataDirectory.open(path) as data:
-        if not data.topics():
-            data.create_topic(TOPIC, settings=SETTINGS)
-        (log,) = data.open_topic(TOPIC)
-        print(log.next, log.recovered.cut_bytes, flush=True)
-        size_bytes = 0
-        group = batch_records * BATCHES_PER_SYNC
-        for first in range(start, stop, group):
-            ranges = [
-                range(n, min(n + batch_records, stop)) for n in range(first, min(first + group, stop), batch_records)
-            ]
-            # The producer's number of a record is its seqno: what the log holds already is recognised, not doubled.
-            batches = [
-                build(**columns(seqnos)._asdict(), producer=Producer(PRODUCER_ID, 0, seqnos.start)) for seqnos in ranges
-            ]
-            for answer, seqnos in zip(log.append(batches, time.time_ns() // 1000), ranges, strict=True):
-                if isinstance(answer, LogboomError):
-                    raise answer
-                if answer.base_seqno != seqnos.start:
-                    raise SystemExit(f"records from {seqnos.start} on went to {answer.base_seqno}")
-            log.commit(log.sync())
-            size_bytes += sum(len(batch.data) for batch in batches)
-            print(ranges[-1].stop, size_bytes, flush=True)
-        if not start:
-            signal.pause()
-
-
-class Writer:
-    """A child process that writes, as its parent sees it."""
-
-    def __init__(self, path: str, start: int, stop: int, batch_records: int) -> None:
-        arguments = [sys.executable, __file__, "--writer", path, str(start), str(stop), str(batch_records)]
-        self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, process_group=0)
-        self.pid = self._process.pid
-        assert self._process.stdout is not None
-        self._reports = self._process.stdout
-        self.size_bytes = 0
-        self.found, self.cut_bytes = map(int, (self._reports.readline() or "-1 0").split())
-
-    def durable(self) -> Iterator[int]:
-        """Every record below each of these numbers is durable, says the child."""
-        for line in self._reports:
-            if line.endswith("\n"):
-                seqno, self.size_bytes = map(int, line.split())
-                yield seqno
-
-    def wait(self) -> int:
-        return self._process.wait()
-
-    def kill(self) -> None:
-        self._process.kill()
-
-    def __enter__(self) -> Writer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._reports.close()
-
-
-def follow(path: str, records: int) -> None:
-    """Another child: read the files beside the writers, from the first record to the last, whoever writes them."""
-    while not os.path.exists(f"{path}/state"):
-        time.sleep(0.01)
-    count = tables = 0
-    for table in FileReader(path, TOPIC).tables(["seqno", "value"], follow=True):
-        first = table["seqno"][0].as_py()
-        if first != count:
-            raise SystemExit(f"record {first} came where {count} must be")
-        count, tables = count + table.num_rows, tables + 1
-        if count == records:
-            break
-    print(count, tables, flush=True)
-
-
-class Follower:
-    """A child process that reads the files meanwhile."""
-
-    def __init__(self, path: str, records: int) -> None:
-        arguments = [sys.executable, __file__, "--follower", path, str(records)]
-        self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, process_group=0)
-
-    def result(self) -> tuple[int, int]:
-        """How many records it saw, in how many tables."""
-        said = self._process.communicate()[0].split()
-        if self._process.returncode or len(said) != 2:
-            raise Wrong(f"the process that followed the files ended with status {self._process.returncode}")
-        return int(said[0]), int(said[1])
-
-    def __enter__(self) -> Follower:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+TOPIC, PARTITIONS = "readings", 3
+WRITERS = ("anna", "bert", "cleo")
+CHUNK = 1000
+LOGBOOM = [sys.executable, "-m", "logboom"]
 
 
 class Wrong(Exception):
     """Something is not as it must be."""
 
 
-class Screen:
-    """A progress bar on a terminal, and a line for everything that is done."""
+# What the child processes do.
 
+
+def write(address: str, history: str, name: str, records: int) -> None:
+    """Write, and say on standard output how much was promised: durable, and in the log exactly once."""
+    promised, results = 0, []
+
+    def settle(number: int, result: object) -> None:
+        nonlocal promised
+        results.append((number, result))
+        promised += 1
+        if promised % CHUNK == 0 or promised == records:
+            print(promised, flush=True)
+
+    with Recorder(history) as recorder:
+        with Writer(TOPIC, address) as writer:
+            for first in range(0, records, CHUNK):
+                numbers = range(first, min(first + CHUNK, records))
+                recorder.note(*(Invoke(name, number) for number in numbers))
+                for number in numbers:
+                    writer.write(
+                        f"{name}:{number}:{number * 7919 % 4000 / 100} C".encode(),
+                        key=b"sensor-%d" % (number % 50),
+                        channel=f"site/{number % 20}/temperature",
+                        tags=("alert",) if number % 100 == 42 else (),
+                        callback=lambda result, number=number: settle(number, result),
+                    )
+        for number, result in results:
+            if isinstance(result, BaseException):
+                recorder.note(Unknown(name, number))
+            else:
+                recorder.note(Ok(name, number, f"{TOPIC}/{result.partition}", result.seqno))
+
+
+def follow(address: str, history: str, name: str, partition: int) -> None:
+    """Follow one log over the network, until told how far."""
+    ends, log = _ends(), f"{TOPIC}/{partition}"
+    with Recorder(history) as recorder, Reader(TOPIC, address, partition=partition) as reader:
+        recorder.note(Begin(name, log, reader.position))
+        while not ends or reader.position < ends[0][log]:
+            for seqnos, values in reader.lists(("seqno", "value"), follow=True, timeout_s=0.1):
+                recorder.poll(name, log, list(zip(seqnos, values, strict=True)))
+
+
+def follow_files(directory: str, history: str, name: str, partition: int) -> None:
+    """Follow one log in its files, without asking the node."""
+    ends, log = _ends(), f"{TOPIC}/{partition}"
+    with Recorder(history) as recorder, FileReader(directory, TOPIC, partition=partition) as reader:
+        recorder.note(Begin(name, log, reader.position))
+        while not ends or reader.position < ends[0][log]:
+            for table in reader.tables(["seqno", "value"], follow=True, timeout_s=0.1):
+                recorder.poll(name, log, list(zip(*(column.to_pylist() for column in table.columns), strict=True)))
+
+
+def _ends() -> list[dict[str, int]]:
+    """Empty until the parent has said where the logs end."""
+    ends: list[dict[str, int]] = []
+    threading.Thread(target=lambda: ends.append(json.loads(sys.stdin.readline())), daemon=True).start()
+    return ends
+
+
+ROLES: dict[str, Callable[[str, str, str, int], None]] = {"write": write, "follow": follow, "files": follow_files}
+
+
+# What the parent does.
+
+
+class Child:
+    def __init__(self, role: str, where: str, root: str, name: str, number: int) -> None:
+        arguments = [sys.executable, __file__, "--role", role, where, f"{root}/history-{name}", name, str(number)]
+        pipe = subprocess.PIPE
+        self.name, self.promised = name, 0
+        self._process = subprocess.Popen(arguments, stdin=pipe, stdout=pipe, text=True, process_group=0)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.promised = int(line)
+
+    def end(self, ends: dict[str, int] | None = None) -> None:
+        """Wait until it has done its work."""
+        assert self._process.stdin is not None
+        with self._process.stdin as told:
+            told.write(json.dumps(ends) + "\n" if ends else "")
+        if self._process.wait():
+            raise Wrong(f"{self.name} ended with status {self._process.returncode}")
+        self._listener.join()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+class Node:
+    """`logboom serve` in its own process, on one directory and one port."""
+
+    def __init__(self, root: str) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.directory, self._ready, self._log = f"{root}/data", Path(root, "ready"), f"{root}/node.log"
+
+    def start(self) -> float:
+        """Seconds until it listened."""
+        began = time.perf_counter()
+        self._ready.unlink(missing_ok=True)
+        where = ["--data", self.directory, "--listen", self.address, "--ready-file", str(self._ready)]
+        with open(self._log, "wb") as log:
+            self._process = subprocess.Popen([*LOGBOOM, "serve", *where], stdout=log, stderr=log, process_group=0)
+        while not self._ready.exists():
+            if self._process.poll() is not None:
+                raise Wrong(f"the node did not start:\n{self.said}")
+            time.sleep(0.005)
+        return time.perf_counter() - began
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def said(self) -> str:
+        return Path(self._log).read_text()
+
+    def end(self, sent: signal.Signals) -> None:
+        self._process.send_signal(sent)
+        self._process.wait()
+
+    def command(self, *arguments: str) -> str:
+        """What a command of ours prints, asked of this node."""
+        environment = os.environ | {"LOGBOOM_SERVERS": self.address, "COLUMNS": "100"}
+        done = subprocess.run([*LOGBOOM, *arguments], capture_output=True, text=True, env=environment)
+        if done.returncode:
+            raise Wrong(f"logboom {' '.join(arguments)} ended with {done.returncode}: {done.stderr}")
+        return done.stdout.rstrip()
+
+
+class Screen:
     def __init__(self) -> None:
         self.console = Console(highlight=False)
-        self._progress = Progress(
-            TextColumn("  [cyan]{task.description:<12}"),
-            BarColumn(bar_width=50),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            console=self.console,
-            transient=True,
-            disable=not self.console.is_terminal,
-        )
+
+    def done(self, what: str, text: str, mark: str = "[green]✓[/]") -> None:
+        self.console.print(f"{mark} [bold]{what:<9}[/]{text}", soft_wrap=True)
+
+    def shown(self, command: str, output: str) -> None:
+        self.console.print(f"\n[bold cyan]$ logboom {command}[/]", soft_wrap=True)
+        self.console.print(output, style="dim", markup=False, soft_wrap=True)
 
     @contextlib.contextmanager
-    def bar(self, what: str, total: int) -> Iterator[Callable[[int], None]]:
-        with self._progress as progress:
-            task = progress.add_task(what, total=total)
-            try:
-                yield lambda done: progress.update(task, completed=done)
-            finally:
-                progress.remove_task(task)
-
-    def head(self, text: str) -> None:
-        self.console.print(f"\n[bold]Logboom[/]: {text}\n", soft_wrap=True)
-        self.console.print(f"[dim]{'per second':>70}{'MB/s':>8}[/]", soft_wrap=True)
-
-    def done(self, what: str, text: str, speed: str = "", mark: str = "[green]✓[/]") -> None:
-        text = f"{text:<45}[cyan]{speed}[/]" if speed else text
-        self.console.print(f"{mark} [bold]{what:<11}[/]{text}", soft_wrap=True)
-
-    def note(self, text: str) -> None:
-        self.console.print(f"{'':13}[dim]{text}[/]", soft_wrap=True)
+    def bar(self, total: int) -> Iterator[Callable[[int], None]]:
+        columns = TextColumn("  [cyan]promised"), BarColumn(bar_width=50), TaskProgressColumn()
+        disabled = not self.console.is_terminal
+        with Progress(*columns, console=self.console, transient=True, disable=disabled) as progress:
+            task = progress.add_task("", total=total)
+            yield lambda done: progress.update(task, completed=done)
 
 
-class Clock:
-    """Time spent reading, without the time spent on checking what was read."""
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def timed(self, batches: Iterator[Batch]) -> Iterator[Batch]:
-        while True:
-            with self:
-                batch = next(batches, None)
-            if batch is None:
-                return
-            yield batch
-
-    def __enter__(self) -> None:
-        self._start = time.perf_counter()
-
-    def __exit__(self, *_: object) -> None:
-        self.seconds += time.perf_counter() - self._start
-
-    def speed(self, count: int, size_bytes: int | None = None) -> str:
-        """How many a second, and how many MB where that says something."""
-        seconds = max(self.seconds, 1e-9)
-        rate = f"{count / seconds:12,.0f}"
-        return rate if size_bytes is None else f"{rate}{size_bytes / seconds / 1e6:8,.0f}"
-
-
-def write_all(path: str, records: int, screen: Screen) -> None:
-    """Two writers, the first one killed half way; nothing the first one called durable may be missing."""
-    batch_records = min(1000, max(1, records // 100))
-    clock, durable = Clock(), 0
-    with screen.bar("write", records) as show, Writer(path, 0, records, batch_records) as writer:
-        killed = False
-        with clock:
-            for durable in writer.durable():
-                show(durable)
-                if durable >= records // 2 and not killed:
-                    writer.kill()
-                    killed = True
-        if not killed:
-            raise Wrong(f"the first writer stopped by itself at record {durable}, with status {writer.wait()}")
-    screen.done(
-        "write",
-        f"{durable:,} records durable, {BATCHES_PER_SYNC} batches a sync",
-        clock.speed(durable, writer.size_bytes),
-    )
-    screen.done("kill -9", f"writer {writer.pid}, in the middle of its work", mark="[yellow]![/]")
-
-    promised, clock = durable, Clock()
-    with screen.bar("write", records) as show, Writer(path, promised, records, batch_records) as writer:
-        if writer.found < promised:
-            raise Wrong(f"records {max(writer.found, 0)} to {promised - 1} were called durable and are gone")
-        screen.done("recover", f"all {promised:,} durable records are there")
-        if writer.cut_bytes:
-            screen.note(f"a torn batch at the end was cut off: {writer.cut_bytes:,} bytes")
-        if writer.found > promised:
-            screen.note(f"{writer.found - promised:,} more were written but not confirmed: sent again, not doubled")
-        with clock:
-            for durable in writer.durable():
-                show(durable)
-        if writer.wait() or durable != records:
-            raise Wrong(f"the second writer stopped at record {durable}, with status {writer.wait()}")
-    screen.done(
-        "write", f"{records - promised:,} more, the log is complete", clock.speed(records - promised, writer.size_bytes)
-    )
-
-
-def read_all(log: Log, records: int, screen: Screen) -> None:
-    if (log.first, log.committed) != (0, records):
-        raise Wrong(f"the log holds records {log.first} to {log.committed - 1}, not 0 to {records - 1}")
-    size_bytes = sum(segment.size for segment in log.segments)
-    screen.note(f"{size_bytes / 1e6:,.1f} MB in {len(log.segments)} segments, {log.last_index:,} batches")
-    _read_by_seqno(log, records, size_bytes, screen)
-    _read_by_time(log, records, screen)
-    _read_selected(
-        log, records, size_bytes, screen, "tag", "alert", Selection(tags_any=("alert",)), range(42, records, 100)
-    )
-    matching = [n for n in range(records) if n % SITES == 7]
-    _read_selected(log, records, size_bytes, screen, "channel", "site/7/+", Selection(channel="site/7/+"), matching)
-    _read_arrow(log, records, size_bytes, screen)
-
-
-def _read_by_seqno(log: Log, records: int, size_bytes: int, screen: Screen) -> None:
-    clock, next_seqno = Clock(), 0
-    with screen.bar("by seqno", records) as show:
-        for batch in clock.timed(log.batches()):
-            with clock:
-                got = (batch.values(), batch.keys(), batch.timestamps(), batch.channels(), batch.tags())
-            if batch.header.base_seqno != next_seqno:
-                raise Wrong(f"record {batch.header.base_seqno} comes where {next_seqno} must be")
-            _compare(batch.seqnos(), got)
-            next_seqno = batch.seqnos().stop
-            show(next_seqno)
-    _expect("records", next_seqno, records)
-    screen.done("by seqno", f"{records:,} records, each as Python objects", clock.speed(records, size_bytes))
-
-    clock = Clock()
-    for seqno in random.choices(range(records), k=LOOKUPS):
-        with clock:
-            batch = next(log.batches(seqno))
-            offset = seqno - batch.header.base_seqno
-            value = batch.values()[offset] if 0 <= offset < len(batch) else None
-        _expect(f"value of record {seqno}", value, columns(range(seqno, seqno + 1)).values[0])
-    screen.done("", f"{LOOKUPS:,} single records at random", clock.speed(LOOKUPS))
-
-
-def _compare(seqnos: range, got: tuple[list[Any], ...]) -> None:
-    must: tuple[list[Any], ...] = columns(seqnos)
-    for name, found, wanted in zip(Columns._fields, got, must, strict=True):
-        if found != wanted:
-            for seqno, one, other in zip(seqnos, found, wanted, strict=True):
-                _expect(f"{name} of record {seqno}", one, other)
-
-
-def _expect(what: str, found: object, wanted: object) -> None:
-    if found != wanted:
-        raise Wrong(f"{what}: found {found!r}, not {wanted!r}")
-
-
-def _read_by_time(log: Log, records: int, screen: Screen) -> None:
-    clock = Clock()
-    for seqno in random.choices(range(records), k=LOOKUPS):
-        moment = EPOCH_US + seqno * STEP_US - random.randrange(STEP_US)
-        with clock:
-            found = log.seqno_at(moment)
-        _expect(f"first record at or after {moment}", found, seqno)
-    _expect("first record after the last", log.seqno_at(EPOCH_US + records * STEP_US), records)
-    screen.done("by time", f"{LOOKUPS:,} moments at random", clock.speed(LOOKUPS))
-
-
-def _read_selected(
-    log: Log,
-    records: int,
-    size_bytes: int,
-    screen: Screen,
-    by: str,
-    what: str,
-    selection: Selection,
-    wanted: range | list[int],
-) -> None:
-    clock = Clock()
-    found: list[int] = []
-    with screen.bar(f"by {by}", records) as show:
-        for batch in clock.timed(log.batches()):
-            with clock:
-                table = batch.to_arrow(["seqno", "value"], where=selection)
-            seqnos = table.column(0).to_pylist()
-            found += seqnos
-            for seqno, value in zip(seqnos, table.column(1).to_pylist(), strict=True):
-                _expect(f"value of record {seqno}", value, columns(range(seqno, seqno + 1)).values[0])
-            show(batch.seqnos().stop)
-    if found != list(wanted):
-        wrong = sorted(set(found) ^ set(wanted))
-        raise Wrong(f"by {by} {what}: {len(found)} records and not {len(wanted)}; the first that differ: {wrong[:5]}")
-    screen.done(f"by {by}", f"{what}: {len(found):,} of {records:,} records", clock.speed(records, size_bytes))
-
-
-def _read_arrow(log: Log, records: int, size_bytes: int, screen: Screen) -> None:
-    clock = Clock()
-    with clock:
-        table = pa.Table.from_batches([batch.to_arrow() for batch in log.batches()])
-    screen.done(
-        "as Arrow",
-        f"one table of {table.num_rows:,} rows",
-        clock.speed(records, size_bytes),
-    )
-    _expect("rows", table.num_rows, records)
-    wanted = columns(range(records))
-    for name, array in (
-        ("seqno", pa.array(range(records), pa.int64())),
-        ("timestamp", pa.array(wanted.timestamps, pa.timestamp("us", "UTC"))),
-        ("key", pa.array(wanted.keys, pa.binary())),
-        ("value", pa.array(wanted.values, pa.binary())),
-        ("channel", pa.array(wanted.channels, pa.string())),
-        ("tags", pa.array(wanted.tags, pa.list_(pa.string()))),
-    ):
-        if not table[name].equals(pa.chunked_array([array])):
-            raise Wrong(f"the Arrow column {name} is not what was written")
-    counts = table.group_by("channel").aggregate([("seqno", "count")])
-    screen.note(f"grouped by channel: {counts.num_rows} channels, {sum(counts['seqno_count'].to_pylist()):,} records")
-
-
-def move_all(path: str, screen: Screen) -> None:
-    """Dump the directory into a pipe and load it from there, and compare every byte of both logs."""
-    copy, logboom = f"{path}-copy", [sys.executable, "-m", "logboom"]
+def write_and_kill(node: Node, root: str, records: int, screen: Screen) -> None:
+    """Three writers and two followers; the node is killed when half of it was promised."""
+    began, each = time.perf_counter(), records // len(WRITERS)
+    writers = [Child("write", node.address, root, name, each) for name in WRITERS]
+    followers = [Child("follow", node.address, root, "dora", 0), Child("files", node.directory, root, "emil", 1)]
     try:
-        with subprocess.Popen([*logboom, "dump", "--quiet", path], stdout=subprocess.PIPE) as dump:
-            load = subprocess.run([*logboom, "load", "--quiet", copy, "-"], stdin=dump.stdout, capture_output=True)
-            if dump.wait() or load.returncode:
-                raise Wrong(f"dump ended with {dump.returncode}, load with {load.returncode}: {load.stderr.decode()}")
-        one, other = FileReader(path, TOPIC), FileReader(copy, TOPIC)
-        if one.topic != other.topic or not one.table().equals(other.table()):
-            raise Wrong("the loaded log is not equal to the one that was dumped")
-        screen.done("move", "dump | load: an equal log in another directory")
+        killed = False
+        with screen.bar(each * len(WRITERS)) as show:
+            while (promised := sum(writer.promised for writer in writers)) < each * len(WRITERS):
+                show(promised)
+                if not killed and promised >= records // 2:
+                    node.end(signal.SIGKILL)
+                    killed = True
+                    screen.done("kill -9", f"the node, process {node.pid}, after {promised:,} promises", "[yellow]![/]")
+                    seconds = node.start()
+                    screen.done("restart", f"recovered and listening after {seconds:.1f} s, process {node.pid}")
+                time.sleep(0.01)
+        for writer in writers:
+            writer.end()
+        seconds = time.perf_counter() - began
+        screen.done("write", f"{len(WRITERS)} processes, {promised:,} records, all durable, in {seconds:.1f} s")
+        ends = final_read(node, root)
+        for follower in followers:
+            follower.end(ends)
+        screen.done("follow", "two processes saw it live and across the restart: over the network, and in the files")
     finally:
-        shutil.rmtree(copy, ignore_errors=True)
+        for child in (*writers, *followers):
+            child.kill()
 
 
-def run(path: str, records: int, screen: Screen) -> None:
-    screen.head(f"{records:,} records with keys, channels and tags in [blue]{path}[/]")
-    started = time.perf_counter()
-    with Follower(path, records) as follower:
-        write_all(path, records, screen)
-        count, tables = follower.result()
-        _expect("records seen in the files", count, records)
-        screen.done("follow", f"another process saw all of it live, in {tables:,} tables from the files")
-    with DataDirectory.open(path) as data:
-        (log,) = data.open_topic(TOPIC)
-        read_all(log, records, screen)
-    move_all(path, screen)
-    seconds = time.perf_counter() - started
+def final_read(node: Node, root: str) -> dict[str, int]:
+    """Read everything and note it; returns where the logs end."""
+    ends = {}
+    with Recorder(f"{root}/history-final") as recorder:
+        for partition in range(PARTITIONS):
+            log = f"{TOPIC}/{partition}"
+            with Reader(TOPIC, node.address, partition=partition) as reader:
+                for seqnos, values in reader.lists(("seqno", "value")):
+                    recorder.note(Final(log, [(n, v.decode()) for n, v in zip(seqnos, values, strict=True)]))
+                ends[log] = reader.position
+    return ends
+
+
+def read_some(node: Node, records: int, screen: Screen) -> None:
+    """As Arrow, and by tag: the node looks at the columns and sends only what was asked for."""
+    began, rows, alerts = time.perf_counter(), 0, 0
+    for partition in range(PARTITIONS):
+        with Reader(TOPIC, node.address, partition=partition) as reader:
+            rows += reader.table(["value"]).num_rows
+    seconds = time.perf_counter() - began
+    screen.done("Arrow", f"{rows:,} rows read in {seconds:.2f} s")
+    for partition in range(PARTITIONS):
+        with Reader(TOPIC, node.address, partition=partition, tags_any=("alert",)) as reader:
+            alerts += reader.table(["value"]).num_rows
+    each = records // len(WRITERS)
+    expected = len(WRITERS) * len(range(42, each, 100))
+    if alerts != expected:
+        raise Wrong(f"{alerts} records have the tag alert, {expected} were written")
+    screen.done("by tag", f"{alerts:,} records have the tag alert")
+
+
+def run(root: str, records: int, screen: Screen) -> None:
+    screen.console.print("\n[bold]Logboom[/]: a node, three writers, two followers, one kill -9\n")
+    node = Node(root)
+    seconds = node.start()
+    try:
+        screen.done("serve", f"listening on {node.address} after {seconds:.1f} s, process {node.pid}")
+        node.command("topic", "create", TOPIC, "--partitions", str(PARTITIONS))
+        write_and_kill(node, root, records, screen)
+        read_some(node, records, screen)
+        report = check(read_histories(sorted(Path(root).glob("history-*"))))
+        tell(report, records, screen)
+        for command in (f"topic describe {TOPIC}", f"read {TOPIC}/0 --limit 3 -n", "ping"):
+            screen.shown(command, node.command(*command.split()))
+        if screen.console.is_terminal:
+            stay(node, screen)
+    finally:
+        node.end(signal.SIGTERM)
+
+
+def tell(report: Report, records: int, screen: Screen) -> None:
+    if not report.clean or report.acknowledged != records // len(WRITERS) * len(WRITERS):
+        raise Wrong(f"the checker says:\n{report}")
+    seen, verdict = str(report).splitlines()
+    screen.done("check", seen)
+    screen.console.print(f"\n[bold green]{verdict}[/]")
+
+
+def stay(node: Node, screen: Screen) -> None:
+    """Until Ctrl-C, with something to look at: a reading each second."""
     screen.console.print(
-        f"\n[bold green]All {records:,} records are there, once, in order, as written.[/] {seconds:.1f} s\n"
+        f"\nThe node stays up. In another terminal:\n\n"
+        f"  [bold]export LOGBOOM_SERVERS={node.address} PATH={os.path.dirname(sys.executable)}:$PATH[/]\n"
+        f"  logboom read {TOPIC}/0 --from latest --follow\n"
+        f"  logboom write {TOPIC} 'hello' --key sensor-1\n"
+        f"  logboom stats\n"
+        f"  logboom topic list\n\nCtrl-C ends it.",
+        soft_wrap=True,
     )
+    with Writer(TOPIC, node.address, partition=0) as writer:
+        while True:
+            writer.write(f"it is {time.strftime('%H:%M:%S')}".encode())
+            time.sleep(1)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write, kill, recover and read a million records.")
-    parser.add_argument("--records", type=int, default=1_000_000, metavar="N", help="how many, at least 1,000")
-    parser.add_argument("--keep", metavar="DIR", help="write to this new directory and leave it there")
-    parser.add_argument("--writer", nargs=4, help=argparse.SUPPRESS)
-    parser.add_argument("--follower", nargs=2, help=argparse.SUPPRESS)
+    parser = argparse.ArgumentParser(description="Write to a node, kill it, start it again, and lose nothing.")
+    parser.add_argument("--records", type=int, default=300_000, metavar="N", help="how many, at least 10,000")
+    parser.add_argument("--keep", metavar="DIR", help="use this new directory and leave it there")
+    parser.add_argument("--role", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.writer:
-        path, *numbers = arguments.writer
+    if arguments.role:
+        role, where, history, name, number = arguments.role
         with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-            write(path, *map(int, numbers))
+            ROLES[role](where, history, name, int(number))
         return 0
-    if arguments.follower:
-        with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-            follow(arguments.follower[0], int(arguments.follower[1]))
-        return 0
-    if arguments.records < 1000:
-        parser.error("--records must be 1,000 or more")
+    if arguments.records < 10_000:
+        parser.error("--records must be 10,000 or more")
     if arguments.keep and os.path.exists(arguments.keep):
         parser.error(f"{arguments.keep} is there already: name a new directory")
     screen = Screen()
     place = contextlib.nullcontext(arguments.keep) if arguments.keep else tempfile.TemporaryDirectory(prefix="logboom-")
     try:
-        with place as path:
-            run(path, arguments.records, screen)
+        with place as root:
+            os.makedirs(root, exist_ok=True)
+            run(root, arguments.records, screen)
     except KeyboardInterrupt:
         screen.console.print("\nstopped")
-        return 130
+        return 0
     except (Wrong, LogboomError) as error:
         screen.console.print(f"\n[bold red]Wrong:[/] {error}", soft_wrap=True)
         return 1

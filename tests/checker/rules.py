@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from checker.history import AnyEvent, Fail, Final, Invoke, Ok, Poll, Unknown, identity
+from checker.history import AnyEvent, Begin, Fail, Final, Gap, Invoke, Ok, Poll, Unknown, identity
 
 KINDS = ("lost", "duplicate", "reordered", "inconsistent", "aborted", "phantom", "backwards", "skipped")
 SHOWN_MAX = 20
@@ -114,7 +114,15 @@ class _History:
         elif isinstance(event, Final):
             self._finish(event.log, event.records, event.first)
         else:
-            self._positions[event.reader, event.log] = event.seqno
+            self._begin(event)
+
+    def _begin(self, event: Begin | Gap) -> None:
+        """A reader may go back, and may be told of a gap; where it begins beyond its last place it has missed some."""
+        stood = self._positions.get((event.reader, event.log))
+        if isinstance(event, Begin) and stood is not None and event.seqno is not None and event.seqno > stood:
+            words = f"{event.reader} began again at {event.log}:{event.seqno}, and never saw {stood}"
+            self.report.add("skipped", words)
+        self._positions[event.reader, event.log] = event.seqno
 
     def _settle(self, record: Record, event: AnyEvent) -> None:
         """A writer that was killed and sent a record again may have two answers: what is promised once stays so."""

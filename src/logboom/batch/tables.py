@@ -100,6 +100,14 @@ def to_table(
     )
 
 
+def join_tables(tables: Iterable[pa.Table], columns: Sequence[str] | None) -> pa.Table:
+    """All of them as one; without any, an empty one with these columns."""
+    found = list(tables)
+    return (
+        vector.pa.concat_tables(found) if found else schema(ORDER if columns is None else tuple(columns)).empty_table()
+    )
+
+
 class _Others(NamedTuple):
     """Data batches that are not plain, by number; how many batches are sound, plain ones included; why not more."""
 

@@ -263,3 +263,5 @@ class NodeStats(msgspec.Struct, frozen=True):
     upkeep: Any = None
     memory_bytes: int = 0
     open_files: int = 0
+    limits: dict[str, int] = {}
+    """What the node allows, by the names of `broker.limits.Limits`."""

@@ -181,7 +181,7 @@ class Catalog:
             hosted = self.find(name)
             hosted.topic = await asyncio.to_thread(self._data.configure_topic, name, settings)
             for writer in hosted.open_writers:
-                writer.settings = settings
+                writer.configure(settings)
                 writer.log.config = self.log_config(settings)
             return hosted
 

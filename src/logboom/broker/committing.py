@@ -46,17 +46,22 @@ class Counts:
     longest_sync_s: float = 0.0
     rejections: Rejections = field(default_factory=Rejections)
 
-    def note(self, batches: Sequence[Batch], answers: Sequence[Answer]) -> None:
+    def note(self, batches: Sequence[Batch], answers: Sequence[Answer]) -> int:
+        """Returns the highest index among the answers."""
+        last = 0
         for batch, answer in zip(batches, answers, strict=True):
             if not isinstance(answer, Appended):
                 self.refused += 1
                 self.rejections.note(answer)
-            elif answer.repeat:
+                continue
+            last = max(last, answer.index)
+            if answer.repeat:
                 self.repeats += 1
             else:
                 self.batches += 1
                 self.records += answer.record_count
                 self.bytes += len(batch.data)
+        return last
 
 
 @dataclass(slots=True)
@@ -86,6 +91,7 @@ class Committer:
         self._due: dict[LogWriter, None] = {}
         self._started = self._syncing = False
         self._quiet: list[Future[None]] = []
+        self._untold: dict[LogWriter, None] = {}
 
     def room(self, writer: LogWriter, size: int) -> bool:
         """Whether so many bytes more may be unsynced. An idle log always has room: for one batch of any size."""
@@ -103,6 +109,17 @@ class Committer:
         if not self._started:
             self._started = True
             self.loop.call_soon(self._begin)
+
+    def tell_later(self, writer: LogWriter) -> None:
+        """Readers in other processes learn what is committed once in a turn of the loop, not with every append."""
+        if not self._untold:
+            self.loop.call_soon(self._tell)
+        self._untold[writer] = None
+
+    def _tell(self) -> None:
+        writers, self._untold = self._untold, {}
+        for writer in writers:
+            writer.tell()
 
     def call_soon(self, call: Callable[..., object], *arguments: Any) -> None:
         """From any thread."""

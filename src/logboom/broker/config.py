@@ -32,13 +32,13 @@ class UpkeepSettings:
     """How often it is decided what may go."""
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            value = getattr(self, field.name)
-            low, high = RANGES[field.name]
-            if value is None and field.name in _MAY_BE_NONE:
+        for setting in fields(self):
+            value = getattr(self, setting.name)
+            low, high = RANGES[setting.name]
+            if value is None and setting.name in _MAY_BE_NONE:
                 continue
             if not isinstance(value, int) or not low <= value <= high:
-                raise ValueError(f"{field.name} is {value!r}, allowed are {low} to {high}")
+                raise ValueError(f"{setting.name} is {value!r}, allowed are {low} to {high}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,8 +48,8 @@ RECORDS_MAX: Final = 65_536
 """In one batch of found records, as many as a batch may have that have nothing in them."""
 _SEARCH_BYTES_MAX: Final = 256 * 1024
 """Larger bodies are not searched for text before they are parsed: a search does not let other threads run."""
-_PIECE_BYTES: Final = 16 * MIB
-"""What is inflated at once; one batch may be more."""
+_PIECE_BYTES: Final = MIB
+"""What is looked at together, inflated; one batch may be more."""
 
 
 Candidate = tuple[int, Header]
@@ -291,6 +291,8 @@ class _Search:
                 data = build_table(table.slice(0, count)).data
                 break
             except BatchTooLarge:
-                count = (count + 1) // 2
+                if count == 1:
+                    raise
+                count //= 2
         rest = int(seqnos[count]) if count < len(seqnos) else None
         return data, memoryview(seqnos[:count].tobytes()), rest

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final
@@ -86,6 +86,8 @@ class LocalBroker:
         self._committer = Committer(loop, data.files.disk, writes, syncs, config.limits)
         self.rejections = self._committer.rejections
         """How often each rule and limit has said no; front-ends count here too."""
+        self.connections: dict[str, Callable[[], int]] = {}
+        """How many there are now, by protocol; front-ends say so."""
         self._catalog = Catalog(data, self._committer, config)
         self._reading = LogReading(loop, reads, config.limits, self._fetch)
         self._wake = asyncio.Event()
@@ -363,6 +365,7 @@ class LocalBroker:
                 "longest_s": counts.longest_sync_s,
             },
             rejections=dict(self.rejections),
+            connections={protocol: count() for protocol, count in self.connections.items()},
             refused=self._refused or (None if committer.failure is None else str(committer.failure)),
             upkeep=msgspec.to_builtins(self._upkeep.stats),
             memory_bytes=_memory_bytes(),

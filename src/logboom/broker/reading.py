@@ -40,7 +40,7 @@ FILTER_PATIENCE_S: Final = 0.5
 """And says how far it came after so long, whether it found anything or not."""
 
 Fetch = Callable[[str, str, int], Awaitable[str | None]]
-"""The bookmark of a cursor: by its name, the topic's id, the partition."""
+"""The bookmark of a cursor: by its name, the topic's name, the partition."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class LogReading:
         start, log = request.start, writer.log
         bookmark = start.bookmark
         if bookmark is None and start.cursor is not None:
-            bookmark = await self.fetch(start.cursor, topic.id, partition)
+            bookmark = await self.fetch(start.cursor, topic.name, partition)
         skip = request.gaps == "skip"
         if bookmark is not None:
             seqno = _resume(topic, writer, partition, Bookmark.parse(bookmark), skip)

@@ -112,6 +112,9 @@ class Scrubber:
                 self._tally.note_error(kept.label, error, job.what)
                 return
             result = _unreadable(segment, error)
+        if result.has_labels:
+            with self._tally.guard(kept.label, job.what):
+                segment.publish_labels()
         self._tally.scrubbed += 1
         self._tally.scrubbed_bytes += result.bytes
         for damage in result.damage:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from logboom.batch import Batch
 from logboom.broker.promise import Entry
 from logboom.errors import LogboomError, LogReadOnly, Overloaded, SyncFailed
-from logboom.storage.append import Answer, Appended
+from logboom.storage.append import Answer
 from logboom.storage.log import Log, PendingSync
 from logboom.storage.topic import Settings
 
@@ -43,7 +43,7 @@ class LogWriter:
         self.name = name
         """`topic/partition`."""
         self.log = log
-        self.settings = settings
+        self.configure(settings)
         self._committer = committer
         self._loop: AbstractEventLoop = committer.loop
         self._term = term
@@ -60,10 +60,18 @@ class LogWriter:
         """Written, and to be answered when the batch with this index is synced."""
         self._late: PendingSync | None = None
         """A sync that has ended while a thread had the log."""
+        self._untold = False
+        """Whether more is committed than readers in other processes know."""
         self._waiters: list[Future[None]] = []
         self._timer: TimerHandle | None = None
         self._patience: TimerHandle | None = None
         self._gone: LogboomError | None = None
+
+    def configure(self, settings: Settings) -> None:
+        flush = settings.flush
+        self._commits_unsynced = flush.policy == "os"
+        delay_ms = {"each": 0, "interval": flush.interval_ms, "os": LAZY_SYNC_MS}[flush.policy]
+        self._sync_after_s = delay_ms / 1000
 
     def __repr__(self) -> str:
         return f"<LogWriter {self.name}>"
@@ -185,6 +193,8 @@ class LogWriter:
     def free(self) -> None:
         """No thread has the log any more."""
         self.busy = False
+        if self._untold:
+            self.tell()
         if self._late is not None:
             pending, self._late = self._late, None
             self.end_sync(pending)
@@ -192,16 +202,10 @@ class LogWriter:
 
     def _written(self, entries: Sequence[Entry]) -> None:
         """Answer those that wait for no more, and see to it that the others are synced."""
-        log = self.log
-        size, durable, synced = 0, False, log.synced_index
+        log, counts = self.log, self._committer.counts
+        before, durable, synced = counts.bytes, False, log.synced_index
         for entry in entries:
-            last = 0
-            for batch, answer in zip(entry.batches, entry.answers, strict=True):
-                if isinstance(answer, Appended):
-                    last = max(last, answer.index)
-                    if not answer.repeat:
-                        size += len(batch.data)
-            self._committer.counts.note(entry.batches, entry.answers)
+            last = counts.note(entry.batches, entry.answers)
             if entry.acks == "durable" and last > synced:
                 durable = True
                 self._awaiting.append((last, entry))
@@ -209,12 +213,17 @@ class LogWriter:
                 entry.settle()
         if log.failed:
             return self._stop_all()
+        size = counts.bytes - before
         if size:
             self._unsynced_from.append((log.last_index, size))
             self._count_unsynced(size)
-        if self.settings.flush.policy == "os":
-            self._commit(log.last_index)
-        return self._see_to_sync(durable)
+            if self._commits_unsynced:
+                log.commit(log.last_index, tell=False)
+                self.wake()
+                self._committer.tell_later(self)
+        if durable or size:
+            self._see_to_sync(durable)
+        return None
 
     def _stop_all(self) -> None:
         failure = SyncFailed(self.log.refusal)
@@ -222,14 +231,11 @@ class LogWriter:
         self.break_off(LogReadOnly(str(failure)), failure)  # the node may have stopped before this came back
 
     def _see_to_sync(self, now: bool) -> None:
-        if not self.unsynced_bytes and not now:
-            return
-        flush = self.settings.flush
-        if now or flush.policy == "each" or self.unsynced_bytes >= LAZY_SYNC_BYTES:
+        """At once where somebody waits for it, else as the topic says."""
+        if now or not self._sync_after_s or self.unsynced_bytes >= LAZY_SYNC_BYTES:
             self._committer.want(self)
         elif self._timer is None:
-            delay_ms = flush.interval_ms if flush.policy == "interval" else LAZY_SYNC_MS
-            self._timer = self._loop.call_later(delay_ms / 1000, self._due)
+            self._timer = self._loop.call_later(self._sync_after_s, self._due)
 
     def _due(self) -> None:
         self._timer = None
@@ -270,12 +276,20 @@ class LogWriter:
                 waiting.settle()
             elif not waiting.done():
                 waiting.set_result(None)
-        return self._see_to_sync(bool(self._awaiting))
+        if self._awaiting or self.unsynced_bytes:
+            self._see_to_sync(bool(self._awaiting))
+        return None
 
     def _commit(self, index: int) -> None:
         if index > self.log.committed_index:
             self.log.commit(index)
             self.wake()
+
+    def tell(self) -> None:
+        """Readers in other processes see what is committed."""
+        self._untold = self.busy
+        if not self.busy and not self.log.closed:
+            self.log.tell()
 
     def wake(self) -> None:
         """Readers that wait are to look again."""

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from logboom.broker.api import Broker, CursorInfo
 
 DETAILS = """\
-A cursor is a named bookmark that the node keeps, one per partition: where a reader of that name goes on.
+A cursor is a named bookmark that the node keeps, one per partition: where a
+reader of that name goes on.
 
 Examples:
   logboom cursor list events

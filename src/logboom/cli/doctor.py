@@ -1,33 +1,42 @@
-"""`logboom doctor DIR`."""
+"""`logboom doctor [DIR | ADDRESS]`."""
 
 from __future__ import annotations
 
 import os
-import sys
 import time
-from pathlib import Path
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from cyclopts import App
 
-from logboom.cli.options import Flag, Json, Quiet
+from logboom.cli.connection import ask
+from logboom.cli.options import Flag, Json, Quiet, Server
+from logboom.cli.output import show_json
 from logboom.cli.progress import bytes_read
-from logboom.cli.wording import count_of, seqnos_of
-from logboom.errors import DirectoryUnusable
+from logboom.cli.wording import count_of, printable, seqnos_of
+from logboom.errors import ConfigError, DirectoryUnusable
 
 if TYPE_CHECKING:
+    from logboom.cli.checkup import Checkup, Complaint
     from logboom.storage.health.findings import Diagnosis, Finding
 
 WELL, WRONG = 0, 1
 DETAILS = """\
-Reads and verifies everything, as `logboom check` does, and looks at all else that a server needs: topics, delete hooks,
-scrubs, space, permissions, the file system. Each finding says what to do. Changes nothing, and may run beside a server.
+Of a directory it reads and verifies everything, as `logboom check` does, and
+looks at all else that a server needs: topics, delete hooks, scrubs, space,
+permissions, the file system. A running node it asks: what it refuses, which
+limits are near, how far behind cursors are, what upkeep could not do. Where
+the node's directory can be read from here, it looks at that too.
 
-Exit code 0: nothing is wrong. 1: something is (damage or a warning). 2: the directory cannot be examined.
+Each finding says what to do. Changes nothing, and may run beside a server.
+
+Exit code 0: nothing is wrong. 1: something is (damage or a warning). 2: it
+cannot be examined.
 
 Examples:
   logboom doctor data
   logboom doctor --quick data
+  logboom doctor localhost:1773
   logboom doctor --quick --quiet data || mail -s "logboom" ops
   logboom doctor --json data | jq '.findings[] | select(.severity == "warning")'
 """
@@ -36,19 +45,20 @@ app = App(name="doctor", help_epilogue=DETAILS)
 
 @app.default
 def doctor(
-    directory: Path,
+    place: str | None = None,
     /,
     *,
     quick: Flag = False,
+    server: Server = None,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """What is wrong in a data directory, and what to do?
+    """What is wrong with a node or a data directory, and what to do?
 
     Parameters
     ----------
-    directory
-        A data directory.
+    place
+        A data directory, or the address of a running node. Without one the node that --server names.
     quick
         Read only a little of each segment, however large: names, sizes, snapshots, the ends of the logs.
     as_json
@@ -56,6 +66,28 @@ def doctor(
     quiet
         No progress, and nothing that is harmless or mere information.
     """
+    if place is not None and server is not None:
+        raise ConfigError(place, "name a directory or a node, not both")
+    if place is None or _is_address(place):
+        return _examine_node(place or server, quick, as_json, quiet)
+    report = _examine(place, quick, not (as_json or quiet or quick))
+    if as_json:
+        show_json(_jsonable(report))
+    else:
+        _show(report, quiet)
+    return WRONG if report.wrong else WELL
+
+
+def _is_address(place: str) -> bool:
+    if os.path.exists(place):
+        return False
+    host, separator, port = place.rpartition(":")
+    return place.startswith(("unix:", "logboom://")) or bool(
+        separator and host and port.isdecimal() and "/" not in place
+    )
+
+
+def _examine(directory: str, quick: bool, progress: bool) -> Diagnosis:
     from logboom.storage.health.check import total_bytes
     from logboom.storage.health.doctor import examine, find_directory
     from logboom.storage.health.plain import PlainDisk
@@ -63,35 +95,77 @@ def doctor(
 
     path = os.path.abspath(directory)
     if not os.path.isdir(path):
-        raise DirectoryUnusable(f"{path} is not a directory: name a data directory")
+        raise DirectoryUnusable(f"{path} is not a directory: name a data directory, or a node with --server")
     disk = PlainDisk(path, read_only=True)
     total = 0 if quick else total_bytes(disk, find_directory(disk, path))
-    with bytes_read("examining", total, not (as_json or quiet or quick)) as progress:
-        report = examine(disk, path, time.time_ns() // 1000, quick, progress, look_around(disk, path))
-    if as_json:
-        import msgspec
+    with bytes_read("examining", total, progress) as advance:
+        return examine(disk, path, time.time_ns() // 1000, quick, advance, look_around(disk, path))
 
-        found = {"wrong": report.wrong, **msgspec.to_builtins(report)}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
-    else:
-        _show(report, quiet)
-    return WRONG if report.wrong else WELL
+
+def _examine_node(server: str | None, quick: bool, as_json: bool, quiet: bool) -> int:
+    from logboom.cli.checkup import ask_node
+
+    found = ask(server, ask_node)
+    files = None
+    if found.directory is not None and _is_ours(found.directory, found.node_id):
+        files = _examine(found.directory, quick, not (as_json or quiet or quick))
+    wrong = found.wrong or (files is not None and files.wrong)
+    if as_json:
+        show_json({"wrong": wrong, "node": found, "files": None if files is None else _jsonable(files)})
+        return WRONG if wrong else WELL
+    print(f"the node {found.node_id}")
+    _show_node(found, quiet)
+    if files is not None:
+        print(f"\nits files in {files.path}")
+        _show(files, quiet)
+    elif not quiet:
+        print(f"\nits files are not looked at: {found.directory or 'the directory'} is not to be read from here")
+    return WRONG if wrong else WELL
+
+
+def _is_ours(directory: str, node_id: str) -> bool:
+    """Whether the node's directory is the one that has that name here."""
+    from logboom.storage.directory import read_node
+    from logboom.storage.health.plain import PlainDisk
+
+    try:
+        node = read_node(PlainDisk(directory, read_only=True), directory) if os.path.isdir(directory) else None
+    except (OSError, DirectoryUnusable):
+        return False
+    return node is not None and node.node_id == node_id
+
+
+def _jsonable(report: Diagnosis) -> dict[str, Any]:
+    import msgspec
+
+    return {"wrong": report.wrong, **msgspec.to_builtins(report)}
 
 
 def _show(report: Diagnosis, quiet: bool) -> None:
+    _list(report.findings, quiet, lambda finding: _describe(finding, report.path))
+    print(_summarise(report))
+
+
+def _show_node(found: Checkup, quiet: bool) -> None:
+    _list(found.findings, quiet, _describe_complaint)
+    stats = found.stats
+    counts = [(stats.topics, "topic"), (stats.logs, "log"), (sum(stats.connections.values()), "connection")]
+    print(", ".join(count_of(number, noun) for number, noun in counts))
+
+
+def _list(findings: Sequence[Any], quiet: bool, describe: Callable[[Any], str]) -> None:
     from logboom.storage.health.findings import SEVERITIES
 
     for severity in SEVERITIES[:2] if quiet else SEVERITIES:
-        found = [finding for finding in report.findings if finding.severity == severity]
+        found = [finding for finding in findings if finding.severity == severity]
         if found:
             print(f"{severity.upper()}")
-            print("\n".join(_describe(finding, report.path) for finding in found))
+            print("\n".join(map(describe, found)))
             print()
-    counts = {word: sum(finding.severity == word for finding in report.findings) for word in ("damage", "warning")}
+    counts = {word: sum(finding.severity == word for finding in findings) for word in ("damage", "warning")}
     words = [f"{counts['damage']} damage"] if counts["damage"] else []
     words += [count_of(counts["warning"], "warning")] if counts["warning"] else []
     print(f"something is wrong: {', '.join(words)}" if words else "nothing is wrong")
-    print(_summarise(report))
 
 
 def _describe(finding: Finding, root: str) -> str:
@@ -106,6 +180,11 @@ def _describe(finding: Finding, root: str) -> str:
         f"    to do: {finding.advice}",
     )
     return "\n".join(lines)
+
+
+def _describe_complaint(complaint: Complaint) -> str:
+    where, reason = printable(complaint.where), printable(complaint.reason)
+    return f"  {complaint.kind}: {where}\n    {reason}\n    to do: {printable(complaint.advice)}"
 
 
 def _summarise(report: Diagnosis) -> str:

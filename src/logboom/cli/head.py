@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from logboom.broker.api import PartitionInfo
 
 DETAILS = """\
-first is the first seqno that can be read, committed the one behind the last, next the one the next record will get,
-newest the time of the last append.
+first is the first seqno that can be read, committed the one behind the last,
+next the one the next record will get, newest the time of the last append.
 
 Examples:
   logboom head events

@@ -6,9 +6,12 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-Flag = Annotated[bool, Parameter(negative="")]
-Json = Annotated[bool, Parameter(name="--json", negative="", help="JSON on standard output instead of text.")]
-Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], negative="")]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+Json = Annotated[
+    bool,
+    Parameter(name="--json", negative="", show_default=False, help="JSON on standard output instead of text."),
+]
+Quiet = Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", show_default=False)]
 Server = Annotated[
     str | None,
     Parameter(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from statistics import median
 from typing import TYPE_CHECKING
 
 from cyclopts import App
@@ -50,13 +51,15 @@ def ping(*, count: int = 4, interval: float = 0.2, server: Server = None, as_jso
         names.update(node_id=welcome.node_id, cluster_id=welcome.cluster_id, server=welcome.server)
         return connected_s, times
 
+    import logboom.client.remote  # noqa: F401  it takes longer than to connect
+
     names: dict[str, str] = {}
     began = time.perf_counter()
     connected_s, times = ask(server, measure)
     if as_json:
         show_json({**names, "connected_s": connected_s, "round_trips_s": times})
         return
-    least, middle, most = min(times), sorted(times)[len(times) // 2], max(times)
+    least, middle, most = min(times), median(times), max(times)
     print(
         f"connected after {show_duration(connected_s * 1e6)}; round trip least {show_duration(least * 1e6)}, "
         f"median {show_duration(middle * 1e6)}, most {show_duration(most * 1e6)}"

@@ -23,15 +23,15 @@ def bytes_read(title: str, total: int, wanted: bool) -> Iterator[Callable[[int],
 
 
 @contextmanager
-def records_read(title: str, total: int | None, wanted: bool) -> Iterator[Callable[[int], None] | None]:
-    """The same by records; where nobody knows how many there will be, `total` is None."""
+def records_read(title: str, wanted: bool) -> Iterator[Callable[[int], None] | None]:
+    """The same by records, of which nobody knows how many there will be."""
     if not wanted or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description} {task.completed:,} records"), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(title, total=total)
+        task = progress.add_task(title, total=None)
         yield lambda count: progress.update(task, advance=count)

@@ -7,31 +7,33 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import IO, Annotated
 
 from cyclopts import App, Parameter
 
 from logboom.cli.connection import servers_of
 from logboom.cli.options import Flag, Quiet, Server
-from logboom.cli.sink import BINARY, Format
-from logboom.cli.target import Target, parse_target
+from logboom.cli.progress import records_read
+from logboom.cli.sink import BINARY, Format, LineSink, TableSink
+from logboom.cli.target import parse_target
 from logboom.errors import ConfigError, PartitionNotFound
-
-if TYPE_CHECKING:
-    from logboom import Reader
-    from logboom.broker.api import Start
 
 DONE, REFUSED = 0, 2
 DETAILS = """\
-Places: earliest, latest, a seqno, a time (2026-01-31T12:00:00Z, 2026-01-31, or -10m for ten minutes ago; local where
-there is no zone), a bookmark, or cursor:NAME. A time means the first record at or after it.
+Places: earliest, latest, a seqno, a time (2026-01-31T12:00:00Z, 2026-01-31, or
+-10m for ten minutes ago; local where there is no zone), a bookmark, or
+cursor:NAME. A time means the first record at or after it.
 
-Without --follow it ends where the log ended when it began. With --cursor it begins where the cursor stands and moves it
-behind what was printed: run again, it goes on there. After a crash some records may come a second time, none is missed.
+Without --follow it ends where the log ended when it began. With --cursor it
+begins where the cursor stands and moves it behind what was printed: run again,
+it goes on there. After a crash some records may come a second time, none is
+missed.
 
-Values are printed as they are, each with a line end; NDJSON can be written again with `logboom write --ndjson`.
+Values are printed as they are, each with a line end; NDJSON can be written
+again with `logboom write --ndjson`.
 
-Exit code 0: done. 2: an error, such as records that are gone; what came before is printed. 130: interrupted.
+Exit code 0: done. 2: an error, such as records that are gone; what came before
+is printed. 130: interrupted.
 
 Examples:
   logboom read events
@@ -51,7 +53,7 @@ def read(
     *,
     start: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
     until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="")] = False,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)] = False,
     limit: int | None = None,
     tag: Annotated[list[str] | None, Parameter(negative="")] = None,
     all_tags: Flag = False,
@@ -60,7 +62,7 @@ def read(
     form: Annotated[Format, Parameter(name="--format")] = "values",
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     force: Flag = False,
-    numbers: Annotated[bool, Parameter(name="-n", negative="")] = False,
+    numbers: Annotated[bool, Parameter(name="-n", negative="", show_default=False)] = False,
     cursor: str | None = None,
     skip_gaps: Flag = False,
     server: Server = None,
@@ -103,6 +105,7 @@ def read(
     quiet
         No progress, and no word about gaps.
     """
+    from logboom import Reader
     from logboom.cli.bounds import Bounds
     from logboom.cli.copying import Copy
     from logboom.cli.start import parse_end, parse_start
@@ -114,17 +117,32 @@ def read(
     begin = parse_start(start if start is not None else "earliest" if cursor is None else f"cursor:{cursor}")
     bounds = Bounds(parse_end(until), limit)
     tags = tuple(tag or ())
-    wanted = {
-        "tags_any": () if all_tags else tags,
-        "tags_all": tags if all_tags else (),
-        "channel": channel,
-        "key": None if key is None else os.fsencode(key),
-        "gaps": "skip" if skip_gaps else "raise",
-    }
-    with _opened(parse_target(log), server, begin, wanted) as reader, _destination(output) as file:
+    target = parse_target(log)
+    try:
+        reader = Reader(
+            target.topic,
+            servers_of(server),
+            target.partition,
+            seqno=begin.seqno,
+            timestamp=begin.time,
+            bookmark=begin.bookmark,
+            cursor=begin.cursor,
+            at=begin.at if begin.at == "latest" else None,
+            tags_any=() if all_tags else tags,
+            tags_all=tags if all_tags else (),
+            channel=channel,
+            key=None if key is None else os.fsencode(key),
+            gaps="skip" if skip_gaps else "raise",
+        )
+    except PartitionNotFound as error:
+        if target.partition is None:
+            raise ConfigError(str(target), f"{error}; name one, as {target.topic}/0") from None
+        raise
+    reader.cursor = cursor
+    with reader, _destination(output) as file, records_read("reading", output is not None and not quiet) as advance:
+        sink = TableSink(file, form) if form in BINARY else LineSink(file, form == "ndjson", numbers)
         try:
-            copy = Copy(reader, bounds, server, cursor, follow)
-            copy.run(file, form, numbers, output is not None and not quiet)
+            Copy(reader, bounds, sink, follow, advance).run()
         finally:
             if reader.skipped and not quiet:
                 print(f"logboom: {reader.skipped:,} records were passed over: {reader.last_gap}", file=sys.stderr)
@@ -139,21 +157,6 @@ def _problem_with(form: Format, output: Path | None, force: bool, numbers: bool)
     if output is not None and output.exists() and not force and not output.is_char_device() and not output.is_fifo():
         return f"{output} is there already: write over it (--force), or name another file"
     return None
-
-
-@contextmanager
-def _opened(target: Target, server: str | None, start: Start, wanted: dict[str, Any]) -> Iterator[Reader]:
-    from logboom import Reader
-
-    place = {"seqno": start.seqno, "timestamp": start.time, "bookmark": start.bookmark, "cursor": start.cursor}
-    given = {name: value for name, value in place.items() if value is not None} or {"at": start.at}
-    try:
-        with Reader(target.topic, servers_of(server), partition=target.partition, **given, **wanted) as reader:
-            yield reader
-    except PartitionNotFound as error:
-        if target.partition is None:
-            raise ConfigError(str(target), f"{error}; name one, as {target.topic}/0") from None
-        raise
 
 
 @contextmanager

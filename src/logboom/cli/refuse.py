@@ -8,7 +8,8 @@ from logboom.cli.connection import ask
 from logboom.cli.options import Server
 
 DETAILS = """\
-Writers are told the reason. Readers go on. Lasts until `logboom accept`, or until the node is started again.
+Writers are told the reason. Readers go on. Lasts until `logboom accept`, or
+until the node is started again.
 
 Examples:
   logboom refuse events --reason "moved to the new cluster"

@@ -41,7 +41,12 @@ class LineSink:
         if lines:
             self._file.write(b"\n".join(lines) + b"\n")
 
-    def flush(self) -> None:
+    def flush(self) -> bool:
+        """Whether what was written can be read by now."""
+        self._file.flush()
+        return True
+
+    def close(self) -> None:
         self._file.flush()
 
 
@@ -54,7 +59,9 @@ class TableSink:
         from logboom.batch.arrow import schema
 
         self._file = file
-        if form == "arrow":
+        self._streams = form == "arrow"
+        self._closed = False
+        if self._streams:
             self._writer: Any = pa.ipc.new_stream(file, schema())
         else:
             import pyarrow.parquet as pq
@@ -65,9 +72,12 @@ class TableSink:
         if len(table):
             self._writer.write_table(table)
 
-    def flush(self) -> None:
+    def flush(self) -> bool:
+        """Whether what was written can be read by now. A Parquet file can when it has its end."""
         self._file.flush()
+        return self._closed or self._streams
 
     def close(self) -> None:
         self._writer.close()
         self._file.flush()
+        self._closed = True

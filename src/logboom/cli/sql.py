@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 DONE, REFUSED = 0, 2
 ROWS = 1000
 DETAILS = """\
-Every topic that the query names is a table with the columns topic, partition, seqno, timestamp, key, value, channel,
-tags and headers; names with dashes or dots stand in double quotes. Key and value are bytes: decode(value) is their
-text, and decode(value)->>'$.name' a field of JSON in it. Records are read through the node while the query runs, all
-partitions one after another, up to where the logs end then.
+Every topic that the query names is a table with the columns topic, partition,
+seqno, timestamp, key, value, channel, tags and headers; names with dashes or
+dots stand in double quotes. Key and value are bytes: decode(value) is their
+text, and decode(value)->>'$.name' a field of JSON in it. Records are read
+through the node while the query runs, all partitions one after another, up to
+where the logs end then.
 
-The query runs in DuckDB (pip install 'logboom[sql]'), in memory. It can reach nothing but topics: files, the network,
-extensions and Python objects are switched off, and so is switching them on.
+The query runs in DuckDB (pip install 'logboom[sql]'), in memory. It can reach
+nothing but topics: files, the network, extensions and Python objects are
+switched off, and so is switching them on.
 
 Examples:
   logboom sql "SELECT count(*), min(timestamp), max(timestamp) FROM events"
@@ -48,7 +51,7 @@ def sql(
     *,
     topic: Annotated[list[str] | None, Parameter(negative="")] = None,
     as_json: Json = False,
-    as_csv: Annotated[bool, Parameter(name="--csv", negative="")] = False,
+    as_csv: Annotated[bool, Parameter(name="--csv", negative="", show_default=False)] = False,
     skip_gaps: Flag = False,
     server: Server = None,
 ) -> int:
@@ -115,7 +118,7 @@ def _confined(relations: Sequence[TopicRelation]) -> duckdb.DuckDBPyConnection:
     """DuckDB with these tables, and with nothing else within its reach."""
     import duckdb
 
-    closed = {
+    closed: dict[str, str | bool | int | float | list[str]] = {
         "enable_external_access": "false",
         "autoinstall_known_extensions": "false",
         "autoload_known_extensions": "false",

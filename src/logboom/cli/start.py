@@ -22,8 +22,10 @@ def parse_start(text: str, option: str = "--from") -> Start:
     >>> parse_start("1000").seqno, parse_start("latest").at, parse_start("cursor:billing").cursor
     (1000, 'latest', 'billing')
     """
-    if text == "earliest" or text == "latest":
-        return Start(at=text)
+    if text == "earliest":
+        return Start()
+    if text == "latest":
+        return Start(at="latest")
     if text.startswith("cursor:"):
         return Start(cursor=text.removeprefix("cursor:"))
     if text.isascii() and text.isdecimal() and len(text) < 20:

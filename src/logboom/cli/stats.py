@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from logboom.client.remote import RemoteBroker
 
 DETAILS = """\
-Counts begin with the process. With --watch one line comes every so many seconds: what happened in between, per second.
+Counts begin with the process. With --watch one line comes every so many
+seconds: what happened in between, per second.
 
 Examples:
   logboom stats

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 DONE, REFUSED = 0, 2
 DETAILS = """\
-A topic is a name for one or more logs, its partitions. Settings are those of topic.json, with sizes and durations as
-64MiB, 7d, 12h: retention.age, retention.bytes, retention.records, segment.bytes, flush.policy, acks.default and so on;
-`logboom topic describe` lists them all.
+A topic is a name for one or more logs, its partitions. Settings are those of
+topic.json, with sizes and durations as 64MiB, 7d, 12h: retention.age,
+retention.bytes, retention.records, segment.bytes, flush.policy, acks.default
+and so on; `logboom topic describe` lists them all.
 
 Examples:
   logboom topic create events --partitions 3 --set retention.age=7d --set segment.bytes=1GiB
@@ -148,7 +149,11 @@ def trim(log: str, seqno: int, /, *, server: Server = None, as_json: Json = Fals
 
 @app.command
 def delete(
-    name: str, /, *, yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="")] = False, server: Server = None
+    name: str,
+    /,
+    *,
+    yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", show_default=False)] = False,
+    server: Server = None,
 ) -> int:
     """Delete a topic with all its records.
 

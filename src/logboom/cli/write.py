@@ -25,12 +25,15 @@ if TYPE_CHECKING:
 
 DONE, FAILED = 0, 1
 DETAILS = """\
-Values are arguments, or lines of standard input or a file; of a line only its end is taken off. With --ndjson a line
-is an object: {"value": ..., "key": ..., "timestamp": ..., "channel": ..., "tags": [...], "headers": {...}}, of which
-only value is needed. A value that is no string is stored as its JSON text, null is a tombstone, and bytes are
-{"base64": "..."}: what `logboom read --format ndjson` prints. What a line does not say, the options say.
+Values are arguments, or lines of standard input or a file; of a line only its
+end is taken off. With --ndjson a line is an object: {"value": ..., "key": ...,
+"timestamp": ..., "channel": ..., "tags": [...], "headers": {...}}, of which
+only value is needed. A value that is no string is stored as its JSON text,
+null is a tombstone, and bytes are {"base64": "..."}: what `logboom read
+--format ndjson` prints. What a line does not say, the options say.
 
-Exit code 0: everything was written. 1: not everything; the summary says what was. 2: wrong usage, or an error.
+Exit code 0: everything was written. 1: not everything; the summary says what
+was. 2: wrong usage, or an error.
 
 Examples:
   logboom write events hello world

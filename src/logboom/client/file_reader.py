@@ -16,11 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final
 
-from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, microseconds, schema
-from logboom.batch.arrow import ORDER
-from logboom.batch.tables import to_table
+from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, microseconds
+from logboom.batch.tables import join_tables, to_table
+from logboom.client.start import At, Gaps, check_seqno, check_start
 from logboom.client.waiting import Pace, Watch
 from logboom.errors import (
     BookmarkLost,
@@ -55,9 +55,6 @@ RETRIES: Final = 3
 LOOK_AGAIN_S: Final = 1.0
 """How long a reader sleeps at most before it looks whether its files are still the ones that have the names."""
 
-Start = Literal["first", "end"]
-Gaps = Literal["raise", "skip"]
-
 
 class FileReader:
     """
@@ -65,8 +62,8 @@ class FileReader:
         for table in reader.tables(["seqno", "value"]):
             ...
 
-    Starts at `seqno`, at the first record at or after `timestamp`, at a `bookmark`, or `at` the log's first record or
-    its end. With `gaps="skip"` a reader goes on behind what is gone: records that retention dropped, damage, a topic
+    Starts at `seqno`, at the first record at or after `timestamp`, at a `bookmark`, or `at` the earliest record or the
+    latest. With `gaps="skip"` a reader goes on behind what is gone: records that retention dropped, damage, a topic
     that was deleted and made again (there with the first record). `skipped` counts, `last_gap` tells.
     """
 
@@ -79,13 +76,10 @@ class FileReader:
         seqno: int | None = None,
         timestamp: datetime | int | None = None,
         bookmark: str | Bookmark | None = None,
-        at: Start | None = None,
+        at: At | None = None,
         gaps: Gaps = "raise",
     ) -> None:
-        if sum(start is not None for start in (seqno, timestamp, bookmark, at)) > 1:
-            raise ValueError("start at one of seqno, timestamp, bookmark, at")
-        if at not in (None, "first", "end") or gaps not in ("raise", "skip"):
-            raise ValueError(f"at is {at!r} and gaps {gaps!r}; at may be first or end, gaps raise or skip")
+        check_start(at, gaps, seqno=seqno, timestamp=timestamp, bookmark=bookmark)
         self.directory = os.path.abspath(directory)
         if not os.path.isdir(self.directory):
             raise DirectoryUnusable(f"{self.directory} is not there: name a data directory")
@@ -109,8 +103,8 @@ class FileReader:
         self.partition = _choose_partition(self._topic, partition)
         self._view: LogView | None = None
         self._moment = None if timestamp is None else microseconds(timestamp)
-        self._at_end = at == "end"
-        self._seqno = None if seqno is None else _check_seqno(seqno)
+        self._at_end = at == "latest"
+        self._seqno = None if seqno is None else check_seqno(seqno)
         self._term: int | None = None
         self._log_term: int | None = None
         self._run: Run | None = None
@@ -172,7 +166,7 @@ class FileReader:
 
     def seek(self, seqno: int) -> None:
         """The next call of `records`, `tables` and so on begins there."""
-        self._seqno, self._term, self._run = _check_seqno(seqno), None, None
+        self._seqno, self._term, self._run = check_seqno(seqno), None, None
 
     def batches(self, follow: bool = False, timeout_s: float | None = None) -> Iterator[Batch]:
         """Batches as they are stored. The first may begin before the position.
@@ -230,12 +224,7 @@ class FileReader:
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Everything from the position to the end of the log as one table."""
-        import pyarrow as pa
-
-        tables = list(self.tables(columns))
-        return (
-            pa.concat_tables(tables) if tables else schema(ORDER if columns is None else tuple(columns)).empty_table()
-        )
+        return join_tables(self.tables(columns), columns)
 
     def refresh(self) -> bool:
         """Look where the log stands now; whether that is news. Reading does this by itself."""
@@ -444,12 +433,6 @@ def _find_topic(disk: OsDisk, directory: str, name: str) -> Topic:
     if topic is None:
         raise TopicNotFound(name, directory)
     return topic
-
-
-def _check_seqno(seqno: int) -> int:
-    if not isinstance(seqno, int) or not 0 <= seqno < 2**63:
-        raise ValueError(f"seqno is {seqno!r}, allowed are 0 to 2^63 - 1")
-    return seqno
 
 
 def _choose_partition(topic: Topic, partition: int | None) -> int:

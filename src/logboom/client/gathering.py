@@ -136,13 +136,17 @@ class Gathered:
         self.since: float | None = None
         """When the first record came; None until somebody looks at a clock."""
 
+    def wait(self, waiter: Waiter) -> None:
+        """It waits for the record that is added next."""
+        if self.waiters is None:
+            self.waiters = []
+        self.waiters.append((len(self.values), waiter))
+
     def add(self, value: bytes | None, fields: Fields, waiter: Waiter | None) -> None:
         count = len(self.values)
-        self.values.append(value)
         if waiter is not None:
-            if self.waiters is None:
-                self.waiters = []
-            self.waiters.append((count, waiter))
+            self.wait(waiter)
+        self.values.append(value)
         key, timestamp, channel, tags, headers, _ = fields
         self.plain = False
         self.keys = _grown(self.keys, count, key, None)

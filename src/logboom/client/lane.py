@@ -67,7 +67,12 @@ class Parcel:
     __slots__ = ("count", "data", "doubt", "error", "place", "producer", "since", "size", "state", "waiters")
 
     def __init__(
-        self, data: Buffer, count: int, producer: Producer, since: float, waiters: list[tuple[int, Waiter]] | None = None
+        self,
+        data: Buffer,
+        count: int,
+        producer: Producer,
+        since: float,
+        waiters: list[tuple[int, Waiter]] | None = None,
     ) -> None:
         self.data: Buffer | None = data
         """None while it is in the spill file only."""
@@ -108,8 +113,6 @@ class Lane:
         """None as long as nobody knows how many there are."""
         self.gathered = Gathered()
         self.queue: deque[Parcel] = deque()
-        self.due = False
-        """Whether what is gathered is to go now."""
         self.urgent = False
         """Whether somebody waits for what is gathered: it goes as soon as nothing else is under way."""
         self.sent = 0
@@ -122,12 +125,20 @@ class Lane:
         self._producer_id = producer_id
         self._seq = 0
 
-    def number(self, count: int) -> Producer:
-        """The numbers of the next batch."""
-        producer = Producer(self._producer_id, 0, self._seq)
+    @property
+    def producer(self) -> Producer:
+        """The number of the next batch."""
+        return Producer(self._producer_id, 0, self._seq)
+
+    def advance(self, count: int) -> None:
+        """It has so many records."""
         if self._producer_id:
             self._seq = (self._seq + count) % SEQUENCE_MODULUS
-        return producer
+
+    def adopt(self, other: Lane) -> None:
+        """Go on with what the other had, of which nothing was sent."""
+        self.queue += other.queue
+        self.gathered, self._producer_id, self._seq = other.gathered, other._producer_id, other._seq
 
     @property
     def is_idle(self) -> bool:

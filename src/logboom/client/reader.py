@@ -15,10 +15,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logboom.batch import Batch, Record
+from logboom.batch.tables import join_tables
 from logboom.client.blocking_link import Link, LinkPushes
 from logboom.client.fetching import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe
-from logboom.client.reading import join_tables
-from logboom.client.standing import Standing, check_seqno
+from logboom.client.standing import Standing
+from logboom.client.start import check_seqno
 from logboom.errors import LogboomError
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ position goes behind it, and `skipped` and `last_gap` tell.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, read_header, schema, to_table
-from logboom.batch.arrow import ORDER, to_list
+from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, read_header, to_table
+from logboom.batch.arrow import to_list
 from logboom.batch.tables import LOST
 from logboom.broker.api import Chunk, Filter, ReadRequest, Start
 from logboom.errors import (
@@ -278,11 +278,3 @@ class Reading:
         """Records that came and are not sound. Where their header does not say how many, the whole chunk is lost."""
         until = chunk.next_seqno if seqno_until is None else seqno_until
         self._pass_over(Damage(f"{self.topic}/{chunk.partition}", 0, seqno_from, until, reason))
-
-
-def join_tables(tables: Iterable[pa.Table], columns: Sequence[str] | None) -> pa.Table:
-    """All of them as one; without any, an empty one with these columns."""
-    import pyarrow as pa
-
-    found = list(tables)
-    return pa.concat_tables(found) if found else schema(ORDER if columns is None else tuple(columns)).empty_table()

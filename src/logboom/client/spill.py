@@ -70,6 +70,7 @@ class Spill:
         self.path = os.path.abspath(path)
         self.limit_bytes = limit_bytes
         self._fd = _open_locked(self.path)
+        self._drained = self._sent = self._end = START
         self._live: dict[int, int] = {}
         """Position and size of every frame that is still needed, in order."""
         try:
@@ -89,7 +90,8 @@ class Spill:
 
     def append(self, batches: Sequence[tuple[Label, Buffer]]) -> list[Place]:
         """Write and sync these. Raises OSError where the disk does not take them; then nothing of them is kept."""
-        position, places, buffers = self._end, [], []
+        position, places = self._end, []
+        buffers: list[bytes] = []
         for label, data in batches:
             front = _front(label, data)
             places.append(Place(position + len(front), len(data)))
@@ -123,9 +125,7 @@ class Spill:
         first = next(iter(self._live), None)
         self._live.pop(place.position, None)
         if not self._live:
-            os.ftruncate(self._fd, START)
-            self._drained = self._sent = self._end = START
-            self._write_header()
+            self._empty()
         elif first == place.position:
             self._drained = next(iter(self._live))
             self._write_header()
@@ -153,15 +153,18 @@ class Spill:
             os.close(self._fd)
             self._fd = -1
 
+    def _empty(self) -> None:
+        os.ftruncate(self._fd, START)
+        self._drained = self._sent = self._end = START
+        self._write_header()
+
     def _recover(self) -> list[Spilled]:
         size = os.fstat(self._fd).st_size
         header = os.pread(self._fd, START, 0)
-        self._drained = self._sent = self._end = START
         if size and header[:8] not in (MAGIC, MAGIC[: len(header)]):
             raise ConfigError("spill", f"{self.path} is no spill file")
         if size < START:
-            os.ftruncate(self._fd, START)
-            self._write_header()
+            self._empty()
             os.fsync(self._fd)
             _sync_directory(self.path)
             return []
@@ -174,6 +177,8 @@ class Spill:
             os.ftruncate(self._fd, self._end)
             os.fsync(self._fd)
         self._live = {spilled.place.position: spilled.place.size for spilled in found}
+        if not found:
+            self._empty()
         return found
 
     def _frames(self, size: int) -> Iterable[Spilled]:
@@ -218,9 +223,12 @@ def _open_locked(path: str) -> int:
         raise ConfigError("spill", f"{path} cannot be opened: {error.strerror}") from None
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_same = os.path.samestat(os.fstat(fd), os.stat(path))
     except OSError:
+        is_same = False
+    if not is_same:
         os.close(fd)
-        raise ConfigError("spill", f"another writer uses {path}: each needs a file of its own") from None
+        raise ConfigError("spill", f"another writer uses {path}: each needs a file of its own")
     return fd
 
 

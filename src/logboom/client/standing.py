@@ -5,32 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Literal
 
 from logboom.batch import microseconds
 from logboom.broker.api import Filter, Start
 from logboom.client.address import Servers, parse_servers
 from logboom.client.fetching import Fetching
 from logboom.client.reading import Reading
+from logboom.client.start import At, Gaps, check_seqno, check_start
 from logboom.errors import LogboomError
 from logboom.storage.bookmark import Bookmark
-
-At = Literal["earliest", "latest"]
-Gaps = Literal["raise", "skip"]
-
-
-def check_seqno(seqno: int) -> int:
-    if not isinstance(seqno, int) or not 0 <= seqno < 2**63:
-        raise ValueError(f"seqno is {seqno!r}, allowed are 0 to 2^63 - 1")
-    return seqno
-
-
-def check_start(at: str | None, gaps: str, **starts: object) -> None:
-    """Refuse two starts, and words that mean nothing."""
-    if sum(start is not None for start in (*starts.values(), at)) > 1:
-        raise ValueError(f"start at one of {', '.join(starts)}, at")
-    if at not in (None, "earliest", "latest") or gaps not in ("raise", "skip"):
-        raise ValueError(f"at is {at!r} and gaps {gaps!r}; at may be earliest or latest, gaps raise or skip")
 
 
 class Standing:

@@ -1,67 +1,306 @@
 """What a writer does, without sockets, threads or a clock: records in, bytes out; bytes in, results out.
 
-    add → Gathered → (cut) → Parcel in its Lane → (turn) → outgoing … received → results
+    add → Gathered → cut → Parcel in its Lane → turn → outgoing … received → results
 
 Both shells, blocking and asyncio, drive this: after whatever has happened they call `turn`, send what is in `outgoing`,
-say so (`sent`), and tell those named in `results` outside of any lock. Time is passed in, as seconds of any clock that
-only goes forward.
+and tell those named in `ledger.results`, outside of any lock. Time is passed in, as seconds of a clock that only goes
+forward.
 
-Invariants. A record that was added ends up in `results` or `losses` exactly once, or in the spill file. Batches are
+Invariants. Each record that was added ends in the ledger's results or losses once, or in the spill file. Batches are
 numbered when they are built and keep their numbers until their log has said that they are not in it (see lane.py).
-Nothing is ever sent to another topic than the one the writer began with, even if that has the same name.
+Nothing is sent to another topic than the one the writer began with, even if that has the same name.
 """
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Sequence
-from random import Random
-from typing import Any, Final, Literal
+import random
+from collections.abc import Iterable, Iterator
+from typing import Final
 
-import msgspec
-
-from logboom import __version__
-from logboom.batch import BATCH_SIZE_DEFAULT, Batch
+from logboom.batch import Batch
 from logboom.batch.header import Buffer
-from logboom.batch.partitioner import partition_of
 from logboom.batch.rewrite import without_producer
-from logboom.broker.api import Acks, TopicInfo
-from logboom.client.backoff import Backoff
-from logboom.client.gathering import RECORD_BYTES, Fields, Gathered, Waiter, Written, as_bytes, check_fields
-from logboom.client.lane import TRANSIENT, Lane, Parcel, State, Verdict
-from logboom.client.session import Event, Session
-from logboom.client.spill import Spill
+from logboom.client.backoff import FIRST_S, LONGEST_S
+from logboom.client.contact import Contact
+from logboom.client.gathering import Written
+from logboom.client.lane import Lane, Parcel, State, Verdict
+from logboom.client.ledger import Ledger
+from logboom.client.options import WriterOptions
+from logboom.client.overflow import Overflow
+from logboom.client.routing import Routing
+from logboom.client.session import Event
 from logboom.errors import (
-    BatchTooLarge,
-    ConfigError,
     ConnectionLost,
     LogboomError,
     OutcomeUnknown,
     PartitionNotFound,
     RemoteProtocolError,
-    TopicDeleted,
     TopicError,
-    TopicRecreated,
-)
-from logboom.protocols.binary.messages import (
-    Append,
-    AppendedAt,
-    AppendPart,
-    Appends,
-    DescribeTopic,
-    Hello,
-    Kind,
-    Welcome,
-    WireLimits,
 )
 from logboom.protocols.binary.errors import decode_failure
+from logboom.protocols.binary.messages import Append, AppendedAt, AppendPart, Appends, Kind
+
+__all__ = ["Writing", "Written"]
 
 WINDOW: Final = 16
-SILENCE_S: Final = 30.0
-"""A connection that says nothing for so long, although it was asked, is given up."""
-PROBE_S: Final = 10.0
-"""After so much silence it is asked whether it is still there."""
-NO_FIELDS: Final = Fields(None, None, None, (), (), 0)
-_topic_info = msgspec.msgpack.Decoder(TopicInfo)
+_SLACK_BYTES: Final = 1024
+"""What a batch takes besides its records: the header, and what alignment adds."""
 
-OnFull = Literal["block", "error", "drop"]
+
+class Writing:
+    def __init__(self, topic: str, options: WriterOptions, servers: int = 1, overflow: Overflow | None = None) -> None:
+        self.options = options
+        self.ledger = Ledger(topic)
+        self.contact = Contact(topic, servers)
+        self.routing = Routing(options, self.ledger)
+        self.overflow = overflow
+        self.outgoing: list[Buffer] = []
+        self.is_barred = False
+        """Whether nothing is to be added now: no room, or no hope."""
+        self._active = self.routing.active
+        self._asked: dict[int, tuple[Lane, Parcel]] = {}
+        self._in_flight_bytes = 0
+        if overflow is not None:
+            for partition, parcel in overflow.recover():
+                self.routing.enqueue(self.routing.lane(partition), parcel)
+            self.contact.topic_id = overflow.topic_id
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing waits to be sent or answered."""
+        return not self._active
+
+    def __len__(self) -> int:
+        """Records that are neither settled nor spilled."""
+        return sum(
+            len(lane.gathered.values) + sum(parcel.count for parcel in lane.queue if not parcel.is_safe)
+            for lane in self._active.values()
+        )
+
+    def flush(self, now: float) -> list[Parcel]:
+        """Everything is to go now. Returns what must become safe before the flush is done."""
+        for lane in list(self._active.values()):
+            self.routing.cut(lane, now)
+        return [parcel for lane in self._active.values() for parcel in lane.queue if not parcel.is_safe]
+
+    def hasten(self) -> None:
+        """Somebody waits: what is gathered goes as soon as its log has nothing under way."""
+        for lane in self._active.values():
+            lane.urgent = True
+
+    # The connection.
+
+    def connected(self, now: float) -> None:
+        self.outgoing += self.contact.begin(now)
+
+    def lost(self, error: LogboomError, now: float) -> None:
+        """The connection, or the attempt to make one, is gone."""
+        self.outgoing, self._asked, self._in_flight_bytes = [], {}, 0
+        self.contact.end(error, now)
+        for lane in self._active.values():
+            self._settle(lane, lane.disconnected(self.options.is_numbered))
+        self._despair()
+
+    def buffer(self) -> memoryview:
+        assert self.contact.session is not None
+        return self.contact.session.buffer()
+
+    def received(self, count: int, now: float) -> None:
+        """So many bytes are in the buffer. Raises what ends the connection."""
+        contact, session = self.contact, self.contact.session
+        assert session is not None
+        contact.heard(now)
+        for event in session.received(count):
+            asked = self._asked.pop(event.correlation, None)
+            if asked is not None:
+                self._answered(*asked, event, now)
+                continue
+            self.outgoing += contact.take(event)
+            if contact.ready and contact.limits is not None and contact.partitions is not None:
+                self.routing.limit_bytes = contact.limits.batch_bytes - _SLACK_BYTES
+                self._know(contact.partitions)
+            self._despair()
+
+    def _answered(self, lane: Lane, parcel: Parcel, event: Event, now: float) -> None:
+        self._in_flight_bytes -= parcel.size
+        answer = _answer(event)
+        if isinstance(answer, TopicError):
+            self.contact.fatal = answer
+            self._despair()
+            return
+        if isinstance(answer, AppendedAt):
+            self.contact.proved()
+        self._settle(lane, lane.answered(parcel, answer))
+        if not lane.under_way and lane.is_halted:
+            verdicts, wait, renumbered = lane.judge(self.routing.new_id())
+            if wait:
+                pause_s = min(LONGEST_S, FIRST_S * 2.0 ** min(lane.refusals - 1, 16))
+                lane.resume_at = now + pause_s * random.uniform(0.5, 1.0)
+            if renumbered:
+                self._rewrite(lane)
+            self._settle(lane, verdicts)
+
+    def _know(self, partitions: int) -> None:
+        """How many partitions there are: what was undecided finds its lane."""
+        try:
+            self.routing.know(self.ledger.topic, partitions)
+        except PartitionNotFound as error:
+            self.contact.fatal = error
+            return
+        undecided = None if self.options.partition is not None else self.routing.undecided()
+        if undecided is None:
+            return
+        spilled = [parcel for parcel in undecided.queue if parcel.place is not None]
+        if partitions == 1:
+            self.routing.adopt(undecided)
+            return
+        gathered, undecided.gathered = undecided.gathered, type(undecided.gathered)()
+        if spilled and self.overflow is not None:
+            known = list(self._spilled())
+            self.overflow.rewrite(self._dealt(known, spilled), self._load, self.contact.topic_id)
+        for parcel in undecided.queue:
+            if parcel.place is None and parcel.data is not None:
+                for _ in self.routing.deal(parcel, parcel.data):
+                    pass
+        self.routing.pass_on(gathered)
+
+    def _dealt(self, known: list[tuple[Lane, Parcel]], spilled: list[Parcel]) -> Iterator[tuple[Lane, Parcel]]:
+        yield from known
+        for parcel in spilled:
+            for lane, made in self.routing.deal(parcel, self._load(parcel)):
+                self.ledger.buffered -= made.size
+                yield lane, made
+
+    # What is due.
+
+    def turn(self, now: float) -> None:
+        """Cut, send and give up whatever it is time for. Raises ConnectionLost where the other side is dead."""
+        options, contact = self.options, self.contact
+        is_stuck = options.acks == "none" and bool(self.outgoing)
+        if not contact.ready and contact.error is not None and self.ledger.buffered >= options.buffer_bytes // 2:
+            self.spill(now)
+        for lane in list(self._active.values()):
+            gathered = lane.gathered
+            if gathered.values:
+                if gathered.since is None:
+                    gathered.since = now
+                if self._is_due(lane, now):
+                    self.routing.cut(lane, now)
+            if lane.queue:
+                if contact.ready and now >= lane.resume_at and not is_stuck:
+                    self._send(lane)
+                self._expire(lane, now)
+            if lane.is_idle:
+                del self._active[lane.partition]
+        self.outgoing += contact.tend(now, bool(self._asked))
+        if self.outgoing:
+            contact.spoke(now)
+        self.is_barred = self.ledger.buffered >= options.buffer_bytes or contact.fatal is not None
+
+    def _is_due(self, lane: Lane, now: float) -> bool:
+        """Full; or the log can take it and it has waited long enough, or somebody waits and nothing is under way."""
+        gathered = lane.gathered
+        if gathered.size >= self.options.batch_bytes:
+            return True
+        if not self.contact.ready or lane.sent < len(lane.queue) or lane.sent >= self.window:
+            return False
+        if lane.urgent and not lane.sent:
+            return True
+        return gathered.since is not None and now >= gathered.since + self.options.linger_ms / 1000
+
+    @property
+    def window(self) -> int:
+        """How many batches of one log may be under way."""
+        limits = self.contact.limits
+        return WINDOW if limits is None else max(1, min(WINDOW, limits.in_flight_batches))
+
+    def next_look(self, now: float) -> float:
+        """When `turn` has something to do at the soonest, if nothing happens."""
+        contact, options = self.contact, self.options
+        if contact.session is None:
+            look = contact.connect_at
+        else:
+            look = contact.next_look(bool(self._asked))
+        for lane in self._active.values():
+            gathered, waiting = lane.gathered, len(lane.queue) - lane.sent
+            if gathered.since is not None and contact.ready and not waiting and lane.sent < self.window:
+                look = min(look, gathered.since + options.linger_ms / 1000)
+            if lane.queue and lane.queue[0].place is None:
+                look = min(look, lane.queue[0].since + options.delivery_timeout_s)
+            if waiting and contact.ready and lane.resume_at > now:
+                look = min(look, lane.resume_at)
+        return look
+
+    def _send(self, lane: Lane) -> None:
+        contact, options, window = self.contact, self.options, self.window
+        session, limits = contact.session, contact.limits
+        assert session is not None
+        assert limits is not None
+        while (parcel := lane.next_to_send(window)) is not None:
+            if self._in_flight_bytes and self._in_flight_bytes + parcel.size > limits.in_flight_bytes:
+                return
+            if self.overflow is not None:
+                self.overflow.sending(parcel)
+            part = AppendPart(contact.topic, parcel.size, lane.partition, None, contact.topic_id)
+            correlation, buffers = session.request(Kind.APPEND, Append([part], options.acks), (self._load(parcel),))
+            self.outgoing += buffers
+            lane.mark_sent(parcel)
+            if options.acks == "none":
+                self._settle(lane, lane.answered(parcel, AppendedAt(-1, parcel.count, 0, -1)))
+            else:
+                self._asked[correlation] = (lane, parcel)
+                self._in_flight_bytes += parcel.size
+
+    def _expire(self, lane: Lane, now: float) -> None:
+        before = now - self.options.delivery_timeout_s
+        if lane.queue and lane.queue[0].since <= before and lane.queue[0].place is None:
+            if not self.contact.ready and self.spill(now):
+                return
+            reason = self.contact.error or "no node has taken it"
+            error = ConnectionLost(f"not written within {self.options.delivery_timeout_s:g} s: {reason}")
+            self._settle(lane, [Verdict(parcel, parcel.failure(error)) for parcel in lane.expired(before)])
+
+    # The end of parcels.
+
+    def _settle(self, lane: Lane, verdicts: Iterable[Verdict]) -> None:
+        settled = list(verdicts)
+        self.ledger.settle(lane, settled)
+        if self.overflow is not None:
+            for parcel, _ in settled:
+                self.overflow.settle(parcel)
+
+    def spill(self, now: float) -> bool:
+        """Put on disk whatever is in memory. Whether there is a spill file, and it had room for something."""
+        if self.overflow is None:
+            return False
+        for lane in list(self._active.values()):
+            self.routing.cut(lane, now)
+        try:
+            size = self.overflow.take(self._active.values(), self.contact.topic_id)
+        except OSError as error:
+            self.contact.error = ConnectionLost(f"{self.contact.error}; and {self.overflow.path}: {error}")
+            return False
+        self.ledger.buffered -= size
+        return size > 0
+
+    def _spilled(self) -> Iterator[tuple[Lane, Parcel]]:
+        for lane in self._active.values():
+            for parcel in lane.queue:
+                if parcel.place is not None and parcel.state is not State.SETTLED:
+                    yield lane, parcel
+
+    def _load(self, parcel: Parcel) -> Buffer:
+        """The batch as it is numbered now."""
+        data = parcel.data
+        if data is None:
+            assert self.overflow is not None
+            data = self.overflow.load(parcel)
+        return data
+
+    def _rewrite(self, lane: Lane) -> None:
+        """Parcels of this lane have new numbers: so must their bytes."""
+        ...
+
+    def _despair(self) -> None:
+        """Where there is no hope nothing is kept waiting. What was spilled stays in its file."""
+        ...

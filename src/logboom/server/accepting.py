@@ -99,6 +99,12 @@ class Gate:
         self._lingering.add(connection)
         asyncio.get_running_loop().call_later(LINGER_S, self._let_go, connection)
 
+    def close(self) -> None:
+        """Nobody is being refused any more."""
+        for connection in self._lingering:
+            connection.close()
+        self._lingering.clear()
+
     def _let_go(self, connection: socket.socket) -> None:
         self._lingering.discard(connection)
         connection.close()

@@ -41,13 +41,14 @@ class Node:
         self.unix: UnixSocket | None = None
         self._front = front
         self._sockets: list[socket.socket] = []
+        self._gate: Gate | None = None
         self._accepting: list[asyncio.Task[None]] = []
 
     @classmethod
     async def open(cls, loaded: Loaded) -> Node:
         """Raises ConfigError, StorageError or OSError where it cannot start; then nothing is left open."""
         config = loaded.config
-        connections_max = _connections_max(config.limits.connections)
+        connections_max = _connections_max(loaded)
         sockets = bind_all(config.listen.binary, loaded.sources["listen.binary"] == DEFAULT)
         try:
             if not sockets and config.listen.unix is None:
@@ -62,6 +63,7 @@ class Node:
         front = BinaryFrontEnd(
             *(broker, broker.limits, broker.rejections, broker.directory, f"logboom/{__version__}", identity)
         )
+        broker.connections["binary"] = lambda: front.connections
         node = cls(broker, front, connections_max)
         try:
             node._listen(sockets, config.listen.unix)
@@ -75,7 +77,7 @@ class Node:
         error = LimitExceeded("limits.connections", self.connections_max, "try later, or raise it")
         refusal = encode_front(Kind.ERROR, 0, encode_failure(error))
         per_second, counts = self.broker.limits.connections_per_second, self.broker.rejections
-        gate = Gate(self.connections_max, per_second, lambda: self._front.connections, refusal, counts)
+        self._gate = gate = Gate(self.connections_max, per_second, lambda: self._front.connections, refusal, counts)
         for sock in sockets:
             listen(sock)
         if unix is not None:
@@ -92,6 +94,8 @@ class Node:
             task.cancel()
         await asyncio.gather(*self._accepting, return_exceptions=True)
         _close_all(self._sockets)
+        if self._gate is not None:
+            self._gate.close()
         if self.unix is not None:
             self.unix.close()
         await self._front.close(deadline_s * ANSWERS_SHARE)
@@ -111,11 +115,12 @@ async def _open_broker(loaded: Loaded) -> LocalBroker:
         await asyncio.sleep(IN_USE_RETRY_S)
 
 
-def _connections_max(wanted: int) -> int:
-    files_max = raise_limit()
+def _connections_max(loaded: Loaded) -> int:
+    wanted, files_max = loaded.config.limits.connections, raise_limit()
     allowed = connections_allowed(wanted, files_max)
     if allowed < wanted:
-        logger.warning(
+        logger.log(
+            logging.INFO if loaded.sources["limits.connections"] == DEFAULT else logging.WARNING,
             "limits.connections is %d instead of %d: the process may open %d files; raise that with `ulimit -n`, "
             "or LimitNOFILE= of its systemd unit",
             *(allowed, wanted, files_max),

@@ -13,8 +13,11 @@ from typing import Final, Generic, TypeVar
 from logboom.errors import LowSpace
 from logboom.storage.disk import Disk, File
 from logboom.storage.index import SparseIndex
+from logboom.storage.labels import Labels
 
 RESERVE_BYTES: Final = 64 * 1024 * 1024
+LABELS_MAX: Final = 32
+"""They are larger than indexes, and asked for by filtered reads only."""
 _CHECK_EVERY_BYTES: Final = 8 * 1024 * 1024
 
 
@@ -69,12 +72,13 @@ class Recent(Generic[Thing]):
 
 
 class OpenFiles:
-    """Also holds the loaded indexes of sealed segments, under the same limit: idle logs hold nothing."""
+    """Also holds loaded indexes and labels of sealed segments, with limits too: idle logs hold nothing."""
 
     def __init__(self, disk: Disk, limit: int = 512, reserve_bytes: int = RESERVE_BYTES) -> None:
         self.disk = disk
         self.space = Space(disk, reserve_bytes)
         self.indexes: Recent[SparseIndex] = Recent(limit)
+        self.labels: Recent[Labels] = Recent(min(limit, LABELS_MAX))
         self._files: Recent[File] = Recent(limit)
 
     def __len__(self) -> int:
@@ -94,7 +98,9 @@ class OpenFiles:
     def forget(self, path: str) -> None:
         self._files.forget(path)
         self.indexes.forget(path)
+        self.labels.forget(path)
 
     def clear(self) -> None:
         self._files.clear()
         self.indexes.clear()
+        self.labels.clear()

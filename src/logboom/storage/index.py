@@ -4,8 +4,9 @@ An entry stands for the first batch that begins at least `every_bytes` after the
 position, and the highest timestamp of all batches before it in the segment. All four ascend, so each is searched by
 bisection; the caller walks batch headers from there.
 
-On disk (`.idx`, written when the segment is sealed): a header of 64 bytes, then the four columns. Derived and never
-trusted: one that does not match its segment is ignored and made again from the .log file.
+On disk (`.idx`, written when the segment is sealed): a header of 64 bytes, the four columns, the labels of the segment.
+Derived and never trusted: one that does not match its segment is ignored and made again from the .log file. Version 1
+had no labels.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
+from logboom.storage.labels import COLUMNS, Labels
+
 EVERY_BYTES: Final = 4096
 MAGIC: Final = b"LGIX"
-VERSION: Final = 1
+VERSION: Final = 2
 _HEADER = Struct("<4sIQQQQqQI")
 _CRC = Struct("<I")
 
@@ -43,7 +46,7 @@ class Summary(NamedTuple):
 
 
 class SparseIndex:
-    __slots__ = ("_every", "_indexes", "_maxima", "_next_position", "_positions", "_seqnos")
+    __slots__ = ("_every", "_indexes", "_maxima", "_next_position", "_positions", "_seqnos", "columns")
 
     def __init__(self, every_bytes: int = EVERY_BYTES) -> None:
         self._every = every_bytes
@@ -52,12 +55,23 @@ class SparseIndex:
         self._indexes = array("Q")
         self._positions = array("Q")
         self._maxima = array("q")
+        self.columns = 0
+        """Which kinds of labels the batches may have."""
 
     def __len__(self) -> int:
         return len(self._positions)
 
-    def add(self, seqno: int, index: int, position: int, max_timestamp_before: int, always: bool = False) -> None:
-        """Note a batch, if it is far enough from the last one noted."""
+    def add(
+        self,
+        seqno: int,
+        index: int,
+        position: int,
+        max_timestamp_before: int,
+        always: bool = False,
+        columns: int = COLUMNS,
+    ) -> None:
+        """Note a batch, if it is far enough from the last one noted. `columns` are those of `label_columns`."""
+        self.columns |= columns
         if position < self._next_position and not always:
             return
         self._next_position = position + self._every
@@ -87,29 +101,35 @@ class SparseIndex:
             return None
         return Place(self._positions[number], self._seqnos[number], self._indexes[number])
 
-    def encode(self, summary: Summary) -> bytes:
-        columns = b"".join(column.tobytes() for column in (self._seqnos, self._indexes, self._positions, self._maxima))
+    def encode(self, summary: Summary, labels: Labels | None = None) -> bytes:
+        columns = [column.tobytes() for column in (self._seqnos, self._indexes, self._positions, self._maxima)]
+        body = b"".join((*columns, (labels or Labels.of_columns(self.columns)).encode()))
         header = _HEADER.pack(MAGIC, VERSION, len(self), *summary[:4], self._every, summary.last_header_crc)
-        return b"".join((header, _CRC.pack(crc32c(columns, crc32c(header))), columns))
+        return b"".join((header, _CRC.pack(crc32c(body, crc32c(header))), body))
 
     @classmethod
-    def decode(cls, data: bytes) -> tuple[SparseIndex, Summary] | None:
+    def decode(cls, data: bytes) -> tuple[SparseIndex, Summary, Labels] | None:
         """The index and what it says of its segment; None for anything that is not whole and ours."""
-        if len(data) < 64 or (len(data) - 64) % 32:
+        if len(data) < 64:
             return None
         magic, version, count, size, next_seqno, next_index, newest, every, last = _HEADER.unpack_from(data)
         view = memoryview(data)
         (crc,) = _CRC.unpack_from(data, 60)
-        if magic != MAGIC or version != VERSION or 64 + 32 * count != len(data):
+        end = 64 + 32 * count
+        if magic != MAGIC or version not in (1, VERSION) or end > len(data):
             return None
         if crc != crc32c(view[64:], crc32c(view[:60])):
             return None
+        labels = Labels.decode(view[end:]) if version > 1 else Labels.of_columns(COLUMNS)
+        if labels is None or (version == 1 and end != len(data)):
+            return None
         index = cls(every)
+        index.columns = labels.columns
         step = 8 * count
         for number, column in enumerate((index._seqnos, index._indexes, index._positions, index._maxima)):
             column.frombytes(view[64 + number * step : 64 + (number + 1) * step])
         index._next_position = index._positions[-1] + every if count else 0
-        return index, Summary(size, next_seqno, next_index, newest, last)
+        return index, Summary(size, next_seqno, next_index, newest, last), labels
 
     @property
     def last(self) -> Place | None:

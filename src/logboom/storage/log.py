@@ -44,6 +44,7 @@ from logboom.storage.config import LogConfig
 from logboom.storage.disk import File, publish_file, write_aside
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import SparseIndex, Summary
+from logboom.storage.labels import label_columns
 from logboom.storage.producers import Stream
 from logboom.storage.reading import Boundary, ReadableLog
 from logboom.storage.recovery import Recovered, recover, snapshot_of
@@ -301,7 +302,7 @@ class Log(ReadableLog):
         index, newest = segment.index, self._segment_max_timestamp
         when, term = group.append_time, group.term
         for header, seqno, number, position, control in group.staged:
-            index.add(seqno, number, position, newest)
+            index.add(seqno, number, position, newest, columns=label_columns(header))
             if group.stamped:
                 when, term = header.append_time, header.term
             newest = max(newest, tail.advance(header, when, term, control))
@@ -394,8 +395,11 @@ class Log(ReadableLog):
             self.end_sync(pending)
         return self._synced_index
 
-    def commit(self, index: int) -> None:
-        """Show readers everything up to this batch. The owner says so once it is synced as the topic demands."""
+    def commit(self, index: int, tell: bool = True) -> None:
+        """Show readers everything up to this batch. The owner says so once it is synced as the topic demands.
+
+        Those in other processes learn of it now, or when the owner calls `tell`.
+        """
         if index <= self._committed.index:
             return
         if index > self.last_index:
@@ -406,6 +410,11 @@ class Log(ReadableLog):
         self._committed = reached if reached.index == index else self._locate(index)
         while self._floors and self._floors[0][0] <= index:
             self._floor = self._floors.popleft()[1]
+        if tell:
+            self._write_state()
+
+    def tell(self) -> None:
+        """Readers in other processes see what is committed."""
         self._write_state()
 
     @property
@@ -520,7 +529,8 @@ class Log(ReadableLog):
             if isinstance(found, Bad):
                 raise Damage(segment.log_path, found.position, tail.next_seqno, None, found.reason)
             position, header = found
-            sparse.add(header.base_seqno, header.index, position, self._segment_max_timestamp)
+            newest_before = self._segment_max_timestamp
+            sparse.add(header.base_seqno, header.index, position, newest_before, columns=label_columns(header))
             newest = header.newest_timestamp(header.append_time)
             self._segment_max_timestamp = max(self._segment_max_timestamp, newest)
             if self._segment_append_time is None:

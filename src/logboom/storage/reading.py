@@ -23,6 +23,8 @@ from logboom.storage.segment import Segment
 from logboom.storage.tail import Tail
 
 READ_BYTES: Final = 1024 * 1024
+SKIP_SEGMENTS: Final = 16
+"""So many segments a read looks at before it says how far it has come."""
 MAP_BYTES: Final = 256 * 1024
 """From so many bytes on a committed range is mapped; less is sooner read, and then pins no file."""
 
@@ -139,7 +141,7 @@ class ReadableLog:
             segment, seqno_from = self._segments[number], first
             with self._whole(segment):
                 end = self._visible_end(number)
-                if not end.position or (self._is_frozen(number) and segment.max_timestamp < timestamp):
+                if not end.position or (self._is_frozen(segment) and segment.max_timestamp < timestamp):
                     continue
                 while (found := segment.find_time(timestamp, seqno_from, end)) is not None:
                     seqno = segment.batch(found[0], end).first_at(timestamp, seqno_from)
@@ -147,10 +149,6 @@ class ReadableLog:
                         return seqno
                     seqno_from = found[1].next_seqno
         return self.committed
-
-    def skip(self, seqno: int, wanted: Selection) -> int:
-        """The first seqno at or behind this that may be wanted."""
-        return seqno
 
     def term_before(self, seqno: int) -> int | None:
         """The term of the record before this one, served or not; None where it is gone or not committed."""
@@ -167,6 +165,21 @@ class ReadableLog:
         with self._whole(segment):
             found = segment.find_seqno(seqno - 1, self._visible_end(number))
         return None if found is None else found[1].term
+
+    def skip(self, seqno: int, wanted: Selection, segments_max: int = SKIP_SEGMENTS) -> int:
+        """The first seqno, from this one on, that may match: segments that cannot hold it are passed over.
+
+        Looks at some segments and no more; whoever was moved on asks again. May read their labels, so it may block;
+        any thread may call it.
+        """
+        segments = self.segments
+        number = bisect_right(segments, seqno, key=lambda segment: segment.first_seqno) - 1
+        for segment in segments[max(0, number) :][:segments_max]:
+            if not self._is_frozen(segment) or _may_hold(segment, wanted):
+                break
+            assert segment.after is not None
+            seqno = max(seqno, segment.after[0])
+        return seqno
 
     def batches(self, seqno: int | None = None, skip_damage: bool = False) -> Iterator[Batch]:
         """Every committed data batch from a seqno (default: the first) to the end, verified.
@@ -225,13 +238,12 @@ class ReadableLog:
             place.seqno,
             header.index,
             place.index,
-            committed and (self._is_frozen(number) or size >= MAP_BYTES),
+            committed and (self._is_frozen(segment) or size >= MAP_BYTES),
         )
 
-    def _is_frozen(self, number: int) -> bool:
+    def _is_frozen(self, segment: Segment) -> bool:
         """Whether a segment will never change any more."""
-        after = self._segments[number].after
-        return after is not None and after[1] <= self._committed.index + 1
+        return segment.after is not None and segment.after[1] <= self._committed.index + 1
 
     @contextmanager
     def _whole(self, segment: Segment) -> Iterator[None]:
@@ -289,3 +301,10 @@ class ReadableLog:
             raise Damage(segment.log_path, 0, segment.first_seqno, end.seqno, f"batch {index} is not there")
         position, header = found
         return Boundary(header.index, header.next_seqno, segment, position + header.size)
+
+
+def _may_hold(segment: Segment, wanted: Selection) -> bool:
+    try:
+        return segment.labels.may_hold(wanted)
+    except OSError:
+        return True  # whoever reads it will be told

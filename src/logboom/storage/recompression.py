@@ -21,6 +21,7 @@ from logboom.batch.rewrite import equal, recompressed
 from logboom.errors import BatchError, Damage, StorageError, UnsupportedBatch
 from logboom.storage.disk import Disk, File, replace_file, write_all
 from logboom.storage.index import EVERY_BYTES, Place, SparseIndex, Summary
+from logboom.storage.labels import LabelMaker, Labels, label_columns
 from logboom.storage.scan import Gap, Window, walk
 from logboom.storage.segment import Segment
 from logboom.storage.tail import Tail, read_control
@@ -42,6 +43,7 @@ class Recompressed(NamedTuple):
     batches: int
     summary: Summary
     index: SparseIndex  # type: ignore[assignment]
+    labels: Labels
 
 
 def worthwhile(segment: Segment, codec: int, level: int, min_gain: float) -> bool:
@@ -78,7 +80,7 @@ def recompress(
             target.sync()
             target.drop_cache()
             _compare(source, target, old, throttle)
-            replace_file(disk, new.index_path, done.index.encode(done.summary), durable=False)
+            replace_file(disk, new.index_path, done.index.encode(done.summary, done.labels), durable=False)
             return done
     except UnsupportedBatch:
         pass
@@ -164,13 +166,15 @@ def _sound_batches(file: File, segment: Segment, throttle: Throttle) -> Iterator
 def _write(
     source: File, target: File, old: Segment, codec: int, level: int, throttle: Throttle, index_bytes: int
 ) -> Recompressed:
-    index, pending = SparseIndex(index_bytes), bytearray()
+    index, labels, pending = SparseIndex(index_bytes), LabelMaker(), bytearray()
     newest, last_crc = NO_TIMESTAMP, 0
     written = count = 0
     for batch in _sound_batches(source, old, throttle):
         result = recompressed(batch, codec, level)
         header = result.header
-        index.add(header.base_seqno, header.index, written + len(pending), newest)
+        position = written + len(pending)
+        index.add(header.base_seqno, header.index, position, newest, columns=label_columns(header))
+        labels.add(batch)
         newest, last_crc = max(newest, header.newest_timestamp(header.append_time)), header.header_crc
         count += 1
         pending += result.data
@@ -180,7 +184,8 @@ def _write(
     write_all(target, pending, written)
     written += len(pending)
     assert old.after is not None
-    return Recompressed(source.size(), written, count, Summary(written, *old.after, newest, last_crc), index)
+    summary = Summary(written, *old.after, newest, last_crc)
+    return Recompressed(source.size(), written, count, summary, index, labels.labels())
 
 
 def _compare(source: File, target: File, old: Segment, throttle: Throttle) -> None:

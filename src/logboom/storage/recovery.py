@@ -18,6 +18,7 @@ from logboom.errors import Damage
 from logboom.storage.config import LogConfig
 from logboom.storage.disk import Disk, read_file, replace_file
 from logboom.storage.files import OpenFiles
+from logboom.storage.labels import label_columns
 from logboom.storage.scan import Bad, TooHostile, Window, next_sound, proves_synced, scan
 from logboom.storage.segment import Segment, parse_name, snap_path
 from logboom.storage.state import Standing
@@ -198,7 +199,7 @@ def _follow(segment: Segment, found: Recovered, config: LogConfig, standing: Sta
         position, header = item
         if found.segment_append_time is None:
             found.segment_append_time = header.append_time
-        index.add(header.base_seqno, header.index, position, newest)
+        index.add(header.base_seqno, header.index, position, newest, columns=label_columns(header))
         newest = max(newest, header.newest_timestamp(header.append_time))
         found.end = position + header.size
         found.last_header_crc = header.header_crc

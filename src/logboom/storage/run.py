@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from logboom.batch.batch import Batch
 from logboom.errors import BatchError, Damage
 from logboom.storage.disk import File
 from logboom.storage.index import Place
+
+_WARM_BYTES: Final = 256 * 1024
 
 
 class Run(NamedTuple):
@@ -35,19 +37,28 @@ class Run(NamedTuple):
         """The bytes: shared with the map where there may be one, else read now."""
         data = self._mapped() if self.mappable else None
         if data is None:
-            try:
-                data = memoryview(self.file.read(self.size, self.position))
-            except OSError as error:
-                reason = f"it cannot be read: {error}"
-                raise Damage(self.file.path, self.position, self.base_seqno, self.next_seqno, reason) from error
+            data = memoryview(self._read(self.position, self.size))
         if len(data) != self.size:
-            raise Damage(self.file.path, self.position, self.base_seqno, self.next_seqno, "the file is too short")
+            raise self._damage("the file is too short")
         return data
 
+    def _read(self, position: int, size: int) -> bytes:
+        try:
+            return self.file.read(size, position)
+        except OSError as error:
+            raise self._damage(f"it cannot be read: {error}") from error
+
+    def _damage(self, reason: str) -> Damage:
+        return Damage(self.file.path, self.position, self.base_seqno, self.next_seqno, reason)
+
     def warm(self) -> None:
-        """Read the range, so that it is in memory afterwards."""
-        for position in range(self.position, self.position + self.size, 1 << 18):
-            self.file.read(min(1 << 18, self.position + self.size - position), position)
+        """Read the range, so that it is in memory afterwards. For a thread: it lets the others run.
+
+        What the device cannot read is damage here; whoever touches it in a map dies.
+        """
+        end = self.position + self.size
+        for position in range(self.position, end, _WARM_BYTES):
+            self._read(position, min(_WARM_BYTES, end - position))
 
     def _mapped(self) -> memoryview | None:
         """None where there is no room for a map: then the bytes are read."""

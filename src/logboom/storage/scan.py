@@ -69,8 +69,13 @@ class Bad(NamedTuple):
     unreadable: bool = False
 
 
-def scan(window: Window, position: int, end: int, tail: Tail) -> Iterator[tuple[int, Header] | Bad]:
-    """Move `tail` over every batch from `position`; yields each one's place and header, at last a Bad where one is."""
+def scan(
+    window: Window, position: int, end: int, tail: Tail, see: Callable[[Batch], None] | None = None
+) -> Iterator[tuple[int, Header] | Bad]:
+    """Move `tail` over every batch from `position`; yields each one's place and header, at last a Bad where one is.
+
+    `see` is shown every sound batch.
+    """
     while position < end:
         unsupported = unreadable = False
         try:
@@ -90,6 +95,8 @@ def scan(window: Window, position: int, end: int, tail: Tail) -> Iterator[tuple[
             size = 8 if unreadable else _believable_size(window, position)
             yield Bad(position, reason, position + size, unsupported, unreadable)
             return
+        if see is not None:
+            see(batch)
         yield position, header
         position += header.size
 

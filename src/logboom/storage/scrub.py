@@ -19,6 +19,7 @@ from logboom.errors import Damage
 from logboom.storage import envelope
 from logboom.storage.disk import Disk, read_file, replace_file
 from logboom.storage.holes import Limit, resume
+from logboom.storage.labels import LabelMaker
 from logboom.storage.readonly import BLOCK, ReadOnlyFile
 from logboom.storage.scan import Bad, Window, scan
 from logboom.storage.segment import Segment
@@ -39,10 +40,15 @@ class ScrubResult(NamedTuple):
     bytes: int
     batches: int
     damage: list[Damage]
+    has_labels: bool = False
+    """Whether new labels were written, and are to be published."""
 
 
 def scrub(segment: Segment, throttle: Throttle) -> ScrubResult:
-    """Verify every batch of a sealed segment. What the device cannot read is damage like any other."""
+    """Verify every batch of a sealed segment. What the device cannot read is damage like any other.
+
+    Who reads everything learns the labels too: they are written where there are none yet, if all is sound.
+    """
     assert segment.after is not None
     try:
         file = ReadOnlyFile(segment.open_anew())
@@ -50,16 +56,35 @@ def scrub(segment: Segment, throttle: Throttle) -> ScrubResult:
         reason = f"it cannot be read: {error}"
         return ScrubResult(0, 0, [Damage(segment.log_path, 0, segment.first_seqno, segment.after[0], reason)])
     file.drop_cache()
+    labels = _label_maker(segment)
     try:
-        return _Scrub(file, segment, Limit(*segment.after), throttle).run()
+        result = _Scrub(file, segment, Limit(*segment.after), throttle, labels).run()
     finally:
         file.drop_cache()
+    if labels is None or result.damage:
+        return result
+    try:
+        segment.write_labels(labels.labels())
+    except OSError:
+        return result  # derived: the next scrub tries again
+    return result._replace(has_labels=True)
+
+
+def _label_maker(segment: Segment) -> LabelMaker | None:
+    """None where the labels are known, or nothing can be known."""
+    try:
+        return None if segment.labels.is_made else LabelMaker()
+    except OSError:
+        return None
 
 
 class _Scrub:
     """Over all batches of one segment and the holes between them."""
 
-    def __init__(self, file: ReadOnlyFile, segment: Segment, limit: Limit, throttle: Throttle) -> None:
+    def __init__(
+        self, file: ReadOnlyFile, segment: Segment, limit: Limit, throttle: Throttle, labels: LabelMaker | None
+    ) -> None:
+        self._labels = labels
         self._file = file
         self._size = file.size()
         self._window = Window(file, self._size)
@@ -88,7 +113,8 @@ class _Scrub:
     def _follow(self, position: int) -> Bad | None:
         """Take every batch up to the first that is not sound or belongs to the next segment."""
         tail, limit = self._tail, self._limit
-        for item in scan(self._window, position, self._size, tail):
+        see = None if self._labels is None else self._labels.add
+        for item in scan(self._window, position, self._size, tail, see):
             if isinstance(item, Bad):
                 return item
             position, header = item
@@ -106,6 +132,8 @@ class _Scrub:
         header = self._window.header(bad.position)
         if self._tail.expects(header) is not None:
             return None
+        if self._labels is not None:
+            self._labels.give_up()
         self._tail.follow(header)
         self._batches += 1
         self._tell(header.size)

@@ -17,9 +17,10 @@ from typing import Final, NamedTuple
 from logboom.batch.batch import Batch
 from logboom.batch.header import HEADER_SIZE, KIND_DATA, NO_TIMESTAMP, Header
 from logboom.errors import BatchError, Damage
-from logboom.storage.disk import File, read_file, replace_file
+from logboom.storage.disk import File, publish_file, read_file, replace_file, write_aside
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import Place, SparseIndex, Summary
+from logboom.storage.labels import COLUMNS, Labels, label_columns
 from logboom.storage.scan import Gap, Window, walk
 from logboom.storage.tail import Snapshot
 
@@ -101,6 +102,24 @@ class Segment:
         return index if index is not None else self._load()[0]
 
     @property
+    def labels(self) -> Labels:
+        """What a sealed segment may hold. Blocks where it is not in memory. Raises OSError where nobody can tell."""
+        labels = self._files.labels.get(self.log_path)
+        if labels is None:
+            labels = self._load()[2]
+            self._files.labels.put(self.log_path, labels)
+        return labels
+
+    def write_labels(self, labels: Labels) -> None:
+        """Somebody has read this sealed segment. Any thread: nobody sees them before `publish_labels`."""
+        index, summary, _ = self._load()
+        write_aside(self._files.disk, self.index_path, index.encode(summary, labels), durable=False)
+
+    def publish_labels(self) -> None:
+        publish_file(self._files.disk, f"{self.index_path}.tmp", self.index_path, durable=False)
+        self._files.labels.forget(self.log_path)
+
+    @property
     def size(self) -> int:
         """Bytes of a sealed segment."""
         if self._summary is not None:
@@ -162,20 +181,24 @@ class Segment:
         """Believe nothing that was learnt of this file: another process may have changed it."""
         self._index = self._summary = self._size = self._before = None
         self._files.indexes.forget(self.log_path)
+        self._files.labels.forget(self.log_path)
 
     def unseal(self) -> None:
         """Bytes will be taken away, and others added."""
         self.after = self._summary = self._size = None
         self._files.indexes.forget(self.log_path)
+        self._files.labels.forget(self.log_path)
         if self._files.disk.exists(self.index_path):
             self._files.disk.unlink(self.index_path)
 
-    def _load(self) -> tuple[SparseIndex, Summary]:
+    def _load(self) -> tuple[SparseIndex, Summary, Labels]:
         data = read_file(self._files.disk, self.index_path)
         loaded = SparseIndex.decode(data) if data is not None else None
-        if loaded is None or not self._fits(*loaded):
-            return self._rebuild()
-        return self._keep(*loaded)
+        if loaded is None or not self._fits(*loaded[:2]):
+            index, summary = self._rebuild()
+            loaded = index, summary, Labels.of_columns(index.columns)
+        self._keep(*loaded[:2])
+        return loaded
 
     def _fits(self, index: SparseIndex, summary: Summary) -> bool:
         """Whether an index is of this very file: it may be one that a crash brought back."""
@@ -192,11 +215,10 @@ class Segment:
         assert self.after is not None
         return Place(self.file().size(), *self.after)
 
-    def _keep(self, index: SparseIndex, summary: Summary) -> tuple[SparseIndex, Summary]:
+    def _keep(self, index: SparseIndex, summary: Summary) -> None:
         self._summary = summary
         if self._index is None:
             self._files.indexes.put(self.log_path, index)
-        return index, summary
 
     def _rebuild(self) -> tuple[SparseIndex, Summary]:
         """From the headers in the file. Every batch behind a gap gets an entry, so that a gap hides only itself."""
@@ -207,12 +229,13 @@ class Segment:
         for found in walk(Window(self.file(), end.position), self.start, end):
             if isinstance(found, Gap):
                 after_gap = True
+                index.columns = COLUMNS
                 continue
             position, header = found
-            index.add(header.base_seqno, header.index, position, newest, after_gap)
+            index.add(header.base_seqno, header.index, position, newest, after_gap, label_columns(header))
             after_gap = False
             newest, crc = max(newest, header.newest_timestamp(header.append_time)), header.header_crc
-        return self._keep(index, Summary(*end, newest, crc))
+        return index, Summary(*end, newest, crc)
 
     @property
     def start(self) -> Place:

@@ -217,9 +217,9 @@ class LogView(ReadableLog):
             yield position, header
             position, seqno = position + header.size, header.next_seqno
 
-    def _is_frozen(self, number: int) -> bool:
+    def _is_frozen(self, segment: Segment) -> bool:
         """Only once a record behind it is committed: that it was rolled may not be true any more."""
-        return self._segments[number].first_index < self._committed.segment.first_index
+        return segment.first_index < self._committed.segment.first_index
 
     def read(
         self, seqno: int, max_bytes: int = READ_BYTES, max_records: int | None = None, after: Run | None = None

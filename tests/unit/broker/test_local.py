@@ -494,8 +494,8 @@ def test_whatever_the_mix_each_writer_keeps_its_order_and_seqnos_are_dense(tmp_p
             await send(broker, b"9:0:", topic=topic, acks="durable")
             found: dict[int, list[int]] = {}
             for value in await values_of(broker, topic):
-                name, number, _ = (value or b"").split(b":", 2)
-                found.setdefault(int(name), []).append(int(number))
+                origin, number, _ = (value or b"").split(b":", 2)
+                found.setdefault(int(origin), []).append(int(number))
             assert {key: found[key] for key in range(3)} == {key: sent[topic, key] for key in range(3)}
 
     tell(tmp_path, story, BrokerConfig(limits))

@@ -141,6 +141,14 @@ def test_a_reader_that_is_led_past_a_record_has_skipped_it() -> None:
     assert kinds([*clean(), Poll("r3", A, first[:2]), Gap("r3", A, 4), Poll("r3", A, first[4:])]) == {}
 
 
+def test_a_reader_that_begins_again_beyond_its_last_place_has_skipped_some() -> None:
+    first = records(("w1", range(5)), ("w2", range(5)))
+    events = [*clean(), Poll("r3", A, first[:2])]
+    assert kinds([*events, Begin("r3", A, 4), Poll("r3", A, first[4:])]) == {"skipped": 1}
+    assert kinds([*events, Begin("r3", A, 1), Poll("r3", A, first[1:])]) == {}
+    assert kinds([*events, Begin("r3", A), Poll("r3", A, first[4:])]) == {}
+
+
 def test_a_hole_in_the_final_read_is_skipped() -> None:
     first = records(("w1", range(5)), ("w2", range(5)))
     found = kinds([*written("w1", A, range(5)), *written("w2", A, range(5, 10)), Final(A, first[:4] + first[5:])])

@@ -114,14 +114,14 @@ def test_a_reader_starts_at_a_time(writer: Writer) -> None:
 
 def test_a_reader_starts_at_the_end(writer: Writer) -> None:
     writer.write(20)
-    reader = FileReader(writer.path, "events", at="end")
+    reader = FileReader(writer.path, "events", at="latest")
     writer.write(5)
     assert values(reader) == expected(20, 25)
 
 
 def test_a_reader_starts_at_one_place_only(writer: Writer) -> None:
     with pytest.raises(ValueError, match="one of"):
-        FileReader(writer.path, "events", seqno=1, at="end")
+        FileReader(writer.path, "events", seqno=1, at="latest")
 
 
 def test_a_bookmark_goes_on_where_a_loop_was_left(writer: Writer) -> None:
@@ -243,7 +243,7 @@ def test_a_topic_made_again_is_followed_when_asked(writer: Writer) -> None:
 def test_a_topic_that_no_writer_has_opened_yet_is_empty(tmp_path: Path) -> None:
     with DataDirectory.open(str(tmp_path)) as data:
         data.create_topic("quiet")
-        reader = FileReader(tmp_path, "quiet", at="end")
+        reader = FileReader(tmp_path, "quiet", at="latest")
         assert values(reader) == []
         assert reader.position is None
         data.open_topic("quiet")

@@ -54,7 +54,7 @@ def damage(log: Log, seqno: int, offset: int) -> None:
 def test_a_deletion_cut_short_is_told_and_ends_no_reader_in_a_loop(tmp_path: Path) -> None:
     data, log = start(tmp_path)
     write(log, 1000)
-    reader, waiting = FileReader(tmp_path, "events"), FileReader(tmp_path, "events", at="end")
+    reader, waiting = FileReader(tmp_path, "events"), FileReader(tmp_path, "events", at="latest")
     data._state.release = lambda topic_id: None  # type: ignore[method-assign]
     data.delete_topic("events")
     for stuck in (reader, waiting):
@@ -75,7 +75,7 @@ def test_one_damaged_header_in_the_active_segment_hides_only_its_own_records(tmp
     assert reader.skipped == 5
     assert FileReader(tmp_path, "events", gaps="skip").table(["seqno"])["seqno"].to_pylist() == wanted
     assert seqnos_of(FileReader(tmp_path, "events", gaps="skip"), follow=True, timeout_s=0.01) == wanted
-    assert FileReader(tmp_path, "events", at="end").position == 1000
+    assert FileReader(tmp_path, "events", at="latest").position == 1000
     assert seqnos_of(FileReader(tmp_path, "events", seqno=900)) == list(range(900, 1000))
     with pytest.raises(Damage) as caught:
         seqnos_of(FileReader(tmp_path, "events"))
@@ -113,7 +113,7 @@ def test_too_many_open_files_are_no_damage_and_pass(tmp_path: Path, gaps: Any, m
 def test_the_end_of_a_log_that_nobody_has_begun_is_its_beginning(tmp_path: Path) -> None:
     data = DataDirectory.open(str(tmp_path))
     data.create_topic("events", settings=SMALL)
-    reader = FileReader(tmp_path, "events", at="end")
+    reader = FileReader(tmp_path, "events", at="latest")
     (log,) = data.open_topic("events")
     write(log, 5)
     assert seqnos_of(reader) == list(range(5))

@@ -22,7 +22,7 @@ BATCHES_MAX: Final = 16_384
 _APPENDED: Final = int(Kind.APPENDED)
 
 Slots = int | list[BatchError | None]
-"""How many batches of a frame the broker answers; or, where some were broken, each one's place: None is the broker's."""
+"""How many batches of a frame the broker answers; or, where some were broken, each one's place: None is for it."""
 
 
 class Run:
@@ -34,8 +34,8 @@ class Run:
         self.frames: list[tuple[int, Slots]] = []
         self.size = 0
 
-    def add(self, correlation: int, head: Append, payload: memoryview) -> None:
-        """Raises where the frame is not as it says; then nothing of it was added."""
+    def add(self, correlation: int, head: Append, payload: memoryview) -> list[BatchError]:
+        """What was wrong with batches of the frame. Raises where it is not as it says: then nothing was added."""
         parts, slots = cut(head, payload)
         last = self.parts[-1] if self.parts else None
         for part in parts:
@@ -46,6 +46,7 @@ class Run:
                 last = part
         self.frames.append((correlation, slots))
         self.size += len(payload)
+        return [] if type(slots) is int else [slot for slot in slots if slot is not None]  # type: ignore[union-attr]
 
     def answer(self, answers: Sequence[Answer]) -> bytes:
         """The APPENDED frames."""

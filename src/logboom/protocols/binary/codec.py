@@ -67,7 +67,7 @@ class FrameReader:
 
     The frames of one call are views of that memory: valid until the next call of `buffer`. Whoever keeps one longer
     calls `keep` before that, and then the memory is the keeper's. `shared` is a buffer that many readers of one thread
-    take turns with: between two calls a reader holds on to bytes only where a frame is incomplete, in memory of its own.
+    take turns with: between two calls a reader holds on to bytes only of an incomplete frame, in memory of its own.
     """
 
     __slots__ = ("_filled", "_own", "_shared", "_used", "head_limit_bytes", "limit_bytes")

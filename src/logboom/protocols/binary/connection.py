@@ -1,9 +1,9 @@
 """One connection: bytes in, frames to its handler, answers out; how fast, and for how long.
 
 An idle connection is this object, its frame reader and its handler: no task, no timer, no buffer. It is read from only
-while there is room: for what its requests hold in memory, and for answers, which a peer that does not read leaves in the
-transport. What breaks the protocol is answered with one ERROR frame, the last; then this side sends no more, and throws
-away what still comes for a moment, because a socket closed on unread bytes would take the ERROR frame with it.
+while there is room: for what its requests hold in memory, and for answers, which a peer that does not read leaves in
+the transport. What breaks the protocol is answered with one ERROR frame, the last; then this side sends no more, and
+throws away what still comes for a moment, because a socket closed on unread bytes would take the ERROR frame with it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from logboom.batch.header import Buffer
 from logboom.errors import LimitExceeded, LogboomError, ProtocolError, RemoteProtocolError
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, FrameReader, encode_front
 from logboom.protocols.binary.errors import encode_failure
-from logboom.protocols.binary.handler import Greeting, Handler
+from logboom.protocols.binary.greeting import Greeting
+from logboom.protocols.binary.handler import Handler
 from logboom.protocols.binary.messages import Kind
 from logboom.protocols.binary.stranger import recognise
 

@@ -1,7 +1,7 @@
 """The binary protocol of one node: makes a connection for whoever comes, and looks after all of them.
 
-Knows a Broker and nothing of what is behind it. One timer sweeps all connections, for those that are silent for too long;
-none runs while there are none.
+Knows a Broker and nothing of what is behind it. One timer sweeps all connections, for those that are silent for too
+long; none runs while there are none.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class BinaryFrontEnd:
     # What connections call.
 
     def enter(self, connection: BinaryConnection) -> None:
-        self._connections.add(connection)
         if self._timer is None:
             self._sweep()
+        self._connections.add(connection)
         if self._is_closing:
             connection.finish(ShuttingDown())
 

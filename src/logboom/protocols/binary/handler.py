@@ -1,9 +1,9 @@
-"""From frames to calls of the broker, and back: one handler for each connection, a greeting before it.
+"""From frames to calls of the broker, and back: one handler for each connection.
 
-Appends are called as they come, which is their order in the logs. Everything else that may wait is a task of its own, so
-answers come in any order; no more than REQUESTS_MAX run at once, the others wait their turn while the connection is not
-read from. All tasks end with the connection. What fails is answered with an ERROR frame for its correlation id, and the
-conversation goes on.
+Appends are called as they come, which is their order in the logs. Everything else that may wait is a task of its own,
+so answers come in any order; no more than REQUESTS_MAX run at once, the others wait their turn while the connection is
+not read from. All tasks end with the connection. What fails is answered with an ERROR frame for its correlation id, and
+the conversation goes on; only what contradicts the protocol ends it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import msgspec
 from msgspec.msgpack import Decoder
 
-from logboom.broker.api import Answer, Chunk, ReadRequest, Start
-from logboom.errors import LimitExceeded, LogboomError, RemoteProtocolError, UnsupportedVersion, WrongCluster
+from logboom.broker.api import Answer, ReadRequest, Start
+from logboom.errors import LimitExceeded, LogboomError, OutcomeUnknown, ProtocolError, RemoteProtocolError
 from logboom.protocols.binary.appending import Run
 from logboom.protocols.binary.codec import Frame, encode_front
-from logboom.protocols.binary.messages import VERSION, Append, Call, Credit, Hello, Kind, Read
+from logboom.protocols.binary.messages import Append, Call, Credit, Hello, Kind, Read
 from logboom.protocols.binary.pushing import Push, encode_chunk
 
 if TYPE_CHECKING:
@@ -36,59 +36,13 @@ MALFORMED: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 METHODS: Final[dict[type, str]] = {call: str(call.__struct_config__.tag) for call in get_args(Call)}
 """The broker's method for each call. Its arguments have the names of the call's fields."""
 
-_APPEND: Final = int(Kind.APPEND)
 _NIL: Final = msgspec.Raw(b"\xc0")
-_hello = Decoder(Hello)
 _append = Decoder(Append)
 _read: Decoder[Read] = Decoder(Read)
 _credit = Decoder(Credit)
 _call: Decoder[Any] = Decoder(Call)
 
 Work = Callable[[], Coroutine[Any, Any, None]]
-
-
-class Greeting:
-    """Waits for the hello."""
-
-    __slots__ = ("_connection", "_front_end", "hello")
-    is_new: Final = True
-    is_idle: Final = True
-
-    def __init__(self, connection: BinaryConnection, front_end: BinaryFrontEnd) -> None:
-        self._connection = connection
-        self._front_end = front_end
-        self.hello = 0
-        """The correlation id of the hello, while it is being looked at."""
-
-    def take(self, frame: Frame) -> Handler:
-        if frame.kind != Kind.HELLO:
-            raise RemoteProtocolError(f"the first frame must be a hello, not of kind {frame.kind}")
-        try:
-            hello = _hello.decode(frame.head)
-        except MALFORMED as error:
-            raise RemoteProtocolError(f"the hello is wrong: {error}") from None
-        self.hello = frame.correlation
-        if not hello.version_min <= VERSION <= hello.version_max:
-            raise UnsupportedVersion(hello.version_min, hello.version_max, VERSION)
-        cluster_id = self._front_end.identity.cluster_id
-        if hello.cluster_id is not None and hello.cluster_id != cluster_id:
-            raise WrongCluster(hello.cluster_id, cluster_id)
-        self._connection.welcome(self._front_end.frame_bytes)
-        handler = Handler(self._connection, self._front_end)
-        handler.welcome(frame.correlation, hello)
-        return handler
-
-    def end_run(self) -> None:
-        pass
-
-    def is_full(self, now_paused: bool) -> bool:
-        return False
-
-    def stop_reads(self, reason: LogboomError | None) -> None:
-        pass
-
-    def drop(self) -> None:
-        pass
 
 
 class Handler:
@@ -112,13 +66,12 @@ class Handler:
         """Handle one frame. Raises where the connection cannot go on."""
         if not frame.correlation:
             raise RemoteProtocolError("a request has a correlation id other than 0")
-        take = _TAKE.get(frame.kind)
         try:
-            if take is None:
-                raise RemoteProtocolError(f"a frame of kind {frame.kind} makes no sense from a client")
-            take(self, frame)
+            _TAKE.get(frame.kind, Handler._take_unknown)(self, frame)
         except MALFORMED as error:
             self._refuse(frame, RemoteProtocolError(f"the head of a frame of kind {frame.kind} is wrong: {error}"))
+        except ProtocolError:
+            raise
         except LogboomError as error:
             self._refuse(frame, error)
         return self
@@ -126,6 +79,9 @@ class Handler:
     def _refuse(self, frame: Frame, error: LogboomError) -> None:
         self._front_end.rejections.note(error)
         self._connection.fail(frame.correlation, error)
+
+    def _take_unknown(self, frame: Frame) -> None:
+        self._refuse(frame, RemoteProtocolError(f"a frame of kind {frame.kind} makes no sense from a client"))
 
     def _take_hello(self, frame: Frame) -> None:
         raise RemoteProtocolError("there was a hello already")
@@ -143,7 +99,8 @@ class Handler:
             if run is not None:
                 self.end_run()
             run = Run(head.acks)
-        run.add(frame.correlation, head, frame.payload)
+        for error in run.add(frame.correlation, head, frame.payload):
+            self._front_end.rejections.note(error)
         self._run = run
 
     def end_run(self) -> None:
@@ -166,27 +123,29 @@ class Handler:
 
     def _appended(self, run: Run, future: asyncio.Future[list[Answer]]) -> None:
         self._held_bytes -= run.size
-        cancelled = RemoteProtocolError("given up") if future.cancelled() else None
-        self._answer(run, cancelled or future.exception() or future.result())
+        given_up = OutcomeUnknown("the append was given up") if future.cancelled() else None
+        self._answer(run, given_up or future.exception() or future.result())
         self._connection.regulate()
 
     def _answer(self, run: Run, outcome: list[Answer] | BaseException) -> None:
-        failed = isinstance(outcome, BaseException)
-        if failed and not isinstance(outcome, LogboomError):
-            self._front_end.report(outcome)
-        if run.acks == "none":
-            self._front_end.rejections["unanswered"] += (
-                len(run.frames) if failed else sum(isinstance(answer, LogboomError) for answer in outcome)
-            )
-        elif failed:
-            self._connection.send(run.fail(outcome))
-        else:
+        if isinstance(outcome, BaseException):
+            if not isinstance(outcome, LogboomError):
+                self._front_end.report(outcome)
+            refused, answer = len(run.frames), run.fail(outcome)
+        elif run.acks != "none":
             self._connection.send(run.answer(outcome))
+            return
+        else:
+            refused, answer = sum(isinstance(one, LogboomError) for one in outcome), b""
+        if run.acks != "none":
+            self._connection.send(answer)
+        elif refused:
+            self._front_end.rejections["unanswered"] += refused
 
     def _take_read(self, frame: Frame) -> None:
-        request = _read.decode(frame.head).request
+        request, correlation = _read.decode(frame.head).request, frame.correlation
         self._note_topic(request.topic)
-        self._start(frame.correlation, lambda: self._read(frame.correlation, request), frame.correlation)
+        self._start(correlation, lambda: self._read(correlation, request), correlation)
 
     async def _read(self, correlation: int, request: ReadRequest) -> None:
         connection = self._connection
@@ -238,8 +197,8 @@ class Handler:
         self._connection.send(encode_front(Kind.RESULT, frame.correlation, _NIL))
 
     def _take_call(self, frame: Frame) -> None:
-        call = _call.decode(frame.head)
-        self._start(frame.correlation, lambda: self._call(frame.correlation, call))
+        call, correlation = _call.decode(frame.head), frame.correlation
+        self._start(correlation, lambda: self._call(correlation, call))
 
     async def _call(self, correlation: int, call: Any) -> None:
         method = getattr(self._front_end.broker, METHODS[type(call)])

@@ -1,7 +1,7 @@
 """A subscription on a connection: chunks are pushed while there is credit, and while the peer reads them.
 
-Credit is bytes of frames that the peer will take. A chunk is asked for only with credit above zero and goes out whole, so
-the credit may end below zero; then as much must be granted before the next. At most one chunk is held.
+Credit is bytes of frames that the peer will take. A chunk is asked for only with credit above zero and goes out whole,
+so the credit may end below zero; then as much must be granted before the next. At most one chunk is held.
 """
 
 from __future__ import annotations

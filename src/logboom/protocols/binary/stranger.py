@@ -1,7 +1,7 @@
 """Who speaks another protocol on our port: recognised by the first bytes, and told so in words of its own.
 
-Our first frame is a hello of less than 64 KiB, so its bytes 2 to 7 are known. A stranger is told apart as soon as one of
-them is another, even where it never sends as much as the front of a frame.
+Our first frame is a hello of less than 64 KiB, so its bytes 2 to 7 are known. A stranger is told apart as soon as one
+of them is another, even where it never sends as much as the front of a frame.
 """
 
 from __future__ import annotations

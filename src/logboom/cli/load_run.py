@@ -1,0 +1,193 @@
+"""Load on a node: writers in processes of their own, one reader, and how long each answer took."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing.synchronize import Barrier
+from typing import Any, Final, Literal, NamedTuple
+
+from logboom.errors import LogboomError
+
+SAMPLES_PER_WRITER: Final = 20_000
+"""Latencies are measured of so many records at most, spread evenly."""
+_MEET_S: Final = 60.0
+"""Writers in processes of their own wait so long for one another, to begin together."""
+_PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
+
+
+class Load(NamedTuple):
+    topic: str
+    servers: list[str]
+    size_bytes: int
+    records: int
+    seconds: float | None = None
+    acks: Literal["none", "leader", "durable"] | None = None
+    codec: Literal["none", "lz4", "zstd"] = "none"
+    batch_bytes: int = 128 * 1024
+    linger_ms: float = 5
+    one_by_one: bool = False
+
+
+class Run(NamedTuple):
+    """What was done between two times of the machine's monotonic clock, which all its processes share."""
+
+    records: int
+    bytes: int
+    failed: int
+    began_s: float
+    ended_s: float
+    latencies_s: list[float]
+
+    @property
+    def seconds(self) -> float:
+        return max(self.ended_s - self.began_s, 1e-9)
+
+    def percentiles(self) -> dict[str, float]:
+        """Least such that the share of all is at or below it."""
+        ordered = sorted(self.latencies_s)
+        if not ordered:
+            return {}
+        return {name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] for name, share in _PERCENTILES.items()}
+
+
+def produce_all(load: Load, writers: int) -> Run:
+    """By so many writers at once. Raises what the first that failed has met, if nothing was written at all."""
+    if writers == 1:
+        return produce(load)
+    part = load._replace(records=max(1, load.records // writers))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(writers, context, _meet_at, (context.Barrier(writers),)) as pool:
+        runs = list(pool.map(produce, [part] * writers))
+    return Run(
+        sum(run.records for run in runs),
+        sum(run.bytes for run in runs),
+        sum(run.failed for run in runs),
+        min(run.began_s for run in runs),
+        max(run.ended_s for run in runs),
+        [latency_s for run in runs for latency_s in run.latencies_s],
+    )
+
+
+_meeting: list[Barrier] = []
+"""Where the writers of a process pool begin together; empty where there is one writer."""
+
+
+def _meet_at(barrier: Barrier) -> None:
+    _meeting.append(barrier)
+
+
+def produce(load: Load) -> Run:
+    from logboom import Writer
+
+    value = os.urandom((load.size_bytes + 1) // 2).hex().encode()[: load.size_bytes]
+    tally = _Tally()
+    with Writer(
+        load.topic,
+        load.servers,
+        acks=load.acks,
+        codec=load.codec,
+        batch_bytes=load.batch_bytes,
+        linger_ms=load.linger_ms,
+        on_error=tally.note_failures,
+    ) as writer:
+        for barrier in _meeting:
+            barrier.wait(_MEET_S)
+        began_s = time.monotonic()
+        given = _one_by_one(writer, value, load, tally) if load.one_by_one else _stream(writer, value, load, tally)
+        writer.flush()
+        ended_s = time.monotonic()
+    if tally.error is not None and tally.failed >= given:
+        raise tally.error
+    done = given - tally.failed
+    return Run(done, done * load.size_bytes, tally.failed, began_s, ended_s, tally.latencies_s)
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.latencies_s: list[float] = []
+        self.failed = 0
+        self.error: LogboomError | None = None
+
+    def note_failures(self, error: LogboomError, count: int) -> None:
+        self.failed += count
+        self.error = self.error or error
+
+    def timer(self) -> Any:
+        """A callback that notes how long the answer took from now on."""
+        began_s = time.monotonic()
+
+        def note(result: object) -> None:
+            if isinstance(result, LogboomError):
+                self.note_failures(result, 1)
+            else:
+                self.latencies_s.append(time.monotonic() - began_s)
+
+        return note
+
+
+def _one_by_one(writer: Any, value: bytes, load: Load, tally: _Tally) -> int:
+    until_s = None if load.seconds is None else time.monotonic() + load.seconds
+    number = 0
+    while (number < load.records) if until_s is None else (time.monotonic() < until_s):
+        began_s = time.monotonic()
+        writer.send(value).result()
+        tally.latencies_s.append(time.monotonic() - began_s)
+        number += 1
+    return number
+
+
+def _stream(writer: Any, value: bytes, load: Load, tally: _Tally) -> int:
+    """Of each block one record is timed, the last: it waits for nothing but itself."""
+    until_s = None if load.seconds is None else time.monotonic() + load.seconds
+    block = max(1, min(1000, load.records // SAMPLES_PER_WRITER or 1, 64 * 1024 // max(1, load.size_bytes)))
+    if until_s is not None:
+        block = 100
+    number, write = 0, writer.write
+    while (number < load.records) if until_s is None else (time.monotonic() < until_s):
+        wanted = block if until_s is not None else min(block, load.records - number)
+        for _ in range(wanted - 1):
+            write(value)
+        write(value, callback=tally.timer())
+        number += wanted
+    return number
+
+
+def consume_all(load: Load, partitions: int, form: Literal["tables", "lists", "records"]) -> Run:
+    """Up to `count` records; a piece is a table, a list or a record."""
+    from logboom import Reader
+
+    records = size = 0
+    latencies_s: list[float] = []
+    began_s = time.monotonic()
+    for partition in range(partitions):
+        with Reader(load.topic, load.servers, partition=partition) as reader:
+            last_s = time.monotonic()
+            for count, piece_bytes in _pieces(reader, form):
+                now_s = time.monotonic()
+                if form != "records" or records % 100 == 0:
+                    latencies_s.append(now_s - last_s)
+                last_s = now_s
+                records, size = records + count, size + piece_bytes
+                if records >= load.records:
+                    break
+        if records >= load.records:
+            break
+    return Run(records, size, 0, began_s, time.monotonic(), latencies_s)
+
+
+def _pieces(reader: Any, form: Literal["tables", "lists", "records"]) -> Any:
+    """Records and bytes of values of each piece."""
+    if form == "tables":
+        import pyarrow.compute as pc
+
+        for table in reader.tables(["value"]):
+            yield len(table), pc.sum(pc.binary_length(table.column(0))).as_py() or 0
+    elif form == "lists":
+        for (values,) in reader.lists(["value"]):
+            yield len(values), sum(map(len, filter(None, values)))
+    else:
+        for record in reader.records():
+            yield 1, len(record.value or b"")

@@ -1,0 +1,57 @@
+"""What a writer owes: bytes it still holds, and who is to be told what became of their records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from logboom.client.gathering import Gathered, Waiter, Written
+from logboom.client.lane import Lane, Parcel, Verdict
+from logboom.errors import LogboomError, OutcomeUnknown
+from logboom.protocols.binary.messages import AppendedAt
+
+
+class Ledger:
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+        self.buffered = 0
+        """Bytes that were added and are neither settled nor spilled."""
+        self.results: list[tuple[Waiter, Written | LogboomError]] = []
+        """Whom to tell what."""
+        self.losses: list[tuple[LogboomError, int]] = []
+        """What became of records nobody waits for, where it was nothing good, and of how many."""
+        self.written = self.failed = self.dropped = 0
+
+    def settle(self, lane: Lane, verdicts: Iterable[Verdict]) -> None:
+        for parcel, outcome in verdicts:
+            if parcel.place is None:
+                self.buffered -= parcel.size
+            if isinstance(outcome, LogboomError):
+                self._fail(parcel.waiters, parcel.count, outcome)
+            else:
+                self.written += parcel.count
+                self._tell(lane, parcel, outcome)
+
+    def fail(self, gathered: Gathered, error: LogboomError) -> None:
+        """Records that never became a batch."""
+        self.buffered -= gathered.size
+        self._fail(gathered.waiters, len(gathered.values), error)
+
+    def _tell(self, lane: Lane, parcel: Parcel, outcome: AppendedAt | None) -> None:
+        if not parcel.waiters:
+            return
+        if outcome is None:
+            unknown = OutcomeUnknown("it is in the log, but the node has forgotten at which seqno")
+            self.results += ((waiter, unknown) for _, waiter in parcel.waiters)
+            return
+        topic, partition, base, moment = self.topic, lane.partition or 0, outcome.base_seqno, outcome.append_time
+        for number, waiter in parcel.waiters:
+            seqno = base + number if base >= 0 else base
+            self.results.append((waiter, Written(topic, partition, seqno, moment)))
+
+    def _fail(self, waiters: list[tuple[int, Waiter]] | None, count: int, error: LogboomError) -> None:
+        self.failed += count
+        for _, waiter in waiters or ():
+            self.results.append((waiter, error))
+        others = count - len(waiters or ())
+        if others:
+            self.losses.append((error, others))

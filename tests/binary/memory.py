@@ -1,0 +1,170 @@
+"""A second broker, in memory: logs are lists of batches, and a test decides when a promise is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from logboom.broker.api import (
+    Acks,
+    Answer,
+    Appended,
+    Chunk,
+    CursorInfo,
+    NodeStats,
+    Part,
+    PartitionInfo,
+    ReadRequest,
+    Settings,
+    TopicInfo,
+)
+from logboom.errors import BatchError, TopicNotFound
+
+TOPIC_ID = "00112233445566778899aabbccddeeff"
+
+
+class MemoryLog:
+    def __init__(self) -> None:
+        self.batches: list[tuple[int, bytes]] = []
+        self.next = 0
+        self.news = asyncio.Event()
+
+    def append(self, data: bytes, count: int) -> Appended:
+        self.batches.append((self.next, data))
+        self.next += count
+        self.news.set()
+        return Appended(self.next - count, count, len(self.batches), 1_000_000 * len(self.batches))
+
+    def read(self, seqno: int, max_bytes: int) -> tuple[bytes, int]:
+        """At least one batch, if there is one."""
+        found, following = b"", seqno
+        for number, (first, data) in enumerate(self.batches):
+            if first >= seqno and (not found or len(found) + len(data) <= max_bytes):
+                found += data
+                following = self.batches[number + 1][0] if number + 1 < len(self.batches) else self.next
+        return found, following
+
+
+class MemoryBroker:
+    def __init__(self, hold: bool = False) -> None:
+        self.logs: dict[str, MemoryLog] = {}
+        self.hold = hold
+        self.held: list[tuple[asyncio.Future[list[Answer]], list[Answer]]] = []
+        self.appends: list[tuple[Sequence[Part], Acks | None]] = []
+        self.reads = 0
+        self.open_subscriptions = 0
+        self.greatest_ask = 0
+        self.refusal = ""
+
+    def log(self, topic: str) -> MemoryLog:
+        if topic not in self.logs:
+            raise TopicNotFound(topic, "memory")
+        return self.logs[topic]
+
+    def append(self, parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
+        self.appends.append((parts, acks))
+        future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+        answers: list[Answer] = []
+        for part in parts:
+            for batch in part.batches:
+                try:
+                    batch.verify()
+                    answers.append(self.log(part.topic).append(bytes(batch.data), len(batch)))
+                except (BatchError, TopicNotFound) as error:
+                    answers.append(error)
+        if self.hold:
+            self.held.append((future, answers))
+        else:
+            future.set_result(answers)
+        return future
+
+    def release(self, number: int = 0) -> None:
+        """Keep one of the promises."""
+        future, answers = self.held.pop(number)
+        future.set_result(answers)
+
+    async def read(self, request: ReadRequest) -> Chunk:
+        self.reads += 1
+        log = self.log(request.topic)
+        seqno = request.start.seqno or 0
+        if log.next <= seqno and request.wait_ms:
+            log.news.clear()
+            try:
+                async with asyncio.timeout(request.wait_ms / 1000):
+                    await log.news.wait()
+            except TimeoutError:
+                pass
+        return self._chunk(log, seqno, request.max_bytes)
+
+    def _chunk(self, log: MemoryLog, seqno: int, max_bytes: int) -> Chunk:
+        data, following = log.read(seqno, max_bytes)
+        return Chunk(TOPIC_ID, 0, seqno, following, 0, log.next, 0, memoryview(data))
+
+    async def subscribe(self, request: ReadRequest) -> MemorySubscription:
+        return MemorySubscription(self, self.log(request.topic), request.start.seqno or 0)
+
+    def _info(self, name: str) -> TopicInfo:
+        log = self.log(name)
+        return TopicInfo(name, TOPIC_ID, [PartitionInfo(0, 0, log.next, log.next)], Settings())
+
+    async def create_topic(
+        self, name: str, partitions: int | None = None, settings: Settings | None = None
+    ) -> TopicInfo:
+        self.logs[name] = MemoryLog()
+        return self._info(name)
+
+    async def configure_topic(self, name: str, settings: Settings) -> TopicInfo:
+        return self._info(name)
+
+    async def describe_topic(self, name: str, create: bool = False) -> TopicInfo:
+        return self._info(name)
+
+    async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]:
+        return [self._info(name) for name in self.logs if name.startswith(prefix)]
+
+    async def delete_topic(self, name: str, topic_id: str | None = None) -> None:
+        del self.logs[name]  # a KeyError where there is none: what a bug looks like
+
+    async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
+        return self._info(topic).partitions[0]
+
+    async def commit_cursor(self, cursor: str, topic: str, partition: int | None, bookmark: str) -> None:
+        pass
+
+    async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
+        return None
+
+    async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
+        return []
+
+    async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
+        return 0
+
+    async def refuse(self, topic: str | None = None, reason: str = "") -> None:
+        self.refusal = reason
+
+    async def accept(self, topic: str | None = None) -> None:
+        self.refusal = ""
+
+    async def stats(self) -> NodeStats:
+        return NodeStats("n", "c", "0", 0, 0, len(self.logs), len(self.logs), {}, {}, {}, {})
+
+
+class MemorySubscription:
+    def __init__(self, broker: MemoryBroker, log: MemoryLog, seqno: int) -> None:
+        self._broker = broker
+        self._log = log
+        self._seqno = seqno
+        broker.open_subscriptions += 1
+
+    async def next(self, max_bytes: int = 0) -> Chunk:
+        self._broker.greatest_ask = max(self._broker.greatest_ask, max_bytes)
+        while self._log.next <= self._seqno:
+            self._log.news.clear()
+            await self._log.news.wait()
+        chunk = self._broker._chunk(self._log, self._seqno, max_bytes)
+        self._seqno = chunk.next_seqno
+        return chunk
+
+    async def close(self) -> None:
+        self._broker.open_subscriptions -= 1

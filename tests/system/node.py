@@ -1,0 +1,74 @@
+"""A real node, `python -m logboom serve`, on one directory and one port, however often it is killed and started."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+READY_S = 60.0
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class NodeProcess:
+    def __init__(self, root: Path, *options: str) -> None:
+        self.directory = root / "data"
+        self.log = root / "node.log"
+        """What it said on standard error, all incarnations."""
+        self.address = f"127.0.0.1:{free_port()}"
+        self._ready = root / "ready.json"
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+
+    def __enter__(self) -> NodeProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.kill()
+
+    def start(self, under: Sequence[str] = (), before: Callable[[], None] | None = None) -> None:
+        """Returns when it listens. `under` is a command to run it with, `before` runs in the child before it."""
+        self._ready.unlink(missing_ok=True)
+        command = [*under, sys.executable, "-m", "logboom", "serve", "--data", str(self.directory)]
+        command += ["--listen", self.address, "--ready-file", str(self._ready), *self._options]
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=before)
+        deadline = time.monotonic() + READY_S
+        while not self._ready.exists():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                self._process.kill()
+                self._process.wait()
+                raise AssertionError(f"the node did not start:\n{self.log.read_text()[-4000:]}")
+            time.sleep(0.01)
+        self._pid = json.loads(self._ready.read_text())["pid"]
+
+    def kill(self) -> None:
+        """SIGKILL to the node itself, not to what it runs under."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """As an operator would; returns the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def _end(self, sent: signal.Signals) -> int:
+        assert self._process is not None
+        if self._process.poll() is None:
+            os.kill(self._pid, sent)
+        status = self._process.wait(READY_S)
+        self._process = None
+        return status

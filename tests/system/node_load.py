@@ -1,0 +1,127 @@
+"""Writers and readers in their own processes on a node, and what they noted down."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from checker import Recorder, Report, check, read_histories
+from checker.history import Final
+from logboom import Reader, connect
+from logboom.broker.api import Settings
+from logboom.storage.topic import SegmentSettings
+from system import node_reader, node_writer
+from system.node import NodeProcess
+
+TOPICS = {"orders": 3, "alerts": 1}
+LOGS = [f"{topic}/{partition}" for topic, partitions in TOPICS.items() for partition in range(partitions)]
+SEGMENT_BYTES = 16 * 1024
+END_S = 120.0
+_TESTS = Path(__file__).parents[1]
+
+
+class Load:
+    """Writes and follows all topics of a node, which it creates, until `finish`."""
+
+    def __init__(self, node: NodeProcess, root: Path, segment_bytes: int = SEGMENT_BYTES) -> None:
+        self.node = node
+        self.histories = root / "histories"
+        self.histories.mkdir()
+        self._root = root
+        self._writers: dict[str, subprocess.Popen[bytes]] = {}
+        self._readers: dict[str, subprocess.Popen[bytes]] = {}
+        asyncio.run(create_topics(node.address, segment_bytes))
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in (*self._writers.values(), *self._readers.values()):
+            process.kill()
+            process.wait()
+            if process.stdin is not None:
+                process.stdin.close()
+
+    def write(self, name: str, timeout_s: float = END_S, spill: Path | None = None) -> None:
+        arguments = [",".join(TOPICS), *([str(spill)] if spill else [])]
+        self._writers[name] = self._start(node_writer.__file__, name, arguments, str(timeout_s))
+
+    def follow(self, name: str, way: str = "blocking") -> None:
+        self._readers[name] = self._start(node_reader.__file__, name, [",".join(LOGS), way])
+
+    def _start(self, script: str, name: str, arguments: list[str], timeout_s: str = "") -> subprocess.Popen[bytes]:
+        environment = os.environ | {"PYTHONPATH": str(_TESTS), "NODE_WRITER_TIMEOUT_S": timeout_s}
+        with open(self._root / f"{name}.log", "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, script, self.node.address, str(self.histories / name), name, *arguments],
+                stdin=subprocess.PIPE,
+                stderr=log,
+                env=environment,
+            )
+
+    def kill(self, name: str) -> None:
+        process = self._writers.pop(name, None) or self._readers.pop(name)
+        process.kill()
+        process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+
+    def wait_for_records(self, count: int) -> None:
+        """Until the writers have noted so many more lines: there is load, however slow the machine."""
+        deadline = time.monotonic() + END_S
+        sizes = self._written() + count * 40
+        while self._written() < sizes:
+            assert time.monotonic() < deadline, f"the writers do not get on: {self._said()}"
+            time.sleep(0.02)
+
+    def _written(self) -> int:
+        return sum(path.stat().st_size for path in self.histories.iterdir() if path.name in self._writers)
+
+    def stop_writers(self) -> None:
+        """They wait for their answers, and end."""
+        for name, process in self._writers.items():
+            process.communicate(timeout=END_S)
+            assert process.returncode == 0, f"{name}: {self._said()}"
+
+    def finish(self) -> Report:
+        """End everybody; read everything a last time; what the checker says of it."""
+        self.stop_writers()
+        ends = {}
+        with Recorder(self.histories / "final") as recorder:
+            for log in LOGS:
+                ends[log] = read_all(self.node.address, log, recorder)
+        for name, process in self._readers.items():
+            process.communicate(json.dumps(ends).encode() + b"\n", timeout=END_S)
+            assert process.returncode == 0, f"{name}: {self._said()}"
+        return check(read_histories(sorted(self.histories.iterdir())))
+
+    def _said(self) -> str:
+        return "\n".join(f"{path.name}: {path.read_text()[-2000:]}" for path in sorted(self._root.glob("*.log")))
+
+
+async def create_topics(address: str, segment_bytes: int) -> None:
+    async with connect(address) as broker:
+        for topic, partitions in TOPICS.items():
+            await broker.create_topic(topic, partitions, Settings(segment=SegmentSettings(bytes=segment_bytes)))
+
+
+def read_all(address: str, log: str, recorder: Recorder) -> int:
+    """Note everything in the log as the final read; returns its end."""
+    topic, _, partition = log.rpartition("/")
+    with Reader(topic, address, partition=int(partition)) as reader:
+        recorder.note(Final(log, [], reader.first))
+        for seqnos, values in reader.lists(("seqno", "value")):
+            recorder.note(
+                Final(log, [(n, value.decode()) for n, value in zip(seqnos, values, strict=True)], reader.first)
+            )
+        return reader.position or 0
+
+
+def pause(longest_s: float) -> None:
+    time.sleep(random.random() * longest_s)

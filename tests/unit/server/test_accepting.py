@@ -1,0 +1,176 @@
+"""Accepting connections: bounded, and never at an end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import resource
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, ClassVar
+
+import pytest
+import uvloop
+
+from logboom.server.accepting import Gate, Pace
+from logboom.server.descriptors import FILES_KEPT, connections_allowed
+
+LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
+REFUSAL = b"too many"
+
+
+class Echo(asyncio.Protocol):
+    open_now: ClassVar[set[Echo]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        self.open_now.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open_now.discard(self)
+
+
+@contextlib.asynccontextmanager
+async def serving(connections_max: int = 1000, per_second: int = 10_000) -> AsyncIterator[tuple[Any, Counter[str]]]:
+    counts: Counter[str] = Counter()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.setblocking(False)
+        gate = Gate(connections_max, per_second, lambda: len(Echo.open_now), REFUSAL, counts)
+        task = asyncio.create_task(gate.serve(listening, Echo))
+        try:
+            yield listening.getsockname(), counts
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+            gate.close()
+            for echo in list(Echo.open_now):
+                echo.transport.abort()
+            while Echo.open_now:
+                await asyncio.sleep(0.01)
+
+
+async def say(address: Any, words: bytes = b"hello") -> tuple[bytes, asyncio.StreamWriter]:
+    reader, writer = await asyncio.open_connection(*address)
+    writer.write(words)
+    async with asyncio.timeout(20):
+        return await reader.read(100), writer
+
+
+def run(loop: Callable[[], asyncio.AbstractEventLoop], work: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(work)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_connections_over_the_limit_are_told_so_and_welcome_when_others_have_left(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def story() -> None:
+        async with serving(connections_max=3) as (address, counts):
+            writers = []
+            for _ in range(3):
+                heard, writer = await say(address)
+                assert heard == b"hello"
+                writers.append(writer)
+            for _ in range(70):  # more than may linger
+                heard, writer = await say(address)
+                assert heard in (REFUSAL, b"")
+                writer.close()
+            assert counts["limits.connections"] == 70
+            writers[0].close()
+            while len(Echo.open_now) == 3:
+                await asyncio.sleep(0.01)
+            heard, writer = await say(address)
+            assert heard == b"hello"
+            for each in [writer, *writers]:
+                each.close()
+
+    run(loop, story())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_nodelay_is_set_on_what_was_accepted(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def story() -> None:
+        async with serving() as (address, _):
+            _, writer = await say(address)
+            (echo,) = Echo.open_now
+            accepted = echo.transport.get_extra_info("socket")
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            writer.close()
+
+    run(loop, story())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_accepting_goes_on_after_the_process_had_no_descriptors_left(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    async def story() -> None:
+        async with serving() as (address, counts):
+            heard, first = await say(address)
+            waiting = socket.socket()
+            soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+            spare: list[int] = []
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+                with contextlib.suppress(OSError):
+                    while True:
+                        spare.append(os.dup(0))
+                waiting.connect(address)
+                async with asyncio.timeout(20):
+                    while not counts["descriptors"]:
+                        await asyncio.sleep(0.01)
+            finally:
+                for descriptor in spare:
+                    os.close(descriptor)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            waiting.setblocking(False)
+            await asyncio.get_running_loop().sock_sendall(waiting, b"late")
+            async with asyncio.timeout(20):
+                assert await asyncio.get_running_loop().sock_recv(waiting, 10) == b"late"
+            assert heard == b"hello"
+            waiting.close()
+            first.close()
+
+    run(loop, story())
+
+
+def test_connections_that_vanish_at_once_disturb_nobody() -> None:
+    async def story() -> None:
+        async with serving() as (address, _):
+            for _ in range(50):
+                with socket.create_connection(address) as gone:
+                    gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            heard, writer = await say(address)
+            assert heard == b"hello"
+            writer.close()
+
+    run(uvloop.new_event_loop, story())
+
+
+def test_a_pace_lets_a_burst_through_and_then_so_many_a_second() -> None:
+    async def story() -> None:
+        loop = asyncio.get_running_loop()
+        pace = Pace(1000)
+        await pace.turn()
+        began = loop.time()
+        for _ in range(400):
+            await pace.turn()
+        assert loop.time() - began >= 0.29
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("wanted", "files_max", "allowed"),
+    [(20_000, 2**20, 20_000), (20_000, 20_000, 20_000 - FILES_KEPT), (500, 1024, 500), (20_000, 1024, 768), (9, 60, 1)],
+)
+def test_connections_never_take_the_last_descriptors(wanted: int, files_max: int, allowed: int) -> None:
+    assert connections_allowed(wanted, files_max) == allowed
