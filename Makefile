@@ -20,7 +20,7 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## write a million records, kill the writer, recover, read back
+demo: $(READY)  ## start a node, write and follow, kill it, start it again, lose nothing
 	@$(BIN)/python examples/demo.py
 
 check: $(READY)  ## format, lint, types, import layers, shape of the tree

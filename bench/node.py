@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import select
 import socket
 import sys
@@ -64,8 +65,10 @@ class Node:
 
         self.call(run)
 
-    def resident_bytes(self) -> int:
-        return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    def memory_bytes(self) -> int:
+        """What the process has for itself: without pages of files it has mapped, and without what the kernel has."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        return 1024 * int(re.findall(r"RssAnon:\s+(\d+) kB", status)[0])
 
 
 @contextmanager

@@ -3,8 +3,9 @@
 Two nodes run beside each other. One has nothing but the connection that writes to it; the other gets 100 and then
 10,000 more connections that have said hello and then nothing, or topics that hold one record each. A feed writes
 batches of 64 KiB to both in turn, flush os, acks leader: its throughput shall not fall by more than a fifth. Memory is
-the growth of the node's resident set. Readers that never read have subscribed from the first record, with credit for
-64 MiB each, to a log that is larger, and take nothing of what comes.
+what the process of the node has grown by, without mapped files and without the kernel's buffers of its sockets. Readers
+that never read have subscribed from the first record, with credit for 64 MiB each, to a log that is larger, and take
+nothing of what comes.
 """
 
 from __future__ import annotations
@@ -112,10 +113,10 @@ def _compare_growing(directory: str, what: str, one: str, grow: Callable[[Node, 
         for each in feeds:
             feed([each], BATCHES)
         for count in COUNTS:
-            before = large.resident_bytes()
+            before = large.memory_bytes()
             grow(large, count)
             added = count - (COUNTS[COUNTS.index(count) - 1] if count != COUNTS[0] else 0)
-            memory = (large.resident_bytes() - before) / added
+            memory = (large.memory_bytes() - before) / added
             base, grown = f"one writer, beside {count:,} {what}", f"one writer, {count:,} {what}"
             subjects: dict[str, tuple[Subject, Subject]] = {
                 base: (_nothing, partial(feed, [feeds[0]], BATCHES)),
@@ -136,7 +137,7 @@ def _stuck_readers(directory: str) -> list[Row]:
         node.create("read")
         one = Feed(node, "read", batch, "leader")
         feed([one], LOG_BYTES // len(batch))
-        before = node.resident_bytes()
+        before = node.memory_bytes()
         readers = []
         for _ in range(READERS):
             connection, session = connect_idle(node)
@@ -144,7 +145,7 @@ def _stuck_readers(directory: str) -> list[Row]:
             connection.sendall(b"".join(buffers))
             readers.append(connection)
         feed([one], LOG_BYTES // len(batch))
-        memory = (node.resident_bytes() - before) / READERS
+        memory = (node.memory_bytes() - before) / READERS
         for connection in readers:
             connection.close()
         one.close()

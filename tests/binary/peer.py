@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import uvloop
@@ -39,14 +39,17 @@ def run(story: Coroutine[Any, Any, None], loop: str = "asyncio") -> None:
     assert complaints == []
 
 
-class Served(NamedTuple):
-    front_end: BinaryFrontEnd
-    rejections: Rejections
-    port: int
+class Served:
+    def __init__(self, front_end: BinaryFrontEnd, rejections: Rejections, port: int) -> None:
+        self.front_end = front_end
+        self.rejections = rejections
+        self.port = port
+        self.peers: list[Peer] = []
 
     async def peer(self, hello: bool = True) -> Peer:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         peer = Peer(reader, writer)
+        self.peers.append(peer)
         if hello:
             assert (await peer.ask(Kind.HELLO, 1, Hello()))[0] == Kind.WELCOME
         return peer
@@ -62,12 +65,16 @@ async def serve(broker: Broker, limits: Limits = Limits()) -> AsyncIterator[Serv
     rejections = Rejections()
     front_end = BinaryFrontEnd(broker, limits, rejections, "/data", "logboom/test", IDENTITY)
     server = await asyncio.get_running_loop().create_server(front_end.factory, "127.0.0.1", 0, backlog=1024)
+    served = Served(front_end, rejections, server.sockets[0].getsockname()[1])
     try:
-        yield Served(front_end, rejections, server.sockets[0].getsockname()[1])
+        yield served
     finally:
         server.close()
         await front_end.close(0.0)
         assert front_end.connections == 0
+        for peer in served.peers:
+            peer.writer.transport.abort()
+        await asyncio.sleep(0)
 
 
 class Peer:

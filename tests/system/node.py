@@ -9,7 +9,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 READY_S = 60.0
@@ -40,6 +41,14 @@ class NodeProcess:
     def __exit__(self, *_: object) -> None:
         if self._process is not None:
             self.kill()
+
+    @contextmanager
+    def ended(self) -> Iterator[None]:
+        """For a node that was started by hand."""
+        try:
+            yield
+        finally:
+            self.__exit__()
 
     def start(self, under: Sequence[str] = (), before: Callable[[], None] | None = None) -> None:
         """Returns when it listens. `under` is a command to run it with, `before` runs in the child before it."""

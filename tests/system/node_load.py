@@ -15,8 +15,8 @@ from checker import Recorder, Report, check, read_histories
 from checker.history import Final
 from logboom import Reader, connect
 from logboom.broker.api import Settings
+from logboom.client.spill import START as SPILL_START
 from logboom.storage.topic import SegmentSettings
-from system import node_reader, node_writer
 from system.node import NodeProcess
 
 TOPICS = {"orders": 3, "alerts": 1}
@@ -50,16 +50,23 @@ class Load:
 
     def write(self, name: str, timeout_s: float = END_S, spill: Path | None = None) -> None:
         arguments = [",".join(TOPICS), *([str(spill)] if spill else [])]
-        self._writers[name] = self._start(node_writer.__file__, name, arguments, str(timeout_s))
+        self._writers[name] = self._start("node_writer.py", name, arguments, str(timeout_s))
 
     def follow(self, name: str, way: str = "blocking") -> None:
-        self._readers[name] = self._start(node_reader.__file__, name, [",".join(LOGS), way])
+        self._readers[name] = self._start("node_reader.py", name, [",".join(LOGS), way])
 
     def _start(self, script: str, name: str, arguments: list[str], timeout_s: str = "") -> subprocess.Popen[bytes]:
         environment = os.environ | {"PYTHONPATH": str(_TESTS), "NODE_WRITER_TIMEOUT_S": timeout_s}
         with open(self._root / f"{name}.log", "ab") as log:
             return subprocess.Popen(
-                [sys.executable, script, self.node.address, str(self.histories / name), name, *arguments],
+                [
+                    sys.executable,
+                    str(Path(__file__).with_name(script)),
+                    self.node.address,
+                    str(self.histories / name),
+                    name,
+                    *arguments,
+                ],
                 stdin=subprocess.PIPE,
                 stderr=log,
                 env=environment,
@@ -79,6 +86,16 @@ class Load:
         while self._written() < sizes:
             assert time.monotonic() < deadline, f"the writers do not get on: {self._said()}"
             time.sleep(0.02)
+
+    def wait_for_spill(self, spill: Path) -> None:
+        deadline = time.monotonic() + END_S
+        while not self.spilled_bytes(spill):
+            assert time.monotonic() < deadline, f"nothing is spilled: {self._said()}"
+            time.sleep(0.02)
+
+    def spilled_bytes(self, spill: Path) -> int:
+        """What the spill files hold beside their headers."""
+        return sum(max(0, path.stat().st_size - SPILL_START) for path in spill.iterdir())
 
     def _written(self) -> int:
         return sum(path.stat().st_size for path in self.histories.iterdir() if path.name in self._writers)

@@ -3,7 +3,7 @@
     node_writer.py ADDRESS HISTORY NAME TOPICS [SPILL]
 
 Writes until its standard input ends; then it waits for all answers, and ends. With SPILL, a directory, each topic has a
-spill file there, and every line on standard output names records that were accepted: `accepted WRITER SEQUENCE`.
+spill file there, and a buffer so small that it is soon needed.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ from typing import Any
 from checker import Recorder, make_value
 from checker.history import AnyEvent, Fail, Invoke, Ok, Unknown
 from logboom import Writer
-from logboom.errors import AppendRefused
+from logboom.errors import AppendRefused, ConnectionLost
 
 TIMEOUT_S = float(os.environ.get("NODE_WRITER_TIMEOUT_S", "120"))
 OUTSTANDING_MAX = 300
+SPILLING_BYTES = 32 * 1024
 KEYS = [b"key-%d" % n for n in range(20)]
 
 
@@ -32,7 +33,7 @@ class Load:
     def __init__(self, address: str, recorder: Recorder, name: str, topic: str, spill: str | None) -> None:
         self.name = name
         self._recorder = recorder
-        self._room = threading.Semaphore(OUTSTANDING_MAX)
+        self._room = threading.Semaphore(OUTSTANDING_MAX if spill is None else 10**9)
         self._sequence = 0
         self._writer = Writer(
             topic,
@@ -42,7 +43,7 @@ class Load:
             batch_bytes=4096,
             codec=random.choice(("none", "lz4")),
             delivery_timeout_s=TIMEOUT_S,
-            spill=spill,
+            **({} if spill is None else {"spill": spill, "buffer_bytes": SPILLING_BYTES}),
         )
 
     def burst(self) -> None:
@@ -64,7 +65,7 @@ class Load:
         self._room.release()
 
     def _outcome(self, sequence: int, result: Any) -> AnyEvent:
-        if isinstance(result, AppendRefused):
+        if isinstance(result, AppendRefused | ConnectionLost):  # what may have been appended is an OutcomeUnknown
             return Fail(self.name, sequence)
         if isinstance(result, BaseException):
             return Unknown(self.name, sequence)
@@ -84,7 +85,7 @@ def main(address: str, history: str, name: str, topics: str, spill: str | None =
     threading.Thread(target=wait_for_end, daemon=True).start()
     with Recorder(history) as recorder:
         loads = [
-            Load(address, recorder, f"{name}.{topic}", topic, spill and f"{spill}/{name}-{topic}")
+            Load(address, recorder, f"{name}.{topic}", topic, spill and f"{spill}/{topic}")
             for topic in topics.split(",")
         ]
         while not ended.wait(random.random() * 0.02):

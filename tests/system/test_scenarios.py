@@ -338,6 +338,7 @@ async def a_filter_leaves_what_is_wanted_with_its_own_seqnos(broker: Broker, gro
 async def a_subscription_goes_on(broker: Broker, ground: Ground) -> None:
     await broker.create_topic("push", 1, ground.settings)
     await appended(broker, ground, "push", records_of(ground, 10))
+    await settled(broker, "push", 10)
     subscription = await broker.subscribe(ReadRequest("push", Start(seqno=5)))
     seqnos: list[int] = []
 
@@ -385,6 +386,7 @@ async def a_subscription_ends_with_its_topic(broker: Broker, ground: Ground) -> 
 async def what_is_trimmed_is_never_served_again(broker: Broker, ground: Ground) -> None:
     await broker.create_topic("trim", 1, ground.settings)
     await appended(broker, ground, "trim", *(records_of(ground, 30, 30 * n) for n in range(10)))
+    await settled(broker, "trim", 300)
     info = await broker.trim("trim", None, 105)
     assert (info.first, info.floor) == (105, 105)
     with pytest.raises(SeqnoOutOfRange) as gone:

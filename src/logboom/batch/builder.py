@@ -115,6 +115,11 @@ def build_table(table: Any, *, codec: str = "none", producer: Producer = NOBODY)
 
     `value` or `key` must be there; `seqno`, `topic` and `partition` are left out: what was read may be written again.
     """
+    return build(**table_columns(table), codec=codec, producer=producer)
+
+
+def table_columns(table: Any) -> dict[str, Any]:
+    """The columns of such a table, as `build` takes them."""
     import pyarrow as pa
 
     if isinstance(table, pa.Table | pa.RecordBatch):
@@ -131,16 +136,14 @@ def build_table(table: Any, *, codec: str = "none", producer: Producer = NOBODY)
     if "value" not in names and "key" not in names:
         raise InvalidColumn("value", "the table has neither a value nor a key column")
     column = {name: column_of(name) for name in c.NAMES.values() if name in names}
-    return build(
-        column["value"] if "value" in column else pa.nulls(count, pa.binary()),
-        keys=column.get("key"),
-        timestamps=column.get("timestamp"),
-        channels=column.get("channel"),
-        tags=column.get("tags"),
-        headers=column.get("headers"),
-        codec=codec,
-        producer=producer,
-    )
+    return {
+        "values": column["value"] if "value" in column else pa.nulls(count, pa.binary()),
+        "keys": column.get("key"),
+        "timestamps": column.get("timestamp"),
+        "channels": column.get("channel"),
+        "tags": column.get("tags"),
+        "headers": column.get("headers"),
+    }
 
 
 def build_control(body: msgspec.Struct, kind: int = KIND_CONTROL, record_count: int = 0) -> Batch:

@@ -1,8 +1,8 @@
 """Scrubbing of a node's cold segments: one at a time, slowly, each once in `every_us`.
 
 The ledger says what is due and keeps what was found, on the disk, after every segment. Findings of segments that are
-gone, and all of logs that are, is forgotten. A segment that cannot be read is a finding, and the next has its turn. A
-crash costs at most the scrub that was under way.
+gone, and all of logs that are, is forgotten. A segment that cannot be read is a finding, and the next has its turn.
+The labels that a scrub has made get their place when it ends. A crash costs at most the scrub that was under way.
 """
 
 from __future__ import annotations
@@ -103,6 +103,7 @@ class Scrubber:
         """Note what was found, unless the segment went away under the reader. The log is open."""
         kept, segment = job.kept, job.segment
         if segment not in kept.log.segments:
+            segment.discard_labels()
             return
         try:
             result = job.future.result()

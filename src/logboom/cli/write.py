@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from logboom.cli.connection import ask, servers_of
+from logboom.cli.connection import servers_of
 from logboom.cli.options import Flag, Json, Quiet, Server
 from logboom.cli.output import show_json
 from logboom.cli.progress import bytes_read
@@ -97,7 +97,6 @@ def write(
     same = Record(None, None if key is None else key.encode(), None, channel, tuple(tag or ()))
     make = _record_of_line if ndjson else _record_of_text
     servers, tally = servers_of(server), _Tally()
-    ask(server, lambda broker: broker.describe_topic(target.topic, create=True))
     interrupted = False
     with (
         _lines(values, file, not (as_json or quiet)) as lines,

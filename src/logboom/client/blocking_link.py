@@ -40,7 +40,7 @@ class Link:
         """Connected, greeted and welcomed. Raises ConnectionLost, or what the server has against us."""
         deadline = time.monotonic() + timeout_s
         try:
-            sock = _open_socket(address, timeout_s)
+            sock = open_socket(address, timeout_s)
         except OSError as error:
             raise ConnectionLost(no_connection(address, error)) from None
         link = cls(address, sock)
@@ -171,7 +171,7 @@ class LinkPushes:
             self._link.tell(self._correlation, Kind.UNSUBSCRIBE)
 
 
-def _open_socket(address: Address, timeout_s: float) -> socket.socket:
+def open_socket(address: Address, timeout_s: float) -> socket.socket:
     if address.path is None:
         sock = socket.create_connection((address.host, address.port), timeout_s)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -87,7 +87,7 @@ class Contact:
         if self._refusals >= self._servers:
             self.fatal = error
 
-    def take(self, event: Event, now: float) -> list[Buffer]:
+    def take(self, event: Event) -> list[Buffer]:
         """Something that is no answer to an append. Returns what to send; raises what ends the connection."""
         what = event.what
         if isinstance(what, Welcome):

@@ -31,6 +31,10 @@ class Ledger:
                 self.written += parcel.count
                 self._tell(lane, parcel, outcome)
 
+    def keep(self, parcel: Parcel, error: LogboomError) -> None:
+        """It is in the spill file, and whoever waits here waits no longer."""
+        self.results += ((waiter, error) for _, waiter in parcel.waiters or ())
+
     def fail(self, gathered: Gathered, error: LogboomError) -> None:
         """Records that never became a batch."""
         self.buffered -= gathered.size

@@ -1,15 +1,21 @@
-"""A writer's spill file as its lanes see it: parcels go there in their order, and are read back when they are sent.
+"""Parcels in memory and, where there is a spill file, on disk: what is where, and how its bytes are found.
 
 In each lane the parcels in the file come before those in memory. So a lane drains what was spilled first, and when more
-has to be spilled it goes behind what is there already.
+has to be spilled it goes behind what is there already. A parcel keeps its bytes in one place only: those in the file
+are read when they are sent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
+from logboom.batch import Batch
 from logboom.batch.header import Buffer, Producer
+from logboom.batch.rewrite import without_producer
+from logboom.client.gathering import Gathered
 from logboom.client.lane import Lane, Parcel, State
+from logboom.client.ledger import Ledger
+from logboom.client.routing import Routing
 from logboom.client.spill import Label, Spill
 from logboom.errors import ConfigError
 
@@ -17,48 +23,61 @@ Pair = tuple[Lane, Parcel]
 
 
 class Overflow:
-    def __init__(self, spill: Spill, topic: str) -> None:
+    def __init__(self, routing: Routing, ledger: Ledger, spill: Spill | None) -> None:
+        self._routing = routing
+        self._ledger = ledger
         self._spill = spill
-        self._topic = topic
         self.topic_id: str | None = None
-        """Of the topic that what was found is for."""
+        """Of the topic everything in the file is for, once that is known."""
+        for partition, parcel in self._recover(spill) if spill is not None else ():
+            routing.enqueue(routing.lane(partition), parcel)
 
     @property
-    def path(self) -> str:
-        return self._spill.path
+    def path(self) -> str | None:
+        return None if self._spill is None else self._spill.path
 
     def __len__(self) -> int:
-        return len(self._spill)
+        """Batches in the file."""
+        return 0 if self._spill is None else len(self._spill)
 
-    def recover(self) -> Iterator[tuple[int | None, Parcel]]:
+    def _recover(self, spill: Spill) -> Iterator[tuple[int | None, Parcel]]:
         """What an earlier process has left, in order."""
-        for label, place, batch in self._spill.found:
-            if label.topic != self._topic:
-                raise ConfigError("spill", f"{self.path} holds records for topic {label.topic!r}: write them first")
+        for label, place, batch in spill.found:
+            if label.topic != self._ledger.topic:
+                raise ConfigError("spill", f"{spill.path} holds records for topic {label.topic!r}: write them first")
             self.topic_id = label.topic_id or self.topic_id
             header = batch.header
             producer = Producer(header.producer_id, header.producer_epoch, header.producer_seq)
             parcel = Parcel(batch.data, header.record_count, producer, 0.0)
             parcel.data, parcel.place, parcel.doubt = None, place, label.doubt
             yield label.partition, parcel
-        self._spill.found.clear()
+        spill.found.clear()
 
     def load(self, parcel: Parcel) -> Buffer:
-        assert parcel.place is not None
-        return self._spill.read(parcel.place)
+        """The batch as it is numbered now."""
+        data = parcel.data
+        if data is None:
+            assert self._spill is not None
+            assert parcel.place is not None
+            data = self._spill.read(parcel.place)
+        return _numbered(data, parcel.producer)
 
     def sending(self, parcel: Parcel) -> None:
-        if parcel.place is not None:
+        if parcel.place is not None and self._spill is not None:
             self._spill.sending(parcel.place)
 
-    def take(self, lanes: Iterable[Lane], topic_id: str | None) -> int:
-        """Spill what is in memory, as far as there is room. Returns the bytes that are safe now.
+    def settle(self, parcel: Parcel) -> None:
+        if parcel.place is not None and self._spill is not None:
+            self._spill.settle(parcel.place)
 
-        Raises OSError where the disk does not take them.
-        """
+    def take(self, now: float) -> bool:
+        """Put on disk what is in memory, as far as there is room. Raises OSError where the disk does not take it."""
+        if self._spill is None:
+            return False
         pairs: list[Pair] = []
         size = 0
-        for lane in lanes:
+        for lane in list(self._routing.active.values()):
+            self._routing.cut(lane, now)
             for parcel in lane.queue:
                 if parcel.place is not None or parcel.state is State.SETTLED:
                     continue
@@ -66,37 +85,77 @@ class Overflow:
                     break
                 pairs.append((lane, parcel))
                 size += parcel.size
-        if pairs:
-            places = self._spill.append([self._entry(lane, parcel, topic_id) for lane, parcel in pairs])
-            for (_, parcel), place in zip(pairs, places, strict=True):
-                parcel.place, parcel.data = place, None
-        return size
+        places = self._spill.append([self._entry(pair) for pair in pairs]) if pairs else []
+        for (_, parcel), place in zip(pairs, places, strict=True):
+            parcel.place, parcel.data = place, None
+        self._ledger.buffered -= size
+        return bool(pairs)
 
-    def settle(self, parcel: Parcel) -> None:
-        if parcel.place is not None:
-            self._spill.settle(parcel.place)
+    def renumber(self, lane: Lane) -> None:
+        """Parcels of this lane have new numbers. In the file they must have them before they are sent."""
+        for parcel in lane.queue:
+            if parcel.data is not None:
+                parcel.data = self.load(parcel)
+        if any(parcel.place is not None for parcel in lane.queue):
+            self._rewrite(list(self._spilled()))
 
-    def rewrite(self, pairs: Iterable[Pair], load: Callable[[Parcel], Buffer], topic_id: str | None) -> None:
-        """The file anew, with these parcels and as they are numbered now."""
+    def decide(self, partitions: int) -> None:
+        """It is known how many partitions there are: what was undecided finds its lane."""
+        undecided = self._routing.undecided()
+        if undecided is None:
+            return
+        if partitions == 1:
+            self._routing.adopt(undecided)
+            return
+        gathered, undecided.gathered = undecided.gathered, Gathered()
+        spilled = [parcel for parcel in undecided.queue if parcel.place is not None]
+        if spilled:
+            self._rewrite(self._dealt(list(self._spilled()), spilled))
+        for parcel in undecided.queue:
+            if parcel.data is not None:
+                self._routing.deal(parcel, parcel.data)
+        self._routing.pass_on(gathered)
+
+    def _dealt(self, known: list[Pair], spilled: list[Parcel]) -> Iterator[Pair]:
+        yield from known
+        for parcel in spilled:
+            for lane, made in self._routing.deal(parcel, self.load(parcel)):
+                self._ledger.buffered -= made.size
+                yield lane, made
+
+    def _spilled(self) -> Iterator[Pair]:
+        for lane in self._routing.active.values():
+            for parcel in lane.queue:
+                if parcel.place is not None and parcel.state is not State.SETTLED:
+                    yield lane, parcel
+
+    def _rewrite(self, pairs: Iterable[Pair]) -> None:
+        """The file anew with these parcels, as they are numbered now. No parcel stays in memory while others follow."""
+        assert self._spill is not None
         kept: list[Parcel] = []
 
         def entries() -> Iterator[tuple[Label, Buffer]]:
-            for lane, parcel in pairs:
-                kept.append(parcel)
-                entry = self._entry(lane, parcel, topic_id, load)
-                parcel.data = None
-                yield entry
+            for pair in pairs:
+                kept.append(pair[1])
+                yield self._entry(pair)
+                pair[1].data = None
 
         for place, parcel in zip(self._spill.replace(entries()), kept, strict=True):
             parcel.place = place
 
-    def close(self) -> None:
-        self._spill.close()
+    def _entry(self, pair: Pair) -> tuple[Label, Buffer]:
+        lane, parcel = pair
+        doubt = parcel.doubt or parcel.state is State.SENT
+        return Label(self._ledger.topic, self.topic_id, lane.partition, doubt), self.load(parcel)
 
-    def _entry(
-        self, lane: Lane, parcel: Parcel, topic_id: str | None, load: Callable[[Parcel], Buffer] | None = None
-    ) -> tuple[Label, Buffer]:
-        label = Label(self._topic, topic_id, lane.partition, parcel.doubt)
-        data = parcel.data if load is None else load(parcel)
-        assert data is not None
-        return label, data
+    def close(self) -> None:
+        if self._spill is not None:
+            self._spill.close()
+
+
+def _numbered(data: Buffer, producer: Producer) -> Buffer:
+    batch = Batch.parse(data)
+    header = batch.header
+    if (header.producer_id, header.producer_epoch, header.producer_seq) == producer:
+        return data
+    return without_producer(batch, producer).data

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from logboom.batch import BATCH_SIZE_DEFAULT, NO_TIMESTAMP, Batch, Producer
@@ -178,18 +178,28 @@ class Routing:
         if not self._sticky.is_idle:
             self.active[self._sticky.partition] = self._sticky
 
-    def deal(self, parcel: Parcel, data: Buffer) -> Iterator[tuple[Lane, Parcel]]:
+    def deal(self, parcel: Parcel, data: Buffer) -> list[tuple[Lane, Parcel]]:
         """The records of an undecided parcel, as parcels in the lanes they belong to."""
         batch = Batch.parse(data)
         waiters = dict(parcel.waiters or ())
         timeless = batch.header.min_timestamp == NO_TIMESTAMP
-        before = {partition: len(lane.queue) for partition, lane in self._lanes.items()}
-        self._ledger.buffered -= parcel.size if parcel.place is None else 0
+        if parcel.place is None:
+            self._ledger.buffered -= parcel.size
         for number, record in enumerate(batch.records()):
             moment = None if timeless and not record.timestamp else record.timestamp
             fields = (record.key, moment, record.channel, record.tags, record.headers)
             self.add(record.value, *fields, waiters.get(number))
-        for partition, lane in list(self._lanes.items()):
+        made = []
+        for lane in [lane for lane in self.active.values() if lane.gathered.values]:
             self.cut(lane, parcel.since)
-            for made in list(lane.queue)[before.get(partition, 0) :]:
-                yield lane, made
+            made.append((lane, lane.queue[-1]))
+        return made
+
+    def pass_on(self, gathered: Gathered) -> None:
+        """Undecided records that are no parcel yet."""
+        if gathered.values:
+            self._ledger.buffered -= gathered.size
+            batch = gathered.build("none", Producer())
+            parcel = Parcel(batch.data, len(gathered.values), Producer(), gathered.since or 0.0, gathered.waiters)
+            self._ledger.buffered += parcel.size
+            self.deal(parcel, batch.data)

@@ -14,21 +14,20 @@ Nothing is sent to another topic than the one the writer began with, even if tha
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Final
 
-from logboom.batch import Batch
 from logboom.batch.header import Buffer
-from logboom.batch.rewrite import without_producer
 from logboom.client.backoff import FIRST_S, LONGEST_S
 from logboom.client.contact import Contact
-from logboom.client.gathering import Written
+from logboom.client.gathering import Gathered, Written
 from logboom.client.lane import Lane, Parcel, State, Verdict
 from logboom.client.ledger import Ledger
 from logboom.client.options import WriterOptions
 from logboom.client.overflow import Overflow
 from logboom.client.routing import Routing
 from logboom.client.session import Event
+from logboom.client.spill import Spill
 from logboom.errors import (
     ConnectionLost,
     LogboomError,
@@ -48,22 +47,21 @@ _SLACK_BYTES: Final = 1024
 
 
 class Writing:
-    def __init__(self, topic: str, options: WriterOptions, servers: int = 1, overflow: Overflow | None = None) -> None:
+    def __init__(self, topic: str, options: WriterOptions, servers: int = 1, spill: Spill | None = None) -> None:
         self.options = options
         self.ledger = Ledger(topic)
         self.contact = Contact(topic, servers)
         self.routing = Routing(options, self.ledger)
-        self.overflow = overflow
+        self.overflow = Overflow(self.routing, self.ledger, spill)
+        self.contact.topic_id = self.overflow.topic_id
         self.outgoing: list[Buffer] = []
         self.is_barred = False
         """Whether nothing is to be added now: no room, or no hope."""
         self._active = self.routing.active
         self._asked: dict[int, tuple[Lane, Parcel]] = {}
         self._in_flight_bytes = 0
-        if overflow is not None:
-            for partition, parcel in overflow.recover():
-                self.routing.enqueue(self.routing.lane(partition), parcel)
-            self.contact.topic_id = overflow.topic_id
+        self._trouble: LogboomError | None = None
+        self._is_flushing = False
 
     @property
     def is_idle(self) -> bool:
@@ -77,8 +75,25 @@ class Writing:
             for lane in self._active.values()
         )
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether answers are to come."""
+        return bool(self._asked)
+
+    def give_up_on(self, error: LogboomError) -> None:
+        """Records have failed that nobody waits for: whoever comes next is told."""
+        if self._trouble is None:
+            self._trouble = error
+        self.is_barred = True
+
+    def take_trouble(self) -> LogboomError | None:
+        """What to raise, once; and always, where there is no hope."""
+        trouble, self._trouble = self._trouble, None
+        return trouble or self.contact.fatal
+
     def flush(self, now: float) -> list[Parcel]:
         """Everything is to go now. Returns what must become safe before the flush is done."""
+        self._is_flushing = True
         for lane in list(self._active.values()):
             self.routing.cut(lane, now)
         return [parcel for lane in self._active.values() for parcel in lane.queue if not parcel.is_safe]
@@ -137,39 +152,17 @@ class Writing:
                 pause_s = min(LONGEST_S, FIRST_S * 2.0 ** min(lane.refusals - 1, 16))
                 lane.resume_at = now + pause_s * random.uniform(0.5, 1.0)
             if renumbered:
-                self._rewrite(lane)
+                self.overflow.renumber(lane)
             self._settle(lane, verdicts)
 
     def _know(self, partitions: int) -> None:
-        """How many partitions there are: what was undecided finds its lane."""
+        self.overflow.topic_id = self.contact.topic_id
         try:
             self.routing.know(self.ledger.topic, partitions)
         except PartitionNotFound as error:
             self.contact.fatal = error
             return
-        undecided = None if self.options.partition is not None else self.routing.undecided()
-        if undecided is None:
-            return
-        spilled = [parcel for parcel in undecided.queue if parcel.place is not None]
-        if partitions == 1:
-            self.routing.adopt(undecided)
-            return
-        gathered, undecided.gathered = undecided.gathered, type(undecided.gathered)()
-        if spilled and self.overflow is not None:
-            known = list(self._spilled())
-            self.overflow.rewrite(self._dealt(known, spilled), self._load, self.contact.topic_id)
-        for parcel in undecided.queue:
-            if parcel.place is None and parcel.data is not None:
-                for _ in self.routing.deal(parcel, parcel.data):
-                    pass
-        self.routing.pass_on(gathered)
-
-    def _dealt(self, known: list[tuple[Lane, Parcel]], spilled: list[Parcel]) -> Iterator[tuple[Lane, Parcel]]:
-        yield from known
-        for parcel in spilled:
-            for lane, made in self.routing.deal(parcel, self._load(parcel)):
-                self.ledger.buffered -= made.size
-                yield lane, made
+        self.overflow.decide(partitions)
 
     # What is due.
 
@@ -177,7 +170,8 @@ class Writing:
         """Cut, send and give up whatever it is time for. Raises ConnectionLost where the other side is dead."""
         options, contact = self.options, self.contact
         is_stuck = options.acks == "none" and bool(self.outgoing)
-        if not contact.ready and contact.error is not None and self.ledger.buffered >= options.buffer_bytes // 2:
+        is_much = self._is_flushing or self.ledger.buffered >= options.buffer_bytes // 2
+        if is_much and not contact.ready and contact.error is not None:
             self.spill(now)
         for lane in list(self._active.values()):
             gathered = lane.gathered
@@ -195,7 +189,9 @@ class Writing:
         self.outgoing += contact.tend(now, bool(self._asked))
         if self.outgoing:
             contact.spoke(now)
-        self.is_barred = self.ledger.buffered >= options.buffer_bytes or contact.fatal is not None
+        self._is_flushing = self._is_flushing and bool(self._active)
+        is_full = self.ledger.buffered >= options.buffer_bytes
+        self.is_barred = is_full or contact.fatal is not None or self._trouble is not None
 
     def _is_due(self, lane: Lane, now: float) -> bool:
         """Full; or the log can take it and it has waited long enough, or somebody waits and nothing is under way."""
@@ -217,10 +213,7 @@ class Writing:
     def next_look(self, now: float) -> float:
         """When `turn` has something to do at the soonest, if nothing happens."""
         contact, options = self.contact, self.options
-        if contact.session is None:
-            look = contact.connect_at
-        else:
-            look = contact.next_look(bool(self._asked))
+        look = contact.connect_at if contact.session is None else contact.next_look(bool(self._asked))
         for lane in self._active.values():
             gathered, waiting = lane.gathered, len(lane.queue) - lane.sent
             if gathered.since is not None and contact.ready and not waiting and lane.sent < self.window:
@@ -239,10 +232,10 @@ class Writing:
         while (parcel := lane.next_to_send(window)) is not None:
             if self._in_flight_bytes and self._in_flight_bytes + parcel.size > limits.in_flight_bytes:
                 return
-            if self.overflow is not None:
-                self.overflow.sending(parcel)
+            self.overflow.sending(parcel)
             part = AppendPart(contact.topic, parcel.size, lane.partition, None, contact.topic_id)
-            correlation, buffers = session.request(Kind.APPEND, Append([part], options.acks), (self._load(parcel),))
+            data = self.overflow.load(parcel) if parcel.data is None else parcel.data
+            correlation, buffers = session.request(Kind.APPEND, Append([part], options.acks), (data,))
             self.outgoing += buffers
             lane.mark_sent(parcel)
             if options.acks == "none":
@@ -265,42 +258,48 @@ class Writing:
     def _settle(self, lane: Lane, verdicts: Iterable[Verdict]) -> None:
         settled = list(verdicts)
         self.ledger.settle(lane, settled)
-        if self.overflow is not None:
-            for parcel, _ in settled:
-                self.overflow.settle(parcel)
+        for parcel, _ in settled:
+            self.overflow.settle(parcel)
 
     def spill(self, now: float) -> bool:
-        """Put on disk whatever is in memory. Whether there is a spill file, and it had room for something."""
-        if self.overflow is None:
-            return False
-        for lane in list(self._active.values()):
-            self.routing.cut(lane, now)
+        """Put on disk whatever is in memory. Whether there is a spill file, and it took something."""
         try:
-            size = self.overflow.take(self._active.values(), self.contact.topic_id)
+            return self.overflow.take(now)
         except OSError as error:
             self.contact.error = ConnectionLost(f"{self.contact.error}; and {self.overflow.path}: {error}")
             return False
-        self.ledger.buffered -= size
-        return size > 0
 
-    def _spilled(self) -> Iterator[tuple[Lane, Parcel]]:
+    def abandon(self, error: LogboomError) -> None:
+        """Nothing is kept waiting any more. What was spilled stays in its file."""
         for lane in self._active.values():
             for parcel in lane.queue:
-                if parcel.place is not None and parcel.state is not State.SETTLED:
-                    yield lane, parcel
-
-    def _load(self, parcel: Parcel) -> Buffer:
-        """The batch as it is numbered now."""
-        data = parcel.data
-        if data is None:
-            assert self.overflow is not None
-            data = self.overflow.load(parcel)
-        return data
-
-    def _rewrite(self, lane: Lane) -> None:
-        """Parcels of this lane have new numbers: so must their bytes."""
-        ...
+                parcel.doubt = parcel.doubt or parcel.state is State.SENT
+                if parcel.place is None:
+                    self.ledger.settle(lane, [Verdict(parcel, parcel.failure(error))])
+                else:
+                    self.ledger.keep(parcel, OutcomeUnknown(f"it is in {self.overflow.path}, to be written later"))
+            lane.remove(lane.queue)
+            if lane.gathered.values:
+                self.ledger.fail(lane.gathered, error)
+                lane.gathered = Gathered()
+        self._active.clear()
+        self._asked.clear()
 
     def _despair(self) -> None:
-        """Where there is no hope nothing is kept waiting. What was spilled stays in its file."""
-        ...
+        if self.contact.fatal is not None:
+            self.is_barred = True
+            self.abandon(self.contact.fatal)
+
+
+def _answer(event: Event) -> AppendedAt | LogboomError:
+    """What became of the one batch of a request."""
+    what = event.what
+    if isinstance(what, LogboomError):
+        return what
+    if isinstance(what, Appends) and len(what.answers) == 1:
+        answer, failure = what.answers[0], what.failures.get(0)
+        if failure is not None:
+            return decode_failure(failure)
+        if answer is not None:
+            return answer
+    raise RemoteProtocolError("an append was answered with something else")

@@ -1,7 +1,8 @@
 """Reading cold segments again, so that damage is found while there is still a sound copy somewhere.
 
 `scrub` reads one sealed segment from the disk, not from the cache, and goes on behind damage. `ScrubLedger` remembers,
-for one data directory, which segment was read last and what was found. Nothing of a log is changed.
+for one data directory, which segment was read last and what was found. Nothing of a log is changed; the labels of a
+segment, where nobody has made them yet, are written beside its index.
 
 The ledger is replaced whole: after a crash it is the old one or the new one. One that cannot be read counts as empty:
 everything is simply scrubbed again.

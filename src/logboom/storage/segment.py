@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from logboom.batch.batch import Batch
@@ -118,6 +119,11 @@ class Segment:
     def publish_labels(self) -> None:
         publish_file(self._files.disk, f"{self.index_path}.tmp", self.index_path, durable=False)
         self._files.labels.forget(self.log_path)
+
+    def discard_labels(self) -> None:
+        """What was written is not wanted any more; what stays is removed when the log is opened."""
+        with suppress(OSError):
+            self._files.disk.unlink(f"{self.index_path}.tmp")
 
     @property
     def size(self) -> int:

@@ -518,3 +518,23 @@ def test_an_error_of_one_part_is_no_trouble_for_the_others(tmp_path: Path) -> No
         assert kinds == [False, True, False, True, False]
 
     tell(tmp_path, story)
+
+
+def test_a_cursor_outlives_a_restart_and_is_where_a_read_begins(tmp_path: Path) -> None:
+    async def before(broker: LocalBroker, disk: GatedDisk) -> None:
+        await send(broker, *(b"%d" % number for number in range(5)))
+        chunk = await broker.read(ReadRequest("t", max_records=3))
+        await broker.commit_cursor("me", "t", None, chunk.bookmark)
+        assert (await broker.list_cursors())[0].lag == 2
+
+    async def after(broker: LocalBroker, disk: GatedDisk) -> None:
+        chunk = await broker.read(ReadRequest("t", Start(cursor="me")))
+        assert [record.value for record in chunk.records()] == [b"3", b"4"]
+        new = await broker.read(ReadRequest("t", Start(cursor="other", at="latest")))
+        assert new.seqno == 5
+        assert await broker.delete_cursor("me") == 1
+        assert await broker.fetch_cursor("me", "t") is None
+        await broker.delete_topic("t")
+
+    tell(tmp_path, before)
+    tell(tmp_path, after)

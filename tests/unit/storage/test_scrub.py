@@ -53,7 +53,7 @@ def test_a_sound_segment_has_no_damage_and_everything_is_counted(number: int) ->
     told: list[int] = []
     result = scrub(segment, told.append)
     size = len(content(disk)[segment.log_path])
-    assert result == (size, (12, 13)[number], [])
+    assert result == ScrubResult(size, (12, 13)[number], [])
     assert sum(told) == size
 
 

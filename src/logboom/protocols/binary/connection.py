@@ -206,7 +206,7 @@ class BinaryConnection(asyncio.BufferedProtocol):
         self._is_ending, self._farewell = True, farewell
         if not transport.is_closing():
             transport.pause_reading()
-        handler.stop_reads(farewell)
+        handler.stop_waiting(farewell)
         self.regulate()
 
     def abort(self) -> None:

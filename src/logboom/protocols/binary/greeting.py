@@ -58,7 +58,7 @@ class Greeting:
     def is_full(self, now_paused: bool) -> bool:
         return False
 
-    def stop_reads(self, reason: LogboomError | None) -> None:
+    def stop_waiting(self, reason: LogboomError | None) -> None:
         pass
 
     def drop(self) -> None:

@@ -57,8 +57,8 @@ class Handler:
         self._held_bytes = 0
         """Of appends that have no answer yet."""
         self._tasks: dict[asyncio.Task[None], int] | None = None
-        """What runs; for a read its correlation id, else 0."""
-        self._queue: deque[tuple[int, int, Work]] | None = None
+        """What runs; where it waits for news its correlation id, else 0."""
+        self._queue: deque[tuple[int, bool, Work]] | None = None
         self._pushes: dict[int, Push] | None = None
         self._topics: set[str] | None = None
 
@@ -145,7 +145,7 @@ class Handler:
     def _take_read(self, frame: Frame) -> None:
         request, correlation = _read.decode(frame.head).request, frame.correlation
         self._note_topic(request.topic)
-        self._start(correlation, lambda: self._read(correlation, request), correlation)
+        self._start(correlation, lambda: self._read(correlation, request), waits=request.wait_ms > 0)
 
     async def _read(self, correlation: int, request: ReadRequest) -> None:
         connection = self._connection
@@ -169,7 +169,7 @@ class Handler:
             raise LimitExceeded("limits.subscriptions_per_connection", most, "use another connection")
         self._note_topic(head.request.topic)
         pushes[frame.correlation] = push = Push(self._connection, self._front_end, frame.correlation, head)
-        push.task = self._spawn(self._guard(frame.correlation, lambda: self._push(push)), 0)
+        push.task = self._spawn(frame.correlation, lambda: self._push(push), waits=True)
 
     async def _push(self, push: Push) -> None:
         try:
@@ -226,19 +226,19 @@ class Handler:
 
     # Tasks.
 
-    def _start(self, correlation: int, work: Work, read: int = 0) -> None:
-        """Run this now, or when it is its turn."""
+    def _start(self, correlation: int, work: Work, waits: bool = False) -> None:
+        """Run this now, or when it is its turn. `waits` says that it may wait for news, and so for long."""
         if self._tasks is not None and len(self._tasks) - len(self._pushes or ()) >= REQUESTS_MAX:
             queue = self._queue = deque() if self._queue is None else self._queue
-            queue.append((correlation, read, work))
+            queue.append((correlation, waits, work))
             self._connection.regulate()
         else:
-            self._spawn(self._guard(correlation, work), read)
+            self._spawn(correlation, work, waits)
 
-    def _spawn(self, work: Coroutine[Any, Any, None], read: int) -> asyncio.Task[None]:
+    def _spawn(self, correlation: int, work: Work, waits: bool) -> asyncio.Task[None]:
         tasks = self._tasks = {} if self._tasks is None else self._tasks
-        task = self._front_end.spawn(work)
-        tasks[task] = read
+        task = self._front_end.spawn(self._guard(correlation, work))
+        tasks[task] = correlation if waits else 0
         task.add_done_callback(self._ended)
         return task
 
@@ -256,8 +256,8 @@ class Handler:
             return
         self._tasks.pop(task, None)
         if self._queue:
-            correlation, read, work = self._queue.popleft()
-            self._spawn(self._guard(correlation, work), read)
+            correlation, waits, work = self._queue.popleft()
+            self._spawn(correlation, work, waits)
         self._connection.regulate()
 
     def is_full(self, now_paused: bool) -> bool:
@@ -270,19 +270,19 @@ class Handler:
         """Whether everything is answered."""
         return not self._held_bytes and not self._tasks
 
-    def stop_reads(self, reason: LogboomError | None) -> None:
-        """End what would wait for news; the rest is soon done."""
-        pushes, self._pushes = self._pushes or {}, None
-        stopped = {push.task: correlation for correlation, push in pushes.items()}
-        stopped |= {task: correlation for task, correlation in (self._tasks or {}).items() if correlation}
-        for task, correlation in stopped.items():
-            task.cancel()
-            if reason is not None:
-                self._connection.fail(correlation, reason)
-        for correlation, read, _ in self._queue or ():
-            if read and reason is not None:
-                self._connection.fail(correlation, reason)
+    def stop_waiting(self, reason: LogboomError | None) -> None:
+        """End what waits for news; the rest is soon done."""
+        stopped = []
+        for task, correlation in (self._tasks or {}).items():
+            if correlation:
+                task.cancel()
+                stopped.append(correlation)
+        stopped += [correlation for correlation, waits, _ in self._queue or () if waits]
         self._queue = deque(entry for entry in self._queue or () if not entry[1])
+        self._pushes = None
+        if reason is not None:
+            for correlation in stopped:
+                self._connection.fail(correlation, reason)
 
     def drop(self) -> None:
         """The connection is gone. Appends go on; nobody is told."""

@@ -19,6 +19,7 @@ from logboom.storage.files import OpenFiles
 from logboom.storage.health.floor import floor_fault
 from logboom.storage.holes import Hole, Limit, resume
 from logboom.storage.index import SparseIndex
+from logboom.storage.labels import label_columns
 from logboom.storage.readonly import BLOCK, ReadOnlyFile
 from logboom.storage.recovery import evidence_of_damage, find_segments
 from logboom.storage.scan import Bad, Window, scan
@@ -297,4 +298,6 @@ class _IndexCheck:
         is_new = place is not None and place.position > self._seen_position
         if place is not None and is_new and place != (position, header.base_seqno, header.index):
             self._survey.index_fault = f"its entry for byte {place.position} is not true"
+        if label_columns(header) & ~self._index.columns:
+            self._survey.index_fault = f"its labels deny what batch {header.index} holds"
         self._seen_position = position

@@ -1,0 +1,350 @@
+"""Write records to a topic, from any thread. See docs/howto/write.md.
+
+with Writer("events", "localhost:1773") as writer:
+    writer.write(b"21.5", key=b"kitchen")
+    print(writer.send(b"22.0", key=b"kitchen").result().seqno)
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import time
+import warnings
+import weakref
+from collections.abc import Iterable
+from concurrent.futures import Future
+from contextlib import suppress
+from datetime import datetime
+from threading import Lock
+from types import TracebackType
+from typing import Any
+
+from logboom.batch.builder import table_columns
+from logboom.client.address import Servers, parse_servers
+from logboom.client.driving import Driver, OnError
+from logboom.client.gathering import Waiter, Written
+from logboom.client.options import OnFull, WriterOptions
+from logboom.client.slices import Columns
+from logboom.client.spill import Spill
+from logboom.client.writing import Writing
+from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, LogboomError
+from logboom.storage.topic import Acks
+
+Payload = bytes | bytearray | memoryview | str | None
+
+
+class Delivery(Future[Written]):
+    """Where a record went, or the error that kept it from going there. It cannot be cancelled: it may be on its way.
+
+    Whoever waits for the result drives the connection meanwhile, in its own thread.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        super().__init__()
+        self._driver = driver
+
+    def settle(self, outcome: Written | LogboomError) -> None:
+        if isinstance(outcome, LogboomError):
+            self.set_exception(outcome)
+        else:
+            self.set_result(outcome)
+
+    def result(self, timeout: float | None = None) -> Written:
+        self._await(timeout)
+        return super().result(0)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        self._await(timeout)
+        return super().exception(0)
+
+    def cancel(self) -> bool:
+        return False
+
+    def _await(self, timeout: float | None) -> None:
+        if not self.done():
+            driver = self._driver
+            with driver.lock:
+                driver.core.hasten()
+            driver.drive(self.done, None if timeout is None else time.monotonic() + timeout)
+
+
+class Writer:
+    """Writes to one topic. The options are explained in WriterOptions.
+
+    It connects at once: where no server answers that is an error here, unless there is a spill file to write to.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        servers: Servers = None,
+        *,
+        acks: Acks | None = None,
+        partition: int | None = None,
+        batch_bytes: int = 128 * 1024,
+        linger_ms: float = 5,
+        codec: str = "none",
+        buffer_bytes: int = 32 * 1024 * 1024,
+        on_full: OnFull = "block",
+        idempotent: bool = True,
+        spill: str | os.PathLike[str] | None = None,
+        spill_bytes: int = 1024 * 1024 * 1024,
+        delivery_timeout_s: float = 120.0,
+        on_error: OnError | None = None,
+    ) -> None:
+        self.options = WriterOptions(
+            acks,
+            partition,
+            batch_bytes,
+            linger_ms,
+            codec,
+            buffer_bytes,
+            on_full,
+            idempotent,
+            delivery_timeout_s,
+            spill,
+            spill_bytes,
+        )
+        self.topic = topic
+        self._servers = parse_servers(servers)
+        file = None if spill is None else Spill(spill, spill_bytes)
+        try:
+            self._core = Writing(topic, self.options, len(self._servers), file)
+            self._driver = Driver(self._core, self._servers, on_error)
+            self._lock = self._driver.lock
+            self._add = self._core.routing.add
+            self._is_closed = False
+            self._connect()
+        except BaseException:
+            if file is not None:
+                file.close()
+            raise
+        self._driver.start()
+        _open.add(self)
+
+    def _connect(self) -> None:
+        """Try every server once."""
+        driver, contact = self._driver, self._core.contact
+
+        def is_settled() -> bool:
+            return contact.ready or contact.fatal is not None or contact.attempts >= len(self._servers)
+
+        driver.drive(is_settled)
+        error = contact.fatal or (None if contact.ready or self.options.spill is not None else contact.error)
+        if error is not None:
+            with self._lock:
+                driver.close()
+            raise error
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "connected" if self._core.contact.ready else "not connected"
+        where = ", ".join(map(str, self._servers))
+        return f"<Writer of {self.topic!r} at {where}: {state}, {len(self)} records waiting>"
+
+    def __len__(self) -> int:
+        """Records that are neither written nor given up nor spilled."""
+        return len(self._core)
+
+    def __enter__(self) -> Writer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        with suppress(LogboomError, TimeoutError):
+            self.close()
+
+    def write(
+        self,
+        value: Payload,
+        key: Payload = None,
+        timestamp: int | datetime | None = None,
+        channel: str | None = None,
+        tags: Iterable[str] = (),
+        headers: Iterable[tuple[str, bytes]] = (),
+        callback: Waiter | None = None,
+    ) -> None:
+        """Take a record, to be sent with others. `callback` gets a Written or the error, in another thread perhaps.
+
+        What becomes of a record without one is told to `on_error` if it fails, else raised by a later call.
+        """
+        with self._lock:
+            barred = self._core.is_barred
+            if not barred:
+                if not self._add(value, key, timestamp, channel, tags, headers, callback):
+                    return
+                self._driver.step(time.monotonic(), readable=self._core.is_busy)
+        if barred:
+            if not self._make_room(1):
+                return
+            with self._lock:
+                self._add(value, key, timestamp, channel, tags, headers, callback)
+                self._driver.step(time.monotonic())
+        self._driver.tell()
+
+    def send(
+        self,
+        value: Payload,
+        key: Payload = None,
+        timestamp: int | datetime | None = None,
+        channel: str | None = None,
+        tags: Iterable[str] = (),
+        headers: Iterable[tuple[str, bytes]] = (),
+    ) -> Future[Written]:
+        """As `write`; the future has where the record went. Dropped for want of room it fails with BufferFull."""
+        delivery = Delivery(self._driver)
+        with self._lock:
+            barred = self._core.is_barred
+            if not barred and self._add(value, key, timestamp, channel, tags, headers, delivery.settle):
+                self._driver.step(time.monotonic())
+        if barred:
+            if not self._make_room(1):
+                delivery.settle(self._full())
+                return delivery
+            with self._lock:
+                self._add(value, key, timestamp, channel, tags, headers, delivery.settle)
+                self._driver.step(time.monotonic())
+        self._driver.tell()
+        return delivery
+
+    def write_many(
+        self,
+        values: Any,
+        keys: Any = None,
+        timestamps: Any = None,
+        channels: Any = None,
+        tags: Any = None,
+        headers: Any = None,
+    ) -> None:
+        """Columns of records: lists, Arrow or NumPy arrays, pandas series. One timestamp or channel may be for all.
+
+        Far cheaper than as many calls of `write`. Where an entry cannot be taken, nothing of its batch is.
+        """
+        columns = Columns.of(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        routing = self._core.routing
+        batch_bytes = min(self.options.batch_bytes, routing.limit_bytes)
+        for part in columns.slices(routing.partitions, batch_bytes):
+            if self._core.is_barred and not self._make_room(part.columns.count):
+                continue
+            plain = part.values if part.is_rest else None
+            with self._lock:
+                now = time.monotonic()
+                if plain is not None:
+                    routing.add_values(plain, part.size)
+                else:
+                    routing.add_batch(part.partition, part.columns.make(self.options.codec), part.columns.count, now)
+                self._driver.step(now, readable=self._core.is_busy)
+            self._driver.tell()
+
+    def write_table(self, table: Any) -> None:
+        """An Arrow table, or a pandas frame, with columns named as in `Record`; what was read may be written again."""
+        columns = table_columns(table)
+        self.write_many(**columns)
+
+    def flush(self, timeout_s: float | None = None) -> None:
+        """Until everything written so far is in its log or, where no server can be reached, in the spill file.
+
+        Raises TimeoutError when that takes longer, and the error of records that have failed meanwhile.
+        """
+        if self._is_closed:
+            self._raise_trouble()
+            return
+        with self._lock:
+            waiting = self._core.flush(time.monotonic())
+            count = sum(parcel.count for parcel in waiting)
+
+        def is_done() -> bool:
+            while waiting and waiting[-1].is_safe:
+                waiting.pop()
+            return not waiting
+
+        if not self._driver.drive(is_done, None if timeout_s is None else time.monotonic() + timeout_s):
+            raise TimeoutError(f"{count} records were not written within {timeout_s:g} s")
+        self._raise_trouble()
+
+    def close(self) -> None:
+        """Flush, then end the connection. Whatever happens the writer is closed afterwards."""
+        if self._is_closed:
+            return
+        try:
+            self.flush()
+        finally:
+            self._end()
+        self._raise_trouble()
+
+    def _end(self) -> None:
+        _open.discard(self)
+        with self._lock:
+            self._is_closed = True
+            self._core.abandon(ConnectionLost("the writer was closed before it was written"))
+            self._core.contact.fatal = self._core.contact.fatal or LocalProtocolError("the writer is closed")
+            self._core.is_barred = True
+            self._driver.close()
+        self._driver.tell()
+        self._core.overflow.close()
+
+    @property
+    def stats(self) -> dict[str, int]:
+        """Records written, failed, dropped, waiting; batches in the spill file; bytes in the buffer."""
+        ledger = self._core.ledger
+        return {
+            "written": ledger.written,
+            "failed": ledger.failed,
+            "dropped": ledger.dropped,
+            "waiting": len(self),
+            "spilled_batches": len(self._core.overflow),
+            "buffered_bytes": ledger.buffered,
+        }
+
+    def _make_room(self, count: int) -> bool:
+        """Wait until something may be added, if need be. False: it is to be dropped."""
+        core, policy = self._core, self.options.on_full
+        self._raise_trouble()
+        patience_s = self.options.delivery_timeout_s if policy == "block" else 0.0
+        if not self._driver.drive(lambda: not core.is_barred, time.monotonic() + patience_s):
+            self._raise_trouble()
+            if policy != "drop":
+                raise self._full()
+            core.ledger.dropped += count
+            return False
+        return True
+
+    def _full(self) -> BufferFull:
+        return BufferFull(self._core.ledger.buffered, self.options.buffer_bytes)
+
+    def _raise_trouble(self) -> None:
+        with self._lock:
+            error = self._core.take_trouble()
+        if error is not None:
+            raise error
+
+    def _after_fork(self) -> None:
+        """In the child: the connection and its numbers are the parent's."""
+        self._lock = self._driver.lock = Lock()
+        self._core.contact.fatal = LocalProtocolError("a writer is of no use after a fork: make one in each process")
+        self._core.is_barred = True
+        self._driver.is_closed = True
+        self._is_closed = True
+
+
+_open: weakref.WeakSet[Writer] = weakref.WeakSet()
+
+
+def _part_from_parent() -> None:
+    for writer in list(_open):
+        writer._after_fork()
+    _open.clear()
+
+
+def _warn_of_records_left() -> None:
+    for writer in list(_open):
+        if len(writer):
+            warnings.warn(f"{writer!r} was not closed: they may be lost", RuntimeWarning, stacklevel=1)
+
+
+os.register_at_fork(after_in_child=_part_from_parent)
+atexit.register(_warn_of_records_left)

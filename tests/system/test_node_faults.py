@@ -1,0 +1,127 @@
+"""A real node whose disk is full, or fails, under load: what its clients are told is true."""
+
+from __future__ import annotations
+
+import asyncio
+import resource
+import shutil
+import subprocess
+import time
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from logboom import Writer, connect
+from logboom.storage.config import MIB
+from system.node import NodeProcess
+from system.node_load import Load, pause
+
+FILE_BYTES = 200 * 1024
+VOLUME = 'mount -t tmpfs -o size=8m none "$0" && exec "$@"'
+
+
+@cache
+def works(*command: str) -> bool:
+    if shutil.which(command[0]) is None:
+        return False
+    return subprocess.run([*command, "true"], capture_output=True, check=False).returncode == 0
+
+
+def own_volume(path: Path) -> list[str]:
+    """A command that gives another one a small volume of its own, in a mount namespace; or none, and the test ends."""
+    path.mkdir(exist_ok=True)
+    command = ["unshare", "-Urm", "sh", "-c", VOLUME, str(path)]
+    if not works(*command):
+        pytest.skip("no mount namespaces here")
+    return command
+
+
+def failing(*faults: str) -> list[str]:
+    """A command that lets system calls of another one fail."""
+    calls = ",".join(fault.partition(":")[0] for fault in faults)
+    command = ["strace", "-f", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={calls}"]
+    for fault in faults:
+        command += ["-e", f"inject={fault}"]
+    if not works(*command):
+        pytest.skip("strace does not work here")
+    return command
+
+
+async def count_rejections(address: str) -> dict[str, int]:
+    async with connect(address) as broker:
+        return (await broker.stats()).rejections
+
+
+def wait_for(address: str, *errors: str) -> None:
+    """Until the node has refused something for one of these reasons."""
+    deadline = time.monotonic() + 60
+    while not any(asyncio.run(count_rejections(address)).get(error) for error in errors):
+        assert time.monotonic() < deadline, f"nothing was refused for {errors}"
+        time.sleep(0.05)
+
+
+async def delete(address: str, topic: str) -> None:
+    async with connect(address) as broker:
+        await broker.delete_topic(topic)
+
+
+@pytest.mark.parametrize("reserve_bytes", [0, MIB])
+def test_writers_wait_while_the_volume_is_full_and_go_on_when_there_is_room(tmp_path: Path, reserve_bytes: int) -> None:
+    node = NodeProcess(tmp_path, "--set", f"reserve_bytes={reserve_bytes}")
+    node.start(under=own_volume(node.directory))
+    with node.ended(), Load(node, tmp_path) as load:
+        with Writer("ballast", node.address) as ballast:
+            ballast.write_many([bytes(64 * 1024)] * 88)
+        for name in ("w1", "w2"):
+            load.write(name)
+        load.follow("r1")
+        wait_for(node.address, "LowSpace")
+        pause(0.5)
+        asyncio.run(delete(node.address, "ballast"))
+        load.wait_for_records(300)
+        report = load.finish()
+    assert report.clean, report
+    assert report.acknowledged == report.records
+    assert (report.unknown, report.refused) == (0, 0)
+
+
+def test_a_file_that_may_not_grow_refuses_writes_and_a_restart_takes_them_again(tmp_path: Path) -> None:
+    limits = FILE_BYTES, FILE_BYTES
+    node = NodeProcess(tmp_path)
+    node.start(before=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limits))
+    with node.ended(), Load(node, tmp_path, segment_bytes=4 * MIB) as load:
+        load.write("w1", timeout_s=10)
+        load.follow("r1")
+        wait_for(node.address, "WriteFailed")
+        load.wait_for_records(100)
+        load.stop_writers()
+        node.kill()
+        node.start()
+        load.write("w2")
+        load.wait_for_records(300)
+        report = load.finish()
+    assert report.clean, report
+    assert report.refused
+    assert report.acknowledged <= report.records <= report.acknowledged + report.unknown
+
+
+@pytest.mark.parametrize("call", [40, 77])
+def test_after_a_failed_sync_a_node_takes_no_writes_and_a_restart_recovers(tmp_path: Path, call: int) -> None:
+    node = NodeProcess(tmp_path)
+    node.start(under=failing(f"fdatasync:error=EIO:when={call}"))
+    with node.ended(), Load(node, tmp_path) as load:
+        for name in ("w1", "w2"):
+            load.write(name, timeout_s=5)
+        load.follow("r1")
+        wait_for(node.address, "LogReadOnly", "SyncFailed")
+        load.wait_for_records(100)
+        load.stop_writers()
+        assert node.stop() == 1
+        node.start()
+        load.write("w3")
+        load.wait_for_records(300)
+        report = load.finish()
+    assert report.clean, report
+    assert report.refused
+    assert report.acknowledged <= report.records <= report.acknowledged + report.unknown
