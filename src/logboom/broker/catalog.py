@@ -10,6 +10,7 @@ A log that cannot be opened is its own trouble: it answers with why, its sibling
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -168,13 +169,21 @@ class Catalog:
                 rules.admit(name, len(self._topics), self._config.limits, by == "write")
             if self._committer.failure is not None:
                 raise self._committer.failure
-            return self.host(topic, await asyncio.to_thread(self._make, topic))
+            try:
+                return self.host(topic, await asyncio.to_thread(self._make, topic))
+            except OSError as error:
+                raise StorageError(f"topic {name!r} could not be made: {error}") from error
 
     def _make(self, topic: Topic) -> dict[str, Log | LogboomError]:
+        """On a thread. A topic whose logs cannot be made is taken back."""
         self._data.adopt_topic(topic)
-        config = self.log_config(topic.settings)
-        names = topic.log_names
-        return dict(zip(names, self._data.open_logs(names, config), strict=True))
+        config, names = self.log_config(topic.settings), topic.log_names
+        try:
+            return dict(zip(names, self._data.open_logs(names, config), strict=True))
+        except (OSError, LogboomError):
+            with suppress(OSError, LogboomError):
+                self._data.delete_topic(topic.name)
+            raise
 
     async def configure(self, name: str, settings: Settings) -> Hosted:
         async with self.changing:

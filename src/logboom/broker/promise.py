@@ -34,7 +34,7 @@ class Promise:
 class Entry:
     """One part of an append, on its way into one log."""
 
-    __slots__ = ("acks", "answers", "batches", "expect", "give_up_at", "offset", "promise", "size")
+    __slots__ = ("acks", "answers", "batches", "expect", "give_up_at", "offset", "promise", "size", "work_bytes")
 
     def __init__(
         self, promise: Promise, offset: int, batches: Sequence[Batch], acks: Acks, expect: int | None = None
@@ -44,7 +44,11 @@ class Entry:
         self.batches = batches
         self.acks = acks
         self.expect = expect
-        self.size = sum(len(batch.data) for batch in batches)
+        self.size = self.work_bytes = 0
+        for batch in batches:
+            header = batch.header
+            self.size += header.size
+            self.work_bytes += max(header.size, header.body_size)
         self.answers: Sequence[Answer] = ()
         self.give_up_at = 0.0
         """When it has waited for room long enough."""

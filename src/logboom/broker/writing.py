@@ -89,7 +89,7 @@ class LogWriter:
         refusal = self._gone or self._committer.failure
         if refusal is not None:
             return entry.fail(refusal)
-        inline = self._is_free and not self._queue and entry.size <= INLINE_BYTES and not self.log.syncing
+        inline = self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and not self.log.syncing
         if inline and self._committer.room(self, entry.size):
             self._append((entry,))
             return self._written((entry,))
