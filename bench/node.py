@@ -74,7 +74,7 @@ class Node:
 @contextmanager
 def running_node(directory: str, *options: str) -> Iterator[Node]:
     """A node with its data in this directory, on a port that was free; stopped at the end."""
-    os.makedirs(directory)
+    os.makedirs(directory, exist_ok=True)
     ready, log = Path(directory, "ready.json"), f"{directory}/node.log"
     data = f"{directory}/data"
     command = [sys.executable, "-m", "logboom", "serve", "--data", data, "--listen", "127.0.0.1:0"]

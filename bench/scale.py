@@ -1,31 +1,29 @@
 """What do idle connections and many topics cost?
 
-Two nodes run beside each other. One has nothing but the connection that writes to it; the other gets 100 and then
-10,000 more connections that have said hello and then nothing, or topics that hold one record each. A feed writes
-batches of 64 KiB to both in turn, flush os, acks leader: its throughput shall not fall by more than a fifth. Memory is
-what the process of the node has grown by, without mapped files and without the kernel's buffers of its sockets. Readers
-that never read have subscribed from the first record, with credit for 64 MiB each, to a log that is larger, and take
-nothing of what comes.
+Two nodes run beside each other. One has nothing but the connection that writes to it; the other has 100 or 10,000 more
+connections that have said hello and then nothing, or topics that hold one record each. A feed writes batches of 64 KiB
+to both in turn, flush os, acks leader: its throughput shall not fall by more than a fifth. Memory is what the process
+has for itself; mapped files and the kernel's buffers of sockets are not in it. Readers that never read have subscribed
+from the first record, with credit for 64 MiB each, to a log that is larger, and take nothing of what comes.
 """
 
 from __future__ import annotations
 
-import asyncio
+import os
 import resource
 import socket
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from functools import partial
 
 from append import make_batches
 from harness import QUICK, Row, Subject, rate, report, time_prepared
-from logboom.batch import Batch, build
-from logboom.broker.api import Part, ReadRequest
-from logboom.client.remote import RemoteBroker
+from logboom.batch import Batch
+from logboom.broker.api import ReadRequest
 from logboom.client.session import Session
 from logboom.protocols.binary.messages import Hello, Kind, Read
+from logboom.storage import DataDirectory
 from node import OS, Feed, Node, feed, running_node
+from unsynced import UnsyncedDisk
 
 COUNTS = (100, 1000) if QUICK else (100, 10_000)
 BATCH_BYTES = 64 * 1024
@@ -33,7 +31,6 @@ BATCHES = 128
 ROUNDS = 7 if QUICK else 25
 READERS = 100
 LOG_BYTES = 96 * 2**20
-AT_ONCE = 64
 
 
 def main() -> None:
@@ -46,26 +43,21 @@ def main() -> None:
     report("scale", rows)
 
 
-@contextmanager
-def _pair(directory: str) -> Iterator[tuple[Node, Node]]:
-    with running_node(f"{directory}/small") as small, running_node(f"{directory}/large") as large:
-        small.create("written")
-        large.create("written")
-        yield small, large
-
-
 def _connections(directory: str) -> list[Row]:
-    open_connections: list[socket.socket] = []
-
-    def grow(large: Node, count: int) -> None:
-        while len(open_connections) < count:
-            open_connections.append(connect_idle(large)[0])
-
-    try:
-        return _compare_growing(directory, "idle connections", "connection", grow)
-    finally:
-        for connection in open_connections:
+    rows: list[Row] = []
+    with running_node(f"{directory}/small") as small, running_node(f"{directory}/large") as large:
+        feeds = _feeds(small, large)
+        idle: list[socket.socket] = []
+        before = large.memory_bytes()
+        for count in COUNTS:
+            while len(idle) < count:
+                idle.append(connect_idle(large)[0])
+            more = large.memory_bytes() - before
+            rows += _compare(f"{count:,} idle connections", feeds)
+        rows.append(Row(f"memory per connection, {len(idle):,}", more / len(idle) / 1024, "KiB"))
+        for connection in (*idle, *(each.socket for each in feeds)):
             connection.close()
+    return rows
 
 
 def connect_idle(node: Node) -> tuple[socket.socket, Session]:
@@ -80,55 +72,49 @@ def connect_idle(node: Node) -> tuple[socket.socket, Session]:
 
 
 def _topics(directory: str) -> list[Row]:
-    made = 0
-
-    def grow(large: Node, count: int) -> None:
-        nonlocal made
-        large.call(partial(_make_topics, made, count))
-        made = count
-
-    return _compare_growing(directory, "topics", "topic", grow)
-
-
-async def _make_topics(start: int, end: int, broker: RemoteBroker) -> None:
-    """Topics with one record each."""
-    data = bytes(build([b"one"]).data)
-    numbers = iter(range(start, end))
-
-    async def make() -> None:
-        for number in numbers:
-            name = f"topic-{number}"
-            await broker.create_topic(name, 1, OS)
-            (answer,) = await broker.append([Part(name, [Batch.parse(data)])], "leader")
-            assert not isinstance(answer, Exception), answer
-
-    await asyncio.gather(*(make() for _ in range(AT_ONCE)))
-
-
-def _compare_growing(directory: str, what: str, one: str, grow: Callable[[Node, int], None]) -> list[Row]:
-    (batch,) = make_batches(1, BATCH_BYTES)
     rows: list[Row] = []
-    with _pair(directory) as (small, large):
-        feeds = [Feed(node, "written", batch, "leader") for node in (small, large)]
-        for each in feeds:
-            feed([each], BATCHES)
-        for count in COUNTS:
-            before = large.memory_bytes()
-            grow(large, count)
-            added = count - (COUNTS[COUNTS.index(count) - 1] if count != COUNTS[0] else 0)
-            memory = (large.memory_bytes() - before) / added
-            base, grown = f"one writer, beside {count:,} {what}", f"one writer, {count:,} {what}"
-            subjects: dict[str, tuple[Subject, Subject]] = {
-                base: (_nothing, partial(feed, [feeds[0]], BATCHES)),
-                grown: (_nothing, partial(feed, [feeds[1]], BATCHES)),
-            }
-            timings = time_prepared(subjects, ROUNDS)
-            size_bytes = BATCHES * len(batch)
-            rows += [rate(base, timings, size_bytes), rate(grown, timings, size_bytes, base, 0.8)]
-            rows.append(Row(f"memory per {one}, {count:,} {what}", memory / 1024, "KiB"))
-        for each in feeds:
-            each.close()
-    return rows
+    for count in COUNTS:
+        name = f"{directory}/{count}"
+        _make_topics(f"{name}-large/data", count)
+        with running_node(f"{name}-small") as small, running_node(f"{name}-large") as large:
+            more = large.memory_bytes() - small.memory_bytes()
+            feeds = _feeds(small, large)
+            rows += _compare(f"{count:,} topics", feeds)
+            for each in feeds:
+                each.close()
+    return [*rows, Row(f"memory per topic, {count:,}", more / count / 1024, "KiB")]
+
+
+def _make_topics(directory: str, count: int) -> None:
+    """A data directory with topics of one record each, made without waiting for the disk."""
+    os.makedirs(directory)
+    (batch,) = make_batches(1, 128)
+    with DataDirectory.open(directory, UnsyncedDisk(directory)) as data:
+        for number in range(count):
+            data.create_topic(f"topic-{number}", 1, OS)
+            (log,) = data.open_topic(f"topic-{number}")
+            log.append_one(Batch.parse(batch), 1)
+            log.close()
+    os.sync()
+
+
+def _feeds(small: Node, large: Node) -> list[Feed]:
+    """One writer for each of the two, both warm."""
+    (batch,) = make_batches(1, BATCH_BYTES)
+    feeds = [Feed(node, node.create("written"), batch, "leader") for node in (small, large)]
+    for each in feeds:
+        feed([each], BATCHES)
+    return feeds
+
+
+def _compare(what: str, feeds: list[Feed]) -> list[Row]:
+    alone, among = f"one writer, beside {what}", f"one writer, {what}"
+    subjects: dict[str, tuple[Subject, Subject]] = {
+        name: (_nothing, partial(feed, [each], BATCHES)) for name, each in zip((alone, among), feeds, strict=True)
+    }
+    timings = time_prepared(subjects, ROUNDS)
+    size_bytes = BATCHES * BATCH_BYTES
+    return [rate(alone, timings, size_bytes), rate(among, timings, size_bytes, alone, 0.8)]
 
 
 def _stuck_readers(directory: str) -> list[Row]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -55,7 +54,7 @@ def write(address: str, history: str, name: str, records: int) -> None:
         results.append((number, result))
         promised += 1
         if promised % CHUNK == 0 or promised == records:
-            print(promised, flush=True)
+            say(promised)
 
     with Recorder(history) as recorder:
         with Writer(TOPIC, address) as writer:
@@ -67,7 +66,7 @@ def write(address: str, history: str, name: str, records: int) -> None:
                         f"{name}:{number}:{number * 7919 % 4000 / 100} C".encode(),
                         key=b"sensor-%d" % (number % 50),
                         channel=f"site/{number % 20}/temperature",
-                        tags=("alert",) if number % 100 == 42 else (),
+                        tags=("alert",) if number % 97 == 0 else (),
                         callback=lambda result, number=number: settle(number, result),
                     )
         for number, result in results:
@@ -78,30 +77,28 @@ def write(address: str, history: str, name: str, records: int) -> None:
 
 
 def follow(address: str, history: str, name: str, partition: int) -> None:
-    """Follow one log over the network, until told how far."""
-    ends, log = _ends(), f"{TOPIC}/{partition}"
+    """Follow one log over the network, whatever happens to the node."""
+    log = f"{TOPIC}/{partition}"
     with Recorder(history) as recorder, Reader(TOPIC, address, partition=partition) as reader:
         recorder.note(Begin(name, log, reader.position))
-        while not ends or reader.position < ends[0][log]:
-            for seqnos, values in reader.lists(("seqno", "value"), follow=True, timeout_s=0.1):
-                recorder.poll(name, log, list(zip(seqnos, values, strict=True)))
+        for seqnos, values in reader.lists(("seqno", "value"), follow=True):
+            recorder.poll(name, log, list(zip(seqnos, values, strict=True)))
+            say(reader.position)
 
 
 def follow_files(directory: str, history: str, name: str, partition: int) -> None:
     """Follow one log in its files, without asking the node."""
-    ends, log = _ends(), f"{TOPIC}/{partition}"
+    log = f"{TOPIC}/{partition}"
     with Recorder(history) as recorder, FileReader(directory, TOPIC, partition=partition) as reader:
         recorder.note(Begin(name, log, reader.position))
-        while not ends or reader.position < ends[0][log]:
-            for table in reader.tables(["seqno", "value"], follow=True, timeout_s=0.1):
-                recorder.poll(name, log, list(zip(*(column.to_pylist() for column in table.columns), strict=True)))
+        for table in reader.tables(["seqno", "value"], follow=True):
+            recorder.poll(name, log, list(zip(*(column.to_pylist() for column in table.columns), strict=True)))
+            say(reader.position)
 
 
-def _ends() -> list[dict[str, int]]:
-    """Empty until the parent has said where the logs end."""
-    ends: list[dict[str, int]] = []
-    threading.Thread(target=lambda: ends.append(json.loads(sys.stdin.readline())), daemon=True).start()
-    return ends
+def say(number: int | None) -> None:
+    """How far this process has come; one call, for several threads may say something."""
+    os.write(sys.stdout.fileno(), b"%d\n" % (number or 0))
 
 
 ROLES: dict[str, Callable[[str, str, str, int], None]] = {"write": write, "follow": follow, "files": follow_files}
@@ -113,29 +110,34 @@ ROLES: dict[str, Callable[[str, str, str, int], None]] = {"write": write, "follo
 class Child:
     def __init__(self, role: str, where: str, root: str, name: str, number: int) -> None:
         arguments = [sys.executable, __file__, "--role", role, where, f"{root}/history-{name}", name, str(number)]
-        pipe = subprocess.PIPE
-        self.name, self.promised = name, 0
-        self._process = subprocess.Popen(arguments, stdin=pipe, stdout=pipe, text=True, process_group=0)
+        self.name, self.reached = name, 0
+        """How far it has come, it says."""
+        self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, process_group=0)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.promised = int(line)
+            self.reached = int(line)
 
-    def end(self, ends: dict[str, int] | None = None) -> None:
-        """Wait until it has done its work."""
-        assert self._process.stdin is not None
-        with self._process.stdin as told:
-            told.write(json.dumps(ends) + "\n" if ends else "")
-        if self._process.wait():
+    def check(self) -> None:
+        if self._process.poll():
             raise Wrong(f"{self.name} ended with status {self._process.returncode}")
-        self._listener.join()
+
+    def wait_until(self, reached: int) -> None:
+        while self.reached < reached:
+            self.check()
+            time.sleep(0.01)
+
+    def wait(self) -> None:
+        self._process.wait()
+        self.check()
 
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+        self._listener.join()
 
 
 class Node:
@@ -207,40 +209,45 @@ def write_and_kill(node: Node, root: str, records: int, screen: Screen) -> None:
     writers = [Child("write", node.address, root, name, each) for name in WRITERS]
     followers = [Child("follow", node.address, root, "dora", 0), Child("files", node.directory, root, "emil", 1)]
     try:
-        killed = False
         with screen.bar(each * len(WRITERS)) as show:
-            while (promised := sum(writer.promised for writer in writers)) < each * len(WRITERS):
-                show(promised)
-                if not killed and promised >= records // 2:
-                    node.end(signal.SIGKILL)
-                    killed = True
-                    screen.done("kill -9", f"the node, process {node.pid}, after {promised:,} promises", "[yellow]![/]")
-                    seconds = node.start()
-                    screen.done("restart", f"recovered and listening after {seconds:.1f} s, process {node.pid}")
-                time.sleep(0.01)
+            promised = await_promises(writers, records // 2, show)
+            node.end(signal.SIGKILL)
+            screen.done("kill -9", f"the node, process {node.pid}, after {promised:,} promises", "[yellow]![/]")
+            seconds = node.start()
+            screen.done("restart", f"recovered and listening after {seconds:.1f} s, process {node.pid}")
+            promised = await_promises(writers, each * len(WRITERS), show)
         for writer in writers:
-            writer.end()
+            writer.wait()
         seconds = time.perf_counter() - began
         screen.done("write", f"{len(WRITERS)} processes, {promised:,} records, all durable, in {seconds:.1f} s")
         ends = final_read(node, root)
-        for follower in followers:
-            follower.end(ends)
+        for partition, follower in enumerate(followers):
+            follower.wait_until(ends[partition])
         screen.done("follow", "two processes saw it live and across the restart: over the network, and in the files")
     finally:
         for child in (*writers, *followers):
             child.kill()
 
 
-def final_read(node: Node, root: str) -> dict[str, int]:
+def await_promises(writers: list[Child], count: int, show: Callable[[int], None]) -> int:
+    while (promised := sum(writer.reached for writer in writers)) < count:
+        for writer in writers:
+            writer.check()
+        show(promised)
+        time.sleep(0.01)
+    return promised
+
+
+def final_read(node: Node, root: str) -> list[int]:
     """Read everything and note it; returns where the logs end."""
-    ends = {}
+    ends = []
     with Recorder(f"{root}/history-final") as recorder:
         for partition in range(PARTITIONS):
             log = f"{TOPIC}/{partition}"
             with Reader(TOPIC, node.address, partition=partition) as reader:
                 for seqnos, values in reader.lists(("seqno", "value")):
                     recorder.note(Final(log, [(n, v.decode()) for n, v in zip(seqnos, values, strict=True)]))
-                ends[log] = reader.position
+                ends.append(reader.position or 0)
     return ends
 
 
@@ -256,7 +263,7 @@ def read_some(node: Node, records: int, screen: Screen) -> None:
         with Reader(TOPIC, node.address, partition=partition, tags_any=("alert",)) as reader:
             alerts += reader.table(["value"]).num_rows
     each = records // len(WRITERS)
-    expected = len(WRITERS) * len(range(42, each, 100))
+    expected = len(WRITERS) * len(range(0, each, 97))
     if alerts != expected:
         raise Wrong(f"{alerts} records have the tag alert, {expected} were written")
     screen.done("by tag", f"{alerts:,} records have the tag alert")
@@ -273,7 +280,7 @@ def run(root: str, records: int, screen: Screen) -> None:
         read_some(node, records, screen)
         report = check(read_histories(sorted(Path(root).glob("history-*"))))
         tell(report, records, screen)
-        for command in (f"topic describe {TOPIC}", f"read {TOPIC}/0 --limit 3 -n", "ping"):
+        for command in ("topic list", f"read {TOPIC}/0 --tag alert --limit 3 -n", "head " + TOPIC):
             screen.shown(command, node.command(*command.split()))
         if screen.console.is_terminal:
             stay(node, screen)
@@ -286,7 +293,7 @@ def tell(report: Report, records: int, screen: Screen) -> None:
         raise Wrong(f"the checker says:\n{report}")
     seen, verdict = str(report).splitlines()
     screen.done("check", seen)
-    screen.console.print(f"\n[bold green]{verdict}[/]")
+    screen.console.print(f"\n[bold green]{verdict}[/]", soft_wrap=True)
 
 
 def stay(node: Node, screen: Screen) -> None:
@@ -308,7 +315,7 @@ def stay(node: Node, screen: Screen) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Write to a node, kill it, start it again, and lose nothing.")
-    parser.add_argument("--records", type=int, default=300_000, metavar="N", help="how many, at least 10,000")
+    parser.add_argument("--records", type=int, default=150_000, metavar="N", help="how many, at least 10,000")
     parser.add_argument("--keep", metavar="DIR", help="use this new directory and leave it there")
     parser.add_argument("--role", nargs=5, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -321,6 +328,8 @@ def main() -> int:
         parser.error("--records must be 10,000 or more")
     if arguments.keep and os.path.exists(arguments.keep):
         parser.error(f"{arguments.keep} is there already: name a new directory")
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, signal.default_int_handler)
     screen = Screen()
     place = contextlib.nullcontext(arguments.keep) if arguments.keep else tempfile.TemporaryDirectory(prefix="logboom-")
     try:

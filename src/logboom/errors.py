@@ -281,9 +281,7 @@ class InvalidCursorName(LogboomError, ValueError):
     """A name that a cursor cannot have."""
 
     def __init__(self, cursor: str) -> None:
-        super().__init__(
-            f"{cursor[:300]!r} is no cursor name: use 1 to 249 letters, digits, dots, dashes, underscores, slashes, colons"
-        )
+        super().__init__(f"{cursor[:300]!r} is no cursor name: use 1 to 249 letters, digits, or any of . - _ / :")
         self.cursor = cursor
 
 

@@ -2,8 +2,8 @@
 
     {"type": "invoke", "writer": "w1", "sequence": 7}                      about to be written
     {"type": "ok", "writer": "w1", "sequence": 7, "log": "events/0", "seqno": 12}     promised
-    {"type": "fail", "writer": "w1", "sequence": 7}                        refused: it must never be seen
-    {"type": "unknown", "writer": "w1", "sequence": 7}                     may be there or not
+    {"type": "fail", "writer": "w1", "sequence": 7, "why": "LowSpace"}     refused: it must never be seen
+    {"type": "unknown", "writer": "w1", "sequence": 7, "why": null}        may be there or not
     {"type": "begin", "reader": "r1", "log": "events/0", "seqno": 0}       reads on from here; no seqno: from anywhere
     {"type": "poll", "reader": "r1", "log": "events/0", "records": [[12, "w1:7"]]}    seqno and value
     {"type": "gap", "reader": "r1", "log": "events/0", "seqno": 40}        was told that it goes on at this seqno
@@ -37,11 +37,13 @@ class Ok(msgspec.Struct, frozen=True, tag_field="type", tag="ok"):
 class Fail(msgspec.Struct, frozen=True, tag_field="type", tag="fail"):
     writer: str
     sequence: int
+    why: str | None = None
 
 
 class Unknown(msgspec.Struct, frozen=True, tag_field="type", tag="unknown"):
     writer: str
     sequence: int
+    why: str | None = None
 
 
 class Begin(msgspec.Struct, frozen=True, tag_field="type", tag="begin"):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from logboom.errors import LogboomError, LogReadOnly, StorageError, SyncFailed, WriteFailed
+from logboom.errors import LogboomError, LogReadOnly, LowSpace, StorageError, SyncFailed, WriteFailed
 from logboom.storage import Appended, Log
 from simulation.disk import Call, SimulatedDisk
 from simulation.model import make_batch, open_log
@@ -143,6 +143,26 @@ def test_what_a_short_write_left_never_comes_back() -> None:
                 log = open_log(left)
                 assert log.refusal is None
                 assert values(log) == expected(0, 1, 2)
+
+
+def test_a_short_write_on_a_full_volume_is_told_as_low_space() -> None:
+    disk = SimulatedDisk()
+    log = open_log(disk)
+    fill(log, 0, 1)
+
+    def fault(call: Call) -> int | None:
+        if call.name != "write" or not call.path.endswith(".log"):
+            return None
+        disk.free = 0
+        return 100
+
+    disk.fault = fault
+    with pytest.raises(LowSpace):
+        fill(log, 1, 2)
+    disk.fault, disk.free = None, 1 << 40
+    fill(log, 1, 2)
+    log.sync()
+    assert values(log) == expected(0, 1)
 
 
 def test_a_write_whose_remains_cannot_be_cut_off_durably_is_neither_promised_nor_refused() -> None:

@@ -87,6 +87,13 @@ class Load:
             assert time.monotonic() < deadline, f"the writers do not get on: {self._said()}"
             time.sleep(0.02)
 
+    def wait_for_refusal(self, error: str) -> None:
+        """Until a writer was told this."""
+        deadline, wanted = time.monotonic() + END_S, f'"why":"{error}"'
+        while not any(wanted in path.read_text() for path in self.histories.iterdir()):
+            assert time.monotonic() < deadline, f"no writer was refused for {error}: {self._said()}"
+            time.sleep(0.05)
+
     def wait_for_spill(self, spill: Path) -> None:
         deadline = time.monotonic() + END_S
         while not self.spilled_bytes(spill):

@@ -23,7 +23,7 @@ from logboom.errors import AppendRefused, ConnectionLost
 
 TIMEOUT_S = float(os.environ.get("NODE_WRITER_TIMEOUT_S", "120"))
 OUTSTANDING_MAX = 300
-SPILLING_BYTES = 32 * 1024
+BUFFER_BYTES, SPILLING_BYTES = 32 * 1024 * 1024, 32 * 1024
 KEYS = [b"key-%d" % n for n in range(20)]
 
 
@@ -43,7 +43,8 @@ class Load:
             batch_bytes=4096,
             codec=random.choice(("none", "lz4")),
             delivery_timeout_s=TIMEOUT_S,
-            **({} if spill is None else {"spill": spill, "buffer_bytes": SPILLING_BYTES}),
+            spill=spill,
+            buffer_bytes=BUFFER_BYTES if spill is None else SPILLING_BYTES,
         )
 
     def burst(self) -> None:
@@ -66,9 +67,9 @@ class Load:
 
     def _outcome(self, sequence: int, result: Any) -> AnyEvent:
         if isinstance(result, AppendRefused | ConnectionLost):  # what may have been appended is an OutcomeUnknown
-            return Fail(self.name, sequence)
+            return Fail(self.name, sequence, type(result).__name__)
         if isinstance(result, BaseException):
-            return Unknown(self.name, sequence)
+            return Unknown(self.name, sequence, repr(result))
         return Ok(self.name, sequence, f"{result.topic}/{result.partition}", result.seqno)
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+import uvloop
 
 from logboom.batch import Batch, Producer, build
 from logboom.broker.api import (
@@ -81,17 +82,24 @@ def scenario(story: Scenario) -> Scenario:
 @pytest.mark.parametrize("ground", GROUNDS)
 @pytest.mark.parametrize("place", PLACES)
 def test_every_scenario_holds_wherever_the_broker_is(place: Place, ground: str, tmp_path: Path) -> None:
-    async def run() -> None:
-        config = BrokerConfig(topics=TopicRules(denied=("secret*",), settings=GROUNDS[ground].settings))
-        async with asyncio.timeout(120), opened(place, tmp_path, config) as broker:
-            for name, story in SCENARIOS.items():
-                try:
-                    await story(broker, GROUNDS[ground])
-                except BaseException as error:
-                    error.add_note(f"in the scenario: {name}")
-                    raise
+    asyncio.run(play(place, ground, tmp_path))
 
-    asyncio.run(run())
+
+@pytest.mark.parametrize("place", PLACES)
+def test_every_scenario_holds_on_the_event_loop_of_a_node(place: Place, tmp_path: Path) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(play(place, "leader, os", tmp_path))
+
+
+async def play(place: Place, ground: str, tmp_path: Path) -> None:
+    config = BrokerConfig(topics=TopicRules(denied=("secret*",), settings=GROUNDS[ground].settings))
+    async with asyncio.timeout(120), opened(place, tmp_path, config) as broker:
+        for name, story in SCENARIOS.items():
+            try:
+                await story(broker, GROUNDS[ground])
+            except BaseException as error:
+                error.add_note(f"in the scenario: {name}")
+                raise
 
 
 def records_of(ground: Ground, count: int, start: int = 0, producer: Producer = Producer()) -> Batch:  # noqa: B008

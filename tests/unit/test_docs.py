@@ -1,7 +1,8 @@
-"""The code in README and tutorial runs as it stands."""
+"""The code in README, tutorial and how-tos runs as it stands."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -9,19 +10,41 @@ from pathlib import Path
 
 import pytest
 
+from system.node import NodeProcess
+
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize(
-    "page", ["README.md", "docs/tutorial.md", "docs/howto/read-files.md", "docs/howto/retention.md"]
-)
-def test_the_python_on_a_page_runs_in_its_order(page: str, tmp_path: Path) -> None:
+BY_THEMSELVES = ["docs/howto/read-files.md", "docs/howto/retention.md"]
+WITH_A_NODE = ["README.md", "docs/tutorial.md", "docs/howto/read.md", "docs/howto/write.md"]
+
+
+def run_blocks(page: str, directory: Path, **environment: str) -> None:
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     done = subprocess.run(
-        [sys.executable, "-c", "\n".join(blocks)], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", "\n".join(blocks)],
+        cwd=directory,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("page", BY_THEMSELVES)
+def test_the_python_on_a_page_runs_in_its_order(page: str, tmp_path: Path) -> None:
+    run_blocks(page, tmp_path)
+
+
+@pytest.mark.parametrize("page", WITH_A_NODE)
+def test_the_python_on_a_page_runs_in_its_order_against_a_node(page: str, tmp_path: Path) -> None:
+    here, node = tmp_path / "here", tmp_path / "node"
+    here.mkdir()
+    node.mkdir()
+    with NodeProcess(node) as running:
+        run_blocks(page, here, LOGBOOM_SERVERS=running.address)
 
 
 @pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"], ids=lambda page: page.name)

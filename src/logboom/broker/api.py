@@ -107,7 +107,7 @@ class Part(NamedTuple):
     partition: int | None = None
     """None names the only one."""
     expect_seqno: int | None = None
-    """The seqno the first batch must get."""
+    """The seqno the first batch must get; the others follow it, or are refused with it."""
     topic_id: str | None = None
     """Refuse where the name is another topic's by now."""
 
@@ -145,7 +145,8 @@ class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     max_bytes: int = READ_BYTES
     """At least one batch comes, however large."""
     max_records: int | None = None
-    """No batch comes that begins so many records after the start: what comes may be more, by less than a batch."""
+    """No batch comes that begins so many records after the start: what comes may be more, by less than a batch.
+    Not with a filter."""
     wait_ms: int = 0
     filter: Filter | None = None
     gaps: Literal["raise", "skip"] = "raise"
@@ -252,7 +253,7 @@ class NodeStats(msgspec.Struct, frozen=True):
     writes: dict[str, int]
     """batches, records, bytes, repeats, refused; waiting_bytes and unsynced_bytes as they are now."""
     reads: dict[str, int]
-    """chunks, bytes, filtered, segments_skipped, subscriptions, waiting."""
+    """chunks, bytes, subscriptions, waiting; filtered runs, skips of whole segments, runs that were not in memory."""
     syncs: dict[str, float]
     """count, logs, seconds, longest_s."""
     rejections: dict[str, int]

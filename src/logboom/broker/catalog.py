@@ -93,11 +93,13 @@ class Catalog:
         self._committer = committer
         self._config = config
         self._topics: dict[str, Hosted] = {}
+        self._internal: set[str] = set()
         self.changing = asyncio.Lock()
         """Held by whoever changes which topics there are, or what their logs are made of."""
 
     def __len__(self) -> int:
-        return len(self._topics)
+        """Without the node's own topics."""
+        return len(self._topics) - len(self._internal)
 
     def get(self, name: str) -> Hosted | None:
         return self._topics.get(name)
@@ -141,6 +143,8 @@ class Catalog:
         """From now on the topic is here."""
         writers = [self._own(topic, number, logs[name]) for number, name in enumerate(topic.log_names)]
         hosted = self._topics[topic.name] = Hosted(topic, writers)
+        if topic.name.startswith("_"):
+            self._internal.add(topic.name)
         self._committer.writers.update(hosted.open_writers)
         return hosted
 
@@ -166,7 +170,7 @@ class Catalog:
             rules = self._config.topics
             topic = Topic.make(name, rules.partitions if partitions is None else partitions, settings or rules.settings)
             if by != "node":
-                rules.admit(name, len(self._topics), self._config.limits, by == "write")
+                rules.admit(name, len(self), self._config.limits, by == "write")
             if self._committer.failure is not None:
                 raise self._committer.failure
             try:
@@ -199,6 +203,7 @@ class Catalog:
             hosted = self.find(name, topic_id)
             async with self._committer.pause():
                 del self._topics[name]
+                self._internal.discard(name)
                 self._committer.writers.difference_update(hosted.open_writers)
                 for writer in hosted.open_writers:
                     writer.leave(TopicDeleted(name, hosted.topic.id))

@@ -82,6 +82,10 @@ class Committer:
         self.failure: LogReadOnly | None = None
         """Why the node takes no more writes."""
         self.paused = 0
+        self.seized = 0
+        """How many logs threads have."""
+        self.held_up: dict[LogWriter, None] = {}
+        """Logs that appends wait for because of a pause."""
         self.queued_bytes = 0
         self.unsynced_bytes = 0
         self.writers: set[LogWriter] = set()
@@ -142,21 +146,18 @@ class Committer:
         turns = []
         for writer in [writer for writer in self._due if not writer.busy]:  # the others come back when they are free
             del self._due[writer]
-            entries = writer.take_queue()
-            if not entries and (writer.log.syncing or writer.gone is not None):
-                continue
-            turns.append(Turn(writer, entries))
+            turn = Turn(writer, writer.take_queue())
+            if turn.entries:
+                writer.seize()
+            elif not writer.log.syncing and writer.gone is None:
+                turn.pending = writer.log.begin_sync()
+            if turn.entries or turn.pending is not None:
+                turns.append(turn)
         if not turns:
             self._started = False
             return
         self._syncing = True
-        queued = [turn for turn in turns if turn.entries]
-        for turn in turns:
-            if turn.entries:
-                turn.writer.busy = True
-            else:
-                turn.pending = turn.writer.log.begin_sync()
-        self._syncs.submit(self._guarded, self._work, turns, queued)
+        self._syncs.submit(self._guarded, self._work, turns, [turn for turn in turns if turn.entries])
 
     def _work(self, turns: list[Turn], queued: list[Turn]) -> None:
         """On a thread: write, then sync."""
@@ -168,7 +169,8 @@ class Committer:
         files = [turn.pending.file for turn in turns if turn.pending is not None]
         began, error = time.perf_counter(), None
         try:
-            self._disk.sync(files)
+            if files:
+                self._disk.sync(files)
         except OSError as failed:
             error = failed
         self.call_soon(self._synced, turns, time.perf_counter() - began, error)
@@ -209,7 +211,7 @@ class Committer:
 
     @property
     def is_quiet(self) -> bool:
-        return not self._syncing and not any(writer.busy for writer in self.writers)
+        return not self._syncing and not self.seized
 
     @asynccontextmanager
     async def pause(self) -> AsyncIterator[None]:
@@ -224,7 +226,8 @@ class Committer:
         finally:
             self.paused -= 1
             if not self.paused:
-                for writer in self.writers:
+                held_up, self.held_up = self.held_up, {}
+                for writer in held_up:
                     writer.go_on()
                 self.freed()
 

@@ -41,10 +41,6 @@ class Cursors:
     def __len__(self) -> int:
         return len(self._state)
 
-    @property
-    def problem(self) -> str | None:
-        return self._state.problem
-
     async def commit(self, cursor: str, topic: str, topic_id: str, partition: int, bookmark: str, now: int) -> None:
         """Durable when this returns. The last commit counts, also where it goes back."""
         check_name(cursor)

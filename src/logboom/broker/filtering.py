@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from logboom.batch import Batch, Selection, arrow, build_table, to_table, vector
@@ -83,11 +83,11 @@ def filter_run(
     """
     search = _Search(data, wanted.selection(), seqno, until, found_bytes)
     walk = _Walk(data, wanted, seqno, until)
-    next_seqno, failure = search.look(walk.candidates) or (walk.next_seqno, walk.failure)
+    next_seqno, failure = search.look(walk) or (walk.next_seqno, walk.failure)
     found, seqnos, rest = search.batch()
     if rest is not None:
         next_seqno, failure = rest, None
-    next_seqno = max(seqno, next_seqno)
+    next_seqno = max(seqno, next_seqno if until is None else min(until, next_seqno))
     damage = None
     if failure is not None:
         damage = Damage(path, position + failure.offset, next_seqno, failure.seqno_until, failure.reason)
@@ -112,10 +112,9 @@ def _columns_of(wanted: Filter) -> int:
 
 
 class _Walk:
-    """The headers of a run: which batches may hold a match, and how far it goes."""
+    """The headers of a run: which batches may hold a match, and how far it came. Goes no farther than it is asked."""
 
     def __init__(self, data: memoryview, wanted: Filter, seqno: int, until: int | None) -> None:
-        self.candidates: list[Candidate] = []
         self.next_seqno = seqno
         self.failure: BatchFailure | None = None
         self._bases: list[int] = []
@@ -124,37 +123,33 @@ class _Walk:
         self._columns = _columns_of(wanted)
         self._texts = _texts_of(wanted)
         self._seqno = seqno
+        self._until = until
+
+    def __iter__(self) -> Iterator[Candidate]:
         offset = 0
         before: Header | None = None
-        while offset < len(data):
+        while offset < len(self._data):
             try:
-                header = _follow(data, offset, before)
+                header = _follow(self._data, offset, before)
             except BatchError as error:
                 self.failure = BatchFailure(offset, self.next_seqno, None, str(error))
                 return
-            if until is not None and header.base_seqno >= until:
-                return
-            if not self._take(offset, header):
+            if self._until is not None and header.base_seqno >= self._until:
                 return
             if header.record_count:
+                if header.kind == KIND_LOST and header.next_seqno > self._seqno:
+                    self.failure = BatchFailure(offset, header.base_seqno, header.next_seqno, LOST)
+                    return
                 self._bases.append(header.base_seqno)
                 self._terms.append(header.term)
-            self.next_seqno = header.next_seqno if until is None else min(until, header.next_seqno)
+                self.next_seqno = header.next_seqno
+            if self._may_match(offset, header):
+                yield offset, header
             offset, before = offset + header.size, header
 
-    def _take(self, offset: int, header: Header) -> bool:
-        """Note what this batch is; False where it ends the walk."""
-        if header.next_seqno <= self._seqno or header.kind == KIND_CONTROL:
-            return True
-        if header.kind == KIND_LOST:
-            if header.record_count:
-                self.failure = BatchFailure(offset, header.base_seqno, header.next_seqno, LOST)
-            return not header.record_count
-        if self._may_match(offset, header):
-            self.candidates.append((offset, header))
-        return True
-
     def _may_match(self, offset: int, header: Header) -> bool:
+        if header.next_seqno <= self._seqno or header.kind in (KIND_CONTROL, KIND_LOST):
+            return False
         if header.version != VERSION or header.kind != KIND_DATA or header.encoding != ENCODING_COLUMNS:
             return True  # nobody knows: left to those who verify
         if header.columns & self._columns != self._columns:
@@ -181,16 +176,21 @@ def _is_plain(header: Header) -> bool:
     return not header.codec and not header.columns & ~(TIMESTAMP | TEXTS)
 
 
-def _piece(candidates: list[Candidate]) -> list[Candidate]:
+def _pieces(candidates: Iterable[Candidate]) -> Iterator[list[Candidate]]:
     """Candidates to be looked at together: alike, not too much when inflated, and if plain, next to each other."""
-    offset, first = candidates[0]
-    is_plain, room, count = _is_plain(first), _PIECE_BYTES, 0
-    for begin, header in candidates:
-        room -= max(header.size, header.body_size) + ROW_BYTES * header.record_count
-        if count and (room < 0 or _is_plain(header) != is_plain or (is_plain and begin != offset)):
-            break
-        offset, count = begin + header.size, count + 1
-    return candidates[:count]
+    piece: list[Candidate] = []
+    room = end = 0
+    for offset, header in candidates:
+        size = max(header.size, header.body_size) + ROW_BYTES * header.record_count
+        is_plain = _is_plain(header)
+        if piece and (size > room or is_plain != _is_plain(piece[0][1]) or (is_plain and offset != end)):
+            yield piece
+            piece = []
+        room = (room if piece else _PIECE_BYTES) - size
+        piece.append((offset, header))
+        end = offset + header.size
+    if piece:
+        yield piece
 
 
 def _follow(data: memoryview, offset: int, before: Header | None) -> Header:
@@ -214,16 +214,14 @@ class _Search:
         self._bytes_left = found_bytes
         self._tables: list[pa.Table] = []
 
-    def look(self, candidates: list[Candidate]) -> tuple[int, BatchFailure | None] | None:
-        """Search batches; where to go on, and why it ended there: it cannot be read, or enough was found."""
-        while candidates:
-            if self._bytes_left <= 0:
-                return candidates[0][1].base_seqno, None
-            piece = _piece(candidates)
+    def look(self, candidates: Iterable[Candidate]) -> tuple[int, BatchFailure | None] | None:
+        """Search batches. Where that ended before the last, and why: one cannot be read, or enough was found."""
+        for piece in _pieces(candidates):
             failure = self._look_at_plain(piece) if _is_plain(piece[0][1]) else self._look_at(piece)
             if failure is not None:
                 return failure.seqno_from, failure
-            candidates = candidates[len(piece) :]
+            if self._bytes_left <= 0:
+                return piece[-1][1].next_seqno, None
         return None
 
     def _look_at_plain(self, piece: list[Candidate]) -> BatchFailure | None:

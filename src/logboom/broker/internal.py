@@ -12,6 +12,7 @@ which is harmless as long as the log reaches back to its first record; where it 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import deque
 from collections.abc import Awaitable, Callable, ItemsView, Iterator, Mapping
@@ -26,6 +27,8 @@ from logboom.storage import envelope
 from logboom.storage.append import Appended
 from logboom.storage.config import MIB
 from logboom.storage.disk import Disk, read_file, replace_file
+
+logger = logging.getLogger("logboom.broker")
 
 MAGIC: Final = b"LGIS"
 BATCH_BYTES: Final = MIB
@@ -72,8 +75,6 @@ class StateLog:
     def __init__(
         self, disk: Disk, path: str, log: InternalLog, body: Body, limit: tuple[str, int], snapshot_bytes: int
     ) -> None:
-        self.problem: str | None = None
-        """Why the last snapshot could not be made, or the log not be cut; the state itself is not in danger."""
         self._disk = disk
         self._path = path
         self._log = log
@@ -185,9 +186,8 @@ class StateLog:
         try:
             self._snapshot_size = await asyncio.to_thread(_write_snapshot, self._disk, self._path, body)
             await self._log.trim(body.seqno)
-            self.problem = None
         except (OSError, LogboomError) as error:
-            self.problem = f"{self._path}: {error}"
+            logger.warning("%s: no snapshot, so its log goes on growing: %s", self._path, error)
         finally:
             self._saving = None
 

@@ -338,7 +338,7 @@ class LocalBroker:
             version=__version__,
             started=self.started,
             now=now_us(),
-            topics=sum(not hosted.topic.name.startswith("_") for hosted in self._catalog.all()),
+            topics=len(self._catalog),
             logs=len(writers),
             writes={
                 "batches": counts.batches,
@@ -353,7 +353,7 @@ class LocalBroker:
                 "chunks": reads.chunks,
                 "bytes": reads.bytes,
                 "filtered": reads.filtered,
-                "segments_skipped": reads.segments_skipped,
+                "skips": reads.skips,
                 "warmed": reads.warmed,
                 "subscriptions": reads.subscriptions,
                 "waiting": sum(writer.readers_waiting for writer in writers),
@@ -370,6 +370,7 @@ class LocalBroker:
             upkeep=msgspec.to_builtins(self._upkeep.stats),
             memory_bytes=_memory_bytes(),
             open_files=len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
+            limits=msgspec.to_builtins(self.limits),
         )
 
     def _check_open(self) -> None:

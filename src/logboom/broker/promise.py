@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Sequence
+from itertools import accumulate
 
 from logboom.batch import Batch
 from logboom.errors import LogboomError
@@ -52,6 +53,13 @@ class Entry:
         self.answers: Sequence[Answer] = ()
         self.give_up_at = 0.0
         """When it has waited for room long enough."""
+
+    def expected(self) -> list[int | None]:
+        """The seqno each batch must get. Where the first does not get its own, none of the others does."""
+        if self.expect is None:
+            return [None] * len(self.batches)
+        counts = [batch.header.record_count for batch in self.batches]
+        return list(accumulate(counts[:-1], initial=self.expect))
 
     def settle(self) -> None:
         self.promise.settle(self.offset, self.answers)

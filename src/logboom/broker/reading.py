@@ -63,7 +63,7 @@ class ReadCounts:
     chunks: int = 0
     bytes: int = 0
     filtered: int = 0
-    segments_skipped: int = 0
+    skips: int = 0
     warmed: int = 0
     subscriptions: int = 0
 
@@ -138,11 +138,15 @@ class LogReading:
     async def _look(self, position: Position, max_bytes: int, max_records: int | None) -> Chunk | None:
         """What there is to read now; None at the end of the log."""
         if position.filter is not None:
-            return await self._look_filtered(position, position.filter, max_bytes, max_records)
-        run = self._run(position, max_bytes, max_records)
-        if run is None:
+            return await self._look_filtered(position, position.filter, max_bytes)
+        while (run := self._run(position, max_bytes, max_records)) is not None:
+            try:
+                data = await self._data(run)
+                break
+            except Damage as damage:
+                self._pass_over(position, damage)
+        else:
             return None
-        data = await self._data(run)
         began, position.seqno, position.run = position.seqno, run.next_seqno, run
         return self._chunk(position, began, _last_term(position, run, data), data)
 
@@ -176,22 +180,26 @@ class LogReading:
             await self.loop.run_in_executor(self.threads, run.warm)
         return data
 
-    async def _look_filtered(
-        self, position: Position, wanted: Filter, max_bytes: int, max_records: int | None
-    ) -> Chunk | None:
+    async def _look_filtered(self, position: Position, wanted: Filter, max_bytes: int) -> Chunk | None:
         log, began = position.writer.log, position.seqno
         patience = self.loop.time() + FILTER_PATIENCE_S
         selection = wanted.selection()
         while True:
-            reached = log.skip(position.seqno, selection) if position.seqno >= log.first else position.seqno
-            if reached > position.seqno:
-                self.counts.segments_skipped += 1
-                position.seqno, position.run = reached, None
+            if log.first <= position.seqno < log.segments[-1].first_seqno:
+                reached = await self.loop.run_in_executor(self.threads, log.skip, position.seqno, selection)
+                if reached > position.seqno:
+                    self.counts.skips += 1
+                    position.seqno, position.run = reached, None
+                    continue  # it looks at some segments only
             run = self._run(position, FILTER_BYTES, None)
             if run is None:
                 return None
             self.counts.filtered += 1
-            found = await self.loop.run_in_executor(self.threads, _filter, run, wanted, position.seqno, max_bytes)
+            try:
+                found = await self.loop.run_in_executor(self.threads, _filter, run, wanted, position.seqno, max_bytes)
+            except Damage as damage:
+                self._pass_over(position, damage)
+                continue
             position.run = run if found.next_seqno == run.next_seqno else None
             position.seqno = found.next_seqno
             if found.damage is not None and not len(found.data):

@@ -89,7 +89,7 @@ class LogWriter:
         refusal = self._gone or self._committer.failure
         if refusal is not None:
             return entry.fail(refusal)
-        inline = self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and not self.log.syncing
+        inline = self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and self.log.is_quick
         if inline and self._committer.room(self, entry.size):
             self._append((entry,))
             return self._written((entry,))
@@ -130,11 +130,15 @@ class LogWriter:
 
     def go_on(self) -> None:
         """Write what is queued as soon as can be: with the next sync, or before it where somebody waits for no sync."""
-        if not self._queue or not self._is_free:
+        if not self._queue:
+            return
+        if not self._is_free:
+            if self._committer.paused:
+                self._committer.held_up[self] = None
             return
         has_room = self._committer.room(self, 0)
         if self._eager and has_room:
-            self.busy = True
+            self.seize()
             self._committer.run(self._write_queue, self.take_queue())
             return
         self._committer.want(self)
@@ -167,9 +171,7 @@ class LogWriter:
         expect: list[int | None] | None = None
         if len(entries) > 1 or entries[0].expect is not None:
             batches = [batch for entry in entries for batch in entry.batches]
-            expect = []
-            for entry in entries:
-                expect += [entry.expect, *[None] * (len(entry.batches) - 1)]
+            expect = [seqno for entry in entries for seqno in entry.expected()]
         try:
             answers = self.log.append(batches, time.time_ns() // 1000, self._term, expect)
         except Exception as error:  # nothing of ours: what was written is not known
@@ -190,9 +192,15 @@ class LogWriter:
 
     wrote_in_round = _wrote
 
+    def seize(self) -> None:
+        """A thread gets the log."""
+        self.busy = True
+        self._committer.seized += 1
+
     def free(self) -> None:
         """No thread has the log any more."""
         self.busy = False
+        self._committer.seized -= 1
         if self._untold:
             self.tell()
         if self._late is not None:
@@ -247,7 +255,7 @@ class LogWriter:
         if self.busy:
             self._late = pending
         elif self.log.outgrown:
-            self.busy = True
+            self.seize()
             self._committer.run(self._end_sync_on_thread, pending)
         else:
             self.log.end_sync(pending)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ Examples:
   logboom bench produce
   logboom bench produce --size 1KiB --seconds 10 --writers 4 --acks durable
   logboom bench produce --one-by-one --count 10000 --acks leader
-  logboom bench consume --count 5000000 --as tables --json
+  logboom bench consume --count 5000000 --form tables --json
 """
 app = App(name="bench", help="How fast is a node? Load with latency percentiles.", help_epilogue=DETAILS)
 Acks = Literal["none", "leader", "durable"]
@@ -119,7 +118,6 @@ def consume(
     with _topic(server, topic) as name:
         load = Load(name, servers, size_of("--size", size), max(1, count))
         if topic is None:
-            print(f"writing {count:,} records to read", file=sys.stderr)
             produce_all(load, 1)
         partitions = len(ask(server, lambda broker: broker.describe_topic(name)).partitions)
         run = consume_all(load, partitions, form)

@@ -7,11 +7,12 @@ import os
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing.synchronize import Barrier
+from threading import BrokenBarrierError
 from typing import Any, Final, Literal, NamedTuple
 
 from logboom.errors import LogboomError
 
-SAMPLES_PER_WRITER: Final = 20_000
+SAMPLES_PER_WRITER: Final = 2_000
 """Latencies are measured of so many records at most, spread evenly."""
 _MEET_S: Final = 60.0
 """Writers in processes of their own wait so long for one another, to begin together."""
@@ -60,7 +61,11 @@ def produce_all(load: Load, writers: int) -> Run:
     part = load._replace(records=max(1, load.records // writers))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(writers, context, _meet_at, (context.Barrier(writers),)) as pool:
-        runs = list(pool.map(produce, [part] * writers))
+        outcomes = list(pool.map(_produce_or_tell, [part] * writers))
+    runs = [outcome for outcome in outcomes if isinstance(outcome, Run)]
+    if len(runs) < writers:
+        said = [outcome for outcome in outcomes if isinstance(outcome, str) and outcome]
+        raise LogboomError(said[0] if said else f"a writer was not ready within {_MEET_S:.0f} seconds")
     return Run(
         sum(run.records for run in runs),
         sum(run.bytes for run in runs),
@@ -77,6 +82,18 @@ _meeting: list[Barrier] = []
 
 def _meet_at(barrier: Barrier) -> None:
     _meeting.append(barrier)
+
+
+def _produce_or_tell(load: Load) -> Run | str:
+    """What went wrong is told in words: an error's data does not travel between processes. Nothing: others failed."""
+    try:
+        return produce(load)
+    except BrokenBarrierError:
+        return ""
+    except LogboomError as error:
+        for barrier in _meeting:
+            barrier.abort()
+        return str(error)
 
 
 def produce(load: Load) -> Run:
@@ -156,7 +173,9 @@ def _stream(writer: Any, value: bytes, load: Load, tally: _Tally) -> int:
 
 
 def consume_all(load: Load, partitions: int, form: Literal["tables", "lists", "records"]) -> Run:
-    """Up to `count` records; a piece is a table, a list or a record."""
+    """Up to `records`; a piece is a table, a list or a record."""
+    import pyarrow.compute  # noqa: F401  its import is not what is measured
+
     from logboom import Reader
 
     records = size = 0

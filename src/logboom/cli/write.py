@@ -21,9 +21,10 @@ from logboom.cli.target import parse_target
 from logboom.cli.wording import count_of
 
 if TYPE_CHECKING:
-    from logboom import Record
+    from logboom import Record, Writer
 
 DONE, FAILED = 0, 1
+PROGRESS_BYTES = 64 * 1024
 DETAILS = """\
 Values are arguments, or lines of standard input or a file; of a line only its
 end is taken off. With --ndjson a line is an object: {"value": ..., "key": ...,
@@ -94,43 +95,45 @@ def write(
     from logboom import Record, Writer
 
     target, size = parse_target(log), size_of("--batch-bytes", batch_bytes)
-    same = Record(None, None if key is None else key.encode(), None, channel, tuple(tag or ()))
+    same = Record(None, None if key is None else os.fsencode(key), None, channel, tuple(tag or ()))
     make = _record_of_line if ndjson else _record_of_text
     servers, tally = servers_of(server), _Tally()
-    interrupted = False
+    stopped: BaseException | None = None
     with (
         _lines(values, file, not (as_json or quiet)) as lines,
         Writer(target.topic, servers, partition=target.partition, acks=acks, codec=codec, batch_bytes=size) as writer,
     ):
         try:
-            for number, line in enumerate(lines, 1):
-                record = make(line, number, same)
-                writer.write(
-                    record.value,
-                    key=record.key,
-                    timestamp=record.timestamp,
-                    channel=record.channel,
-                    tags=record.tags,
-                    headers=record.headers,
-                    callback=tally.note,
-                )
-                tally.given += 1
-                if tally.error is not None:
-                    break
-        except KeyboardInterrupt:
-            interrupted = True
-        except BaseException:
+            _give(writer, (make(line, number, same) for number, line in enumerate(lines, 1)), tally)
             _finish(writer, tally)
-            tally.show(str(target), as_json, quiet)
-            raise
-        _finish(writer, tally)
+        except BaseException as error:
+            # What was given is still written, and told. A second Ctrl-C ends that too.
+            stopped = error
+            _finish(writer, tally)
     tally.show(str(target), as_json, quiet)
-    if interrupted:
-        raise KeyboardInterrupt
+    if stopped is not None:
+        raise stopped
     return DONE if tally.error is None else FAILED
 
 
-def _finish(writer: Any, tally: _Tally) -> None:
+def _give(writer: Writer, records: Iterator[Record], tally: _Tally) -> None:
+    """Until there are no more, or one has failed."""
+    for record in records:
+        writer.write(
+            record.value,
+            key=record.key,
+            timestamp=record.timestamp,
+            channel=record.channel,
+            tags=record.tags,
+            headers=record.headers,
+            callback=tally.note,
+        )
+        tally.given += 1
+        if tally.error is not None:
+            return
+
+
+def _finish(writer: Writer, tally: _Tally) -> None:
     """Wait for what was given. Errors have come to the tally already."""
     from logboom.errors import LogboomError
 
@@ -235,7 +238,10 @@ def _lines(values: tuple[str, ...], file: Path | None, progress: bool) -> Iterat
 
 
 def _cut(source: IO[bytes], advance: Callable[[int], None] | None) -> Iterator[bytes]:
+    done = 0
     for line in source:
         yield line[:-1] if line.endswith(b"\n") else line
-        if advance is not None:
-            advance(len(line))
+        done += len(line)
+        if advance is not None and done >= PROGRESS_BYTES:
+            advance(done)
+            done = 0

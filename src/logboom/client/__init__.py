@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from logboom.client.async_reader import AsyncReader
     from logboom.client.async_writer import AsyncWriter
     from logboom.client.file_reader import FileReader
+    from logboom.client.gathering import Written
     from logboom.client.reader import Reader
     from logboom.client.remote import RemoteBroker, connect
     from logboom.client.writer import Writer
-    from logboom.client.writing import Written
+
 
 __all__ = ["AsyncReader", "AsyncWriter", "FileReader", "Reader", "RemoteBroker", "Writer", "Written", "connect"]
 
@@ -30,7 +31,7 @@ _HOMES = {
     "Reader": "reader",
     "RemoteBroker": "remote",
     "Writer": "writer",
-    "Written": "writing",
+    "Written": "gathering",
     "connect": "remote",
 }
 

@@ -50,7 +50,11 @@ class AsyncReader(Standing):
     async def open(self) -> None:
         """Connect, and find the start. A loop does this by itself."""
         if self._reading.seqno is None:
-            await self._run(self._fetching.open())
+            try:
+                await self._run(self._fetching.open())
+            except BaseException:
+                await self.close()
+                raise
 
     async def close(self) -> None:
         """Where it stands is still known afterwards; a loop would connect again."""

@@ -1,11 +1,13 @@
 """One connection to a node, on a blocking socket: no event loop, no thread.
 
-A link that is lost stays lost. Nothing pings while nobody calls: a node closes a link that was left alone for longer
-than its idle time, and whoever wants another makes one.
+A link that is lost stays lost. Whoever waits on it also pings; nobody does while nobody waits, so a node closes a link
+that was left alone for longer than its idle time. Whoever wants another makes one.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import socket
 import time
 from collections import deque
@@ -15,7 +17,7 @@ from typing import Any, Final
 from logboom.batch.header import Buffer
 from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.address import Address
-from logboom.client.link import CONNECT_TIMEOUT_S, CREDIT_BYTES, TOP_UP_BYTES, hello, no_connection
+from logboom.client.link import CONNECT_TIMEOUT_S, CREDIT_BYTES, TOP_UP_BYTES, hello, keep_alive_s, no_connection
 from logboom.client.session import Event, Session
 from logboom.errors import ConnectionLost, LogboomError
 from logboom.protocols.binary.messages import Credit, Kind, Read, Welcome
@@ -34,6 +36,7 @@ class Link:
         self._events: deque[Event] = deque()
         """What has come and nobody has asked for yet."""
         self.lost: LogboomError | None = None
+        self._heard = time.monotonic()
 
     @classmethod
     def connect(cls, address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> Link:
@@ -80,9 +83,17 @@ class Link:
     def next_event(self, timeout_s: float | None) -> Event | None:
         """What has come next; None where nothing has within `timeout_s`."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        every_s = keep_alive_s(self.welcome)
         while not self._events:
-            if not self._receive(None if deadline is None else deadline - time.monotonic()):
+            rest_s = every_s if deadline is None else min(every_s, deadline - time.monotonic())
+            if self._receive(rest_s):
+                continue
+            now = time.monotonic()
+            if deadline is not None and now >= deadline:
                 return None
+            if now - self._heard > 2 * every_s:
+                raise self._lose(ConnectionLost(f"{self.address} has not been heard of for {2 * every_s:g} s"))
+            self.send(Kind.PING)
         return self._events.popleft()
 
     def _answer(self, correlation: int, deadline: float) -> Any:
@@ -108,6 +119,7 @@ class Link:
             count = self._socket.recv_into(self._session.buffer())
             if not count:
                 raise ConnectionLost(f"{self.address} has closed the connection")
+            self._heard = time.monotonic()
             for event in self._session.received(count):
                 if not event.correlation and isinstance(event.what, LogboomError):
                     raise event.what
@@ -174,6 +186,10 @@ class LinkPushes:
 def open_socket(address: Address, timeout_s: float) -> socket.socket:
     if address.path is None:
         sock = socket.create_connection((address.host, address.port), timeout_s)
+        if sock.getsockname() == sock.getpeername():
+            # Nobody listens, and the port this side was given is the very one it has called.
+            sock.close()
+            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return sock
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -28,7 +28,16 @@ from logboom.errors import (
     TopicRecreated,
     Unavailable,
 )
-from logboom.protocols.binary.messages import DescribeTopic, Hello, Kind, Welcome, WireLimits
+from logboom.protocols.binary.errors import decode_failure
+from logboom.protocols.binary.messages import (
+    AppendedAt,
+    Appends,
+    DescribeTopic,
+    Hello,
+    Kind,
+    Welcome,
+    WireLimits,
+)
 
 PROBE_S: Final = 10.0
 """After so much silence the node is asked whether it is still there."""
@@ -84,7 +93,8 @@ class Contact:
             self._backoff.reset()
         self.connect_at = now + self._backoff.next_s()
         self._refusals = 0 if was_ready or isinstance(error, _PASSING) else self._refusals + 1
-        if self._refusals >= self._servers:
+        if self._refusals >= self._servers and self.partitions is None:
+            # Where none of the servers has ever been of use it is not a matter of time.
             self.fatal = error
 
     def take(self, event: Event) -> list[Buffer]:
@@ -128,8 +138,10 @@ class Contact:
     def keep_alive_s(self) -> float:
         return 200.0 if self.limits is None else self.limits.idle_ms / 3000
 
-    def next_look(self, waiting: bool) -> float:
-        """When `tend` has something to do at the soonest."""
+    def next_look(self, now: float, waiting: bool) -> float:
+        """When there is something to do at the soonest: `tend`, or another connection."""
+        if self.session is None:
+            return self.connect_at if self.connect_at > now else now + LONGEST_S
         if waiting or self._probed:
             return self._heard + (SILENCE_S if self._probed else PROBE_S)
         return self._spoke + self.keep_alive_s
@@ -157,3 +169,17 @@ class Contact:
     def proved(self) -> None:
         """It is of use: a batch was appended."""
         self._backoff.reset()
+
+
+def append_answer(event: Event) -> AppendedAt | LogboomError:
+    """What became of the one batch of a request."""
+    what = event.what
+    if isinstance(what, LogboomError):
+        return what
+    if isinstance(what, Appends) and len(what.answers) == 1:
+        answer, failure = what.answers[0], what.failures.get(0)
+        if failure is not None:
+            return decode_failure(failure)
+        if answer is not None:
+            return answer
+    raise RemoteProtocolError("an append was answered with something else")

@@ -10,7 +10,6 @@ One lock guards everything. Nobody outside is ever called while it is held.
 
 from __future__ import annotations
 
-import logging
 import select
 import socket
 import time
@@ -23,19 +22,18 @@ from typing import Any, Final
 from logboom.batch.header import Buffer
 from logboom.client.address import Address
 from logboom.client.blocking_link import open_socket
+from logboom.client.ledger import Losses, OnError, Results, tell
 from logboom.client.link import CONNECT_TIMEOUT_S, no_connection
 from logboom.client.writing import Writing
 from logboom.errors import ConnectionLost, LogboomError
 
-log = logging.getLogger(__name__)
-
 TICK_MIN_S: Final = 0.001
 TICK_MAX_S: Final = 0.25
+TELL_MAX_S: Final = 0.01
+"""Whoever tells results may be a callback's thread that waits for another."""
 HANDS_OFF_S: Final = 0.05
 """So long after a caller has driven the socket the daemon thread only looks at the clock."""
 _BUFFERS_MAX: Final = 512
-
-OnError = Callable[[LogboomError, int], Any]
 
 
 class Driver:
@@ -48,6 +46,9 @@ class Driver:
         self._followers = 0
         """Threads that wait for the one that drives."""
         self._is_driven = False
+        """Whether a thread polls the socket: nobody else receives what it waits for."""
+        self._telling = 0
+        """Threads that tell results they have taken."""
         self._driven_at = 0.0
         self._socket: socket.socket | None = None
         self._pollers: tuple[Any, Any] | None = None
@@ -66,7 +67,7 @@ class Driver:
         """With the lock: receive, do what is due, send."""
         core = self.core
         try:
-            if readable and self._socket is not None:
+            if readable and self._socket is not None and not self._is_driven:
                 self._receive(now)
             core.turn(now)
             if self._socket is not None and (core.outgoing or self._unsent):
@@ -77,83 +78,102 @@ class Driver:
             self._is_dozing = False
             self._wake.set()
 
-    def drive(self, is_done: Callable[[], bool], deadline: float | None = None) -> bool:
-        """Without the lock: until it is done, or time is up. Whether it is done."""
-        readable = False
+    def drive(self, is_done: Callable[[], bool], deadline: float | None = None, hasten: bool = False) -> bool:
+        """Without the lock: until it is done, or time is up. Whether it is done. `hasten`: nothing lingers."""
+        polled = readable = False
         while True:
             with self.lock:
                 self._driven_at = now = time.monotonic()
+                if polled:
+                    self._end_turn()
+                if hasten:
+                    self.core.hasten()
                 self.step(now, readable)
-            self.tell()
-            if is_done():
-                return True
-            if (deadline is not None and now >= deadline) or self.is_closed:
-                return False
-            readable = self._await_news(now, deadline)
+                news = self._take()
+                if news is None:
+                    # What this one waits for may have been received and told by another thread.
+                    if is_done():
+                        return True
+                    if (deadline is not None and now >= deadline) or self.is_closed:
+                        return False
+                    pause_s = self._pause_s(now, deadline)
+                    connects = self._begin_connecting(now)
+                    polled = not connects and self._begin_turn(pause_s)
+            hasten, readable = False, True
+            if news is not None:
+                polled = False
+                self._tell(*news)
+                if is_done():
+                    return True
+            elif polled:
+                readable = self._poll(pause_s)
+            elif connects:
+                self.connect()
 
-    def _await_news(self, now: float, deadline: float | None) -> bool:
-        """Until something may have changed. Whether there is something to receive."""
-        with self.lock:
-            look = self.core.next_look(now)
-            pause_s = max(0.0, (look if deadline is None else min(look, deadline)) - now)
-            if self._socket is None and self._may_connect(now):
-                self._is_connecting = True
-            elif self._socket is None or self._is_driven:
-                self._followers += 1
-                self._changed.wait(min(pause_s, TICK_MAX_S))
-                self._followers -= 1
-                return False
-            else:
-                self._is_driven = True
-        if self._is_connecting and self._socket is None:
-            self.connect()
+    def _pause_s(self, now: float, deadline: float | None) -> float:
+        look = self.core.next_look(now)
+        return max(0.0, (look if deadline is None else min(look, deadline)) - now)
+
+    def _begin_turn(self, pause_s: float) -> bool:
+        """With the lock: whether this thread is to poll the socket. Else another one does, or there is none."""
+        if self._socket is None or self._is_driven or self._telling:
+            self._followers += 1
+            self._changed.wait(min(pause_s, TELL_MAX_S if self._telling else TICK_MAX_S))
+            self._followers -= 1
             return False
-        try:
-            return self._poll(pause_s)
-        finally:
-            with self.lock:
-                self._is_driven = False
-                if self._followers:
-                    self._changed.notify_all()
+        self._is_driven = True
+        return True
+
+    def _end_turn(self) -> None:
+        self._is_driven = False
+        if self._followers:
+            self._changed.notify_all()
 
     def _poll(self, pause_s: float) -> bool:
         pollers = self._pollers
-        if pollers is None:
-            return False
-        return bool(pollers[bool(self._unsent)].poll(pause_s * 1000))
+        try:
+            return pollers is not None and bool(pollers[bool(self._unsent)].poll(pause_s * 1000))
+        except BaseException:
+            with self.lock:
+                self._end_turn()
+            raise
+
+    def _take(self) -> tuple[Results, Losses] | None:
+        """With the lock: what there is to tell."""
+        ledger = self.core.ledger
+        if not ledger.results and not ledger.losses:
+            return None
+        self._telling += 1
+        return ledger.take()
 
     def tell(self) -> None:
         """Without the lock: tell everybody what became of their records."""
         ledger = self.core.ledger
-        if not ledger.results and not ledger.losses:
-            return
+        if ledger.results or ledger.losses:
+            with self.lock:
+                news = self._take()
+            if news is not None:
+                self._tell(*news)
+
+    def _tell(self, results: Results, losses: Losses) -> None:
+        untold = tell(results, losses, self._on_error)
         with self.lock:
-            results, ledger.results = ledger.results, []
-            losses, ledger.losses = ledger.losses, []
+            self._telling -= 1
+            if untold is not None:
+                self.core.give_up_on(untold)
             if self._followers:
                 self._changed.notify_all()
-        for waiter, outcome in results:
-            try:
-                waiter(outcome)
-            except Exception:
-                log.exception("a callback has failed")
-        for error, count in losses:
-            if self._on_error is None:
-                self.core.give_up_on(error)
-                continue
-            try:
-                self._on_error(error, count)
-            except Exception:
-                log.exception("on_error has failed")
 
-    # The socket.
-
-    def _may_connect(self, now: float) -> bool:
+    def _begin_connecting(self, now: float) -> bool:
+        """With the lock: whether this thread is to connect."""
         contact = self.core.contact
-        return not self._is_connecting and contact.fatal is None and now >= contact.connect_at and not self.is_closed
+        if self._socket is not None or self._is_connecting or self.is_closed:
+            return False
+        self._is_connecting = contact.fatal is None and now >= contact.connect_at
+        return self._is_connecting
 
     def connect(self) -> None:
-        """Without the lock, after `_is_connecting` was set: one attempt."""
+        """Without the lock, after `_begin_connecting`: one attempt."""
         contact = self.core.contact
         address = self._servers[contact.server]
         failure: LogboomError | None = None
@@ -225,15 +245,12 @@ class Driver:
         self._changed.notify_all()
         self._wake.set()
 
-    # The daemon thread.
-
     def tend(self) -> tuple[float, Any]:
         """Do what is due. How long to pause then, and what to poll meanwhile, if anything."""
         with self.lock:
             now = time.monotonic()
-            self.step(now, readable=True)
-            connects = self._socket is None and self._may_connect(now)
-            self._is_connecting = self._is_connecting or connects
+            self.step(now, readable=now - self._driven_at >= HANDS_OFF_S)
+            connects = self._begin_connecting(now)
         if connects:
             self.connect()
         self.tell()

@@ -99,6 +99,13 @@ class Parcel:
         return OutcomeUnknown(f"it was sent and not answered, and then: {error}")
 
 
+def all_safe(parcels: list[Parcel]) -> bool:
+    """Whether all of these are. Takes those out that are; they go in their order, so the last is looked at first."""
+    while parcels and parcels[-1].is_safe:
+        parcels.pop()
+    return not parcels
+
+
 class Verdict(NamedTuple):
     """What the lane has decided: parcels that are done with an answer or an error."""
 
@@ -150,7 +157,11 @@ class Lane:
         return any(parcel.state is State.REFUSED for parcel in self._sent_ones())
 
     def next_to_send(self, window: int) -> Parcel | None:
-        if self.sent >= min(window, len(self.queue)) or (self.under_way < self.sent and self.is_halted):
+        if self.under_way < self.sent and self.is_halted:
+            return None
+        while self.sent < len(self.queue) and self.queue[self.sent].state is State.SETTLED:
+            self.sent += 1
+        if self.sent >= min(window, len(self.queue)):
             return None
         parcel = self.queue[self.sent]
         if self.sent and parcel.producer.id != self.queue[0].producer.id:
@@ -169,7 +180,7 @@ class Lane:
         self.under_way -= 1
         if isinstance(answer, AppendedAt):
             self.refusals = 0
-            parcel.state = State.SETTLED
+            parcel.state, parcel.data = State.SETTLED, None
             self._drop_settled()
             return [Verdict(parcel, answer)]
         parcel.state, parcel.error = State.REFUSED, answer
@@ -195,7 +206,7 @@ class Lane:
             self._renumber(first.producer.id, new_id)
             renumber = True
         elif isinstance(error, UnknownProducer):
-            lost = [parcel for parcel in self.queue if parcel.doubt and parcel.producer.id == first.producer.id]
+            lost = [parcel for parcel in self.unsettled() if parcel.doubt and parcel.producer.id == first.producer.id]
             verdicts = [Verdict(parcel, parcel.failure(error)) for parcel in lost]
         elif isinstance(error, RepeatForgotten):
             verdicts = [Verdict(first, None)]
@@ -228,7 +239,7 @@ class Lane:
     def expired(self, before: float) -> list[Parcel]:
         """Parcels whose first record was written before this time: they are in front, and leave. Those spilled stay."""
         old: list[Parcel] = []
-        for parcel in self.queue:
+        for parcel in self.unsettled():
             if parcel.since > before or parcel.place is not None:
                 break
             old.append(parcel)
@@ -241,19 +252,23 @@ class Lane:
         for parcel in list(parcels):
             if parcel.state is State.SENT:
                 self.under_way -= 1
-            parcel.state = State.SETTLED
+            parcel.state, parcel.data = State.SETTLED, None
         self._drop_settled()
+
+    def unsettled(self) -> list[Parcel]:
+        return [parcel for parcel in self.queue if parcel.state is not State.SETTLED]
 
     def _sent_ones(self) -> list[Parcel]:
         return [self.queue[i] for i in range(self.sent)]
 
     def _drop_settled(self) -> None:
-        """Settled parcels leave from the front; one in the middle waits for those before it."""
+        """Settled parcels leave from the front. One in the middle keeps its place until those before it are settled.
+
+        The log remembers a producer's last batches only: were others sent in its place, the log might forget the first.
+        """
         while self.queue and self.queue[0].state is State.SETTLED:
             self.queue.popleft()
             self.sent = max(0, self.sent - 1)
-        if not self.sent and any(parcel.state is State.SETTLED for parcel in self.queue):
-            self.queue = deque(parcel for parcel in self.queue if parcel.state is not State.SETTLED)
 
     def _renumber(self, old_id: int, new_id: int) -> None:
         """What stands under this id is not in the log: it goes under another one, from 0."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from logboom.client.gathering import Gathered, Waiter, Written
 from logboom.client.lane import Lane, Parcel, Verdict
 from logboom.errors import LogboomError, OutcomeUnknown
 from logboom.protocols.binary.messages import AppendedAt
+
+log = logging.getLogger(__name__)
+
+Results = list[tuple[Waiter, Written | LogboomError]]
+Losses = list[tuple[LogboomError, int]]
+OnError = Callable[[LogboomError, int], Any]
 
 
 class Ledger:
@@ -15,11 +23,17 @@ class Ledger:
         self.topic = topic
         self.buffered = 0
         """Bytes that were added and are neither settled nor spilled."""
-        self.results: list[tuple[Waiter, Written | LogboomError]] = []
+        self.results: Results = []
         """Whom to tell what."""
-        self.losses: list[tuple[LogboomError, int]] = []
+        self.losses: Losses = []
         """What became of records nobody waits for, where it was nothing good, and of how many."""
         self.written = self.failed = self.dropped = 0
+
+    def take(self) -> tuple[Results, Losses]:
+        """What there is to tell, once."""
+        taken = self.results, self.losses
+        self.results, self.losses = [], []
+        return taken
 
     def settle(self, lane: Lane, verdicts: Iterable[Verdict]) -> None:
         for parcel, outcome in verdicts:
@@ -59,3 +73,22 @@ class Ledger:
         others = count - len(waiters or ())
         if others:
             self.losses.append((error, others))
+
+
+def tell(results: Results, losses: Losses, on_error: OnError | None) -> LogboomError | None:
+    """Tell everybody what became of their records. Returns an error that there was nobody to tell of."""
+    for waiter, outcome in results:
+        try:
+            waiter(outcome)
+        except Exception:
+            log.exception("a callback has failed")
+    untold: LogboomError | None = None
+    for error, count in losses:
+        if on_error is None:
+            untold = untold or error
+            continue
+        try:
+            on_error(error, count)
+        except Exception:
+            log.exception("on_error has failed")
+    return untold

@@ -7,9 +7,11 @@ ConnectionLost. Whoever wants another connection makes another link.
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, cast
 
 import msgspec
 
@@ -24,9 +26,14 @@ from logboom.protocols.binary.messages import Credit, Hello, Kind, Read, Welcome
 CONNECT_TIMEOUT_S: Final = 5.0
 KEEP_ALIVE_S: Final = 30.0
 """How often a link is probed at most; twice that without a word from the other side, and it counts as lost."""
-CREDIT_BYTES: Final = 4 * 1024 * 1024
+CREDIT_BYTES: Final = 8 * 1024 * 1024
 """What the server may push ahead of the consumer."""
-TOP_UP_BYTES: Final = CREDIT_BYTES // 4
+TOP_UP_BYTES: Final = CREDIT_BYTES // 2
+
+
+def keep_alive_s(welcome: Welcome) -> float:
+    """How often to ping, so that neither side takes the other for gone."""
+    return min(KEEP_ALIVE_S, welcome.limits.idle_ms / 3000)
 
 
 def hello() -> Hello:
@@ -66,18 +73,21 @@ class AsyncLink(asyncio.BufferedProtocol):
                 if address.path is not None:
                     _, link = await loop.create_unix_connection(lambda: cls(address), address.path)
                 else:
-                    _, link = await loop.create_connection(lambda: cls(address), address.host, address.port)
+                    transport, link = await loop.create_connection(lambda: cls(address), address.host, address.port)
+                    if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
+                        # Nobody listens, and the port this side was given is the very one it has called.
+                        raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
                 await link._greet()
                 return link
         except TimeoutError:
             if link is not None:
                 link._abort(ConnectionLost(f"{address} did not answer"))
             raise ConnectionLost(f"{address} did not answer within {timeout_s:g} s") from None
-        except OSError as error:
-            raise ConnectionLost(no_connection(address, error)) from None
-        except BaseException:
+        except BaseException as error:
             if link is not None:
                 link._abort(ConnectionLost("given up"))
+            if isinstance(error, OSError):
+                raise ConnectionLost(no_connection(address, error)) from None
             raise
 
     @property
@@ -92,7 +102,7 @@ class AsyncLink(asyncio.BufferedProtocol):
         self._pending[self._session.newest] = _Pending(answer, None, ConnectionLost)
         self._write(buffers)
         welcome = await answer
-        self._every_s = min(KEEP_ALIVE_S, welcome.limits.idle_ms / 3000)
+        self._every_s = keep_alive_s(welcome)
         self._timer = self._loop.call_later(self._every_s, self._keep_alive)
 
     def request(
@@ -180,8 +190,7 @@ class AsyncLink(asyncio.BufferedProtocol):
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._session.buffer()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, TypedDict, get_args
 
 from logboom.batch import BATCH_SIZE_DEFAULT
 from logboom.batch.codec import CODECS
@@ -27,6 +27,22 @@ _CHOICES: Final[dict[str, tuple[Any, ...]]] = {
 }
 
 
+class WriterArguments(TypedDict, total=False):
+    """The options as a writer's constructor takes them, by name."""
+
+    acks: Acks | None
+    partition: int | None
+    batch_bytes: int
+    linger_ms: float
+    codec: str
+    buffer_bytes: int
+    on_full: OnFull
+    idempotent: bool
+    delivery_timeout_s: float
+    spill: str | os.PathLike[str] | None
+    spill_bytes: int
+
+
 @dataclass(frozen=True, slots=True)
 class WriterOptions:
     acks: Acks | None = None
@@ -41,11 +57,15 @@ class WriterOptions:
     buffer_bytes: int = 32 * 1024 * 1024
     """Written and not yet answered, at most."""
     on_full: OnFull = "block"
+    """Where there is no room: wait for it, raise BufferFull, or drop the record and count it."""
     idempotent: bool = True
+    """Number the batches, so that one that is sent again is not appended again."""
     delivery_timeout_s: float = 120.0
     """A record that is not in its log after so long has failed."""
     spill: str | os.PathLike[str] | None = None
+    """A file for what the buffer cannot hold while no server can be reached."""
     spill_bytes: int = 1024 * 1024 * 1024
+    """It grows no larger; then `on_full` counts."""
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():

@@ -43,7 +43,11 @@ class Reader(Standing):
     _pushes: LinkPushes | None = None
 
     def _begin(self) -> None:
-        self._run(self._fetching.open())
+        try:
+            self._run(self._fetching.open())
+        except BaseException:
+            self._drop(connection=True)
+            raise
 
     def __enter__(self) -> Reader:
         return self

@@ -31,6 +31,8 @@ from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 if TYPE_CHECKING:
     import pyarrow as pa
 
+CHUNK_BYTES: Final = 4 * 1024 * 1024
+"""What is asked for at once: a table of many batches is made in vectors."""
 TABLE_BYTES_MAX: Final = 128 * 1024 * 1024
 """Compressed batches may grow by any factor: about so much becomes one table at most."""
 
@@ -67,7 +69,8 @@ class Reading:
 
     def request(self) -> ReadRequest:
         """Everything from the position on. Gaps are errors on the way: what becomes of them is decided here."""
-        return ReadRequest(self.topic, Start(bookmark=self.bookmark), self.partition, self.topic_id, filter=self.filter)
+        start = Start(bookmark=self.bookmark)
+        return ReadRequest(self.topic, start, self.partition, self.topic_id, CHUNK_BYTES, filter=self.filter)
 
     def locate(self) -> ReadRequest:
         """Where the start is, and how far the log reaches."""

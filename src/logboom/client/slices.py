@@ -15,6 +15,7 @@ from logboom.batch import Batch, Producer, build, vector
 from logboom.batch.encode import SHORT, is_arrow
 from logboom.batch.partitioner import ANYWHERE, partitions_of
 from logboom.client.gathering import RECORD_BYTES, as_bytes
+from logboom.client.routing import Routing
 from logboom.errors import InvalidColumn
 
 _ITEM_BYTES: Final = 16
@@ -30,10 +31,13 @@ class Slice(NamedTuple):
     is_rest: bool
     """Less than a batch."""
 
-    @property
-    def values(self) -> list[bytes | None] | None:
-        """Where there is nothing but values."""
-        return self.columns.plain_values()
+    def add_to(self, routing: Routing, codec: str, now: float) -> None:
+        """As a batch; but what is less than one, and nothing but values, joins what is gathered."""
+        values = self.columns.plain_values() if self.is_rest else None
+        if values is not None:
+            routing.add_values(values, self.size)
+        else:
+            routing.add_batch(self.partition, self.columns.make(codec), self.columns.count, now)
 
 
 class Columns:
@@ -68,7 +72,7 @@ class Columns:
         values = self._entries["values"]
         if not isinstance(values, list | tuple):
             return list(values.cast("binary").to_pylist())
-        return [value if type(value) is bytes else as_bytes("values", value) for value in values]
+        return list(values)
 
     def slices(self, partitions: int, batch_bytes: int) -> Iterator[Slice]:
         if partitions == 1 or not self._entries.keys() & {"keys", "channels"}:
@@ -149,9 +153,11 @@ def _column(name: str, given: Any) -> Any:
             array = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
             return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
         entries = given if isinstance(given, list | tuple) else list(given)
-        if name in ("values", "keys") and len(entries) > SHORT:
+        if name not in ("values", "keys"):
+            return entries
+        if len(entries) > SHORT:
             return pa.array(entries, pa.binary())
-        return entries
+        return [entry if type(entry) is bytes else as_bytes(name, entry) for entry in entries]
     except (pa.ArrowException, TypeError, OverflowError) as error:
         if name in ("values", "keys") and isinstance(given, list | tuple):
             return [as_bytes(name, entry) for entry in given]
@@ -167,7 +173,8 @@ def _part(entry: Any, start: int, until: int) -> Any:
 def _text_sizes(entry: Any, count: int) -> Any:
     np = vector.np
     if isinstance(entry, list | tuple):
-        return np.fromiter((0 if text is None else len(text) + 4 for text in entry), np.int64, count)
+        lengths = (len(text) + 4 if hasattr(text, "__len__") else 0 for text in entry)
+        return np.fromiter(lengths, np.int64, count)
     import pyarrow.compute as pc
 
     try:

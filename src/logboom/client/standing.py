@@ -39,7 +39,7 @@ class Standing:
         tags_any: Sequence[str] = (),
         tags_all: Sequence[str] = (),
         channel: str | None = None,
-        key: bytes | None = None,
+        key: bytes | str | None = None,
         gaps: Gaps = "raise",
     ) -> None:
         check_start(at, gaps, seqno=seqno, timestamp=timestamp, bookmark=bookmark)
@@ -52,7 +52,7 @@ class Standing:
             cursor=cursor if (seqno, timestamp, bookmark) == (None, None, None) else None,
             at=at or "earliest",
         )
-        wanted = Filter(tuple(tags_any), tuple(tags_all), channel, key)
+        wanted = Filter(tuple(tags_any), tuple(tags_all), channel, key.encode() if isinstance(key, str) else key)
         wanted.selection()  # a pattern that means nothing is said at once
         self.cursor = cursor
         """Where `commit` goes."""

@@ -18,55 +18,22 @@ from contextlib import suppress
 from datetime import datetime
 from threading import Lock
 from types import TracebackType
-from typing import Any
+from typing import Any, Unpack
 
 from logboom.batch.builder import table_columns
 from logboom.client.address import Servers, parse_servers
-from logboom.client.driving import Driver, OnError
+from logboom.client.delivery import Delivery
+from logboom.client.driving import Driver
 from logboom.client.gathering import Waiter, Written
-from logboom.client.options import OnFull, WriterOptions
+from logboom.client.lane import all_safe
+from logboom.client.ledger import OnError
+from logboom.client.options import WriterArguments, WriterOptions
 from logboom.client.slices import Columns
 from logboom.client.spill import Spill
 from logboom.client.writing import Writing
 from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, LogboomError
-from logboom.storage.topic import Acks
 
 Payload = bytes | bytearray | memoryview | str | None
-
-
-class Delivery(Future[Written]):
-    """Where a record went, or the error that kept it from going there. It cannot be cancelled: it may be on its way.
-
-    Whoever waits for the result drives the connection meanwhile, in its own thread.
-    """
-
-    def __init__(self, driver: Driver) -> None:
-        super().__init__()
-        self._driver = driver
-
-    def settle(self, outcome: Written | LogboomError) -> None:
-        if isinstance(outcome, LogboomError):
-            self.set_exception(outcome)
-        else:
-            self.set_result(outcome)
-
-    def result(self, timeout: float | None = None) -> Written:
-        self._await(timeout)
-        return super().result(0)
-
-    def exception(self, timeout: float | None = None) -> BaseException | None:
-        self._await(timeout)
-        return super().exception(0)
-
-    def cancel(self) -> bool:
-        return False
-
-    def _await(self, timeout: float | None) -> None:
-        if not self.done():
-            driver = self._driver
-            with driver.lock:
-                driver.core.hasten()
-            driver.drive(self.done, None if timeout is None else time.monotonic() + timeout)
 
 
 class Writer:
@@ -80,35 +47,14 @@ class Writer:
         topic: str,
         servers: Servers = None,
         *,
-        acks: Acks | None = None,
-        partition: int | None = None,
-        batch_bytes: int = 128 * 1024,
-        linger_ms: float = 5,
-        codec: str = "none",
-        buffer_bytes: int = 32 * 1024 * 1024,
-        on_full: OnFull = "block",
-        idempotent: bool = True,
-        spill: str | os.PathLike[str] | None = None,
-        spill_bytes: int = 1024 * 1024 * 1024,
-        delivery_timeout_s: float = 120.0,
         on_error: OnError | None = None,
+        **options: Unpack[WriterArguments],
     ) -> None:
-        self.options = WriterOptions(
-            acks,
-            partition,
-            batch_bytes,
-            linger_ms,
-            codec,
-            buffer_bytes,
-            on_full,
-            idempotent,
-            delivery_timeout_s,
-            spill,
-            spill_bytes,
-        )
+        self.options = WriterOptions(**options)
         self.topic = topic
         self._servers = parse_servers(servers)
-        file = None if spill is None else Spill(spill, spill_bytes)
+        spill = self.options.spill
+        file = None if spill is None else Spill(spill, self.options.spill_bytes)
         try:
             self._core = Writing(topic, self.options, len(self._servers), file)
             self._driver = Driver(self._core, self._servers, on_error)
@@ -138,9 +84,7 @@ class Writer:
             raise error
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else "connected" if self._core.contact.ready else "not connected"
-        where = ", ".join(map(str, self._servers))
-        return f"<Writer of {self.topic!r} at {where}: {state}, {len(self)} records waiting>"
+        return f"<Writer of {self.topic!r} at {', '.join(map(str, self._servers))}: {self._core}>"
 
     def __len__(self) -> int:
         """Records that are neither written nor given up nor spilled."""
@@ -230,39 +174,28 @@ class Writer:
         for part in columns.slices(routing.partitions, batch_bytes):
             if self._core.is_barred and not self._make_room(part.columns.count):
                 continue
-            plain = part.values if part.is_rest else None
             with self._lock:
                 now = time.monotonic()
-                if plain is not None:
-                    routing.add_values(plain, part.size)
-                else:
-                    routing.add_batch(part.partition, part.columns.make(self.options.codec), part.columns.count, now)
+                part.add_to(routing, self.options.codec, now)
                 self._driver.step(now, readable=self._core.is_busy)
             self._driver.tell()
 
     def write_table(self, table: Any) -> None:
         """An Arrow table, or a pandas frame, with columns named as in `Record`; what was read may be written again."""
-        columns = table_columns(table)
-        self.write_many(**columns)
+        self.write_many(**table_columns(table))
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Until everything written so far is in its log or, where no server can be reached, in the spill file.
 
         Raises TimeoutError when that takes longer, and the error of records that have failed meanwhile.
         """
-        if self._is_closed:
-            self._raise_trouble()
-            return
         with self._lock:
             waiting = self._core.flush(time.monotonic())
             count = sum(parcel.count for parcel in waiting)
 
-        def is_done() -> bool:
-            while waiting and waiting[-1].is_safe:
-                waiting.pop()
-            return not waiting
-
-        if not self._driver.drive(is_done, None if timeout_s is None else time.monotonic() + timeout_s):
+        if not self._driver.drive(
+            lambda: all_safe(waiting), None if timeout_s is None else time.monotonic() + timeout_s
+        ):
             raise TimeoutError(f"{count} records were not written within {timeout_s:g} s")
         self._raise_trouble()
 
@@ -274,7 +207,6 @@ class Writer:
             self.flush()
         finally:
             self._end()
-        self._raise_trouble()
 
     def _end(self) -> None:
         _open.discard(self)
@@ -290,15 +222,7 @@ class Writer:
     @property
     def stats(self) -> dict[str, int]:
         """Records written, failed, dropped, waiting; batches in the spill file; bytes in the buffer."""
-        ledger = self._core.ledger
-        return {
-            "written": ledger.written,
-            "failed": ledger.failed,
-            "dropped": ledger.dropped,
-            "waiting": len(self),
-            "spilled_batches": len(self._core.overflow),
-            "buffered_bytes": ledger.buffered,
-        }
+        return self._core.stats()
 
     def _make_room(self, count: int) -> bool:
         """Wait until something may be added, if need be. False: it is to be dropped."""

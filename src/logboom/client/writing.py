@@ -19,7 +19,7 @@ from typing import Final
 
 from logboom.batch.header import Buffer
 from logboom.client.backoff import FIRST_S, LONGEST_S
-from logboom.client.contact import Contact
+from logboom.client.contact import Contact, append_answer
 from logboom.client.gathering import Gathered, Written
 from logboom.client.lane import Lane, Parcel, State, Verdict
 from logboom.client.ledger import Ledger
@@ -33,11 +33,9 @@ from logboom.errors import (
     LogboomError,
     OutcomeUnknown,
     PartitionNotFound,
-    RemoteProtocolError,
     TopicError,
 )
-from logboom.protocols.binary.errors import decode_failure
-from logboom.protocols.binary.messages import Append, AppendedAt, AppendPart, Appends, Kind
+from logboom.protocols.binary.messages import Append, AppendedAt, AppendPart, Kind
 
 __all__ = ["Writing", "Written"]
 
@@ -75,6 +73,21 @@ class Writing:
             for lane in self._active.values()
         )
 
+    def __str__(self) -> str:
+        state = "connected" if self.contact.ready else str(self.contact.fatal or "not connected")
+        return f"{state}, {len(self)} records waiting"
+
+    def stats(self) -> dict[str, int]:
+        ledger = self.ledger
+        return {
+            "written": ledger.written,
+            "failed": ledger.failed,
+            "dropped": ledger.dropped,
+            "waiting": len(self),
+            "spilled_batches": len(self.overflow),
+            "buffered_bytes": ledger.buffered,
+        }
+
     @property
     def is_busy(self) -> bool:
         """Whether answers are to come."""
@@ -102,8 +115,6 @@ class Writing:
         """Somebody waits: what is gathered goes as soon as its log has nothing under way."""
         for lane in self._active.values():
             lane.urgent = True
-
-    # The connection.
 
     def connected(self, now: float) -> None:
         self.outgoing += self.contact.begin(now)
@@ -138,14 +149,14 @@ class Writing:
 
     def _answered(self, lane: Lane, parcel: Parcel, event: Event, now: float) -> None:
         self._in_flight_bytes -= parcel.size
-        answer = _answer(event)
+        answer = append_answer(event)
+        self._settle(lane, lane.answered(parcel, answer))
         if isinstance(answer, TopicError):
             self.contact.fatal = answer
             self._despair()
             return
         if isinstance(answer, AppendedAt):
             self.contact.proved()
-        self._settle(lane, lane.answered(parcel, answer))
         if not lane.under_way and lane.is_halted:
             verdicts, wait, renumbered = lane.judge(self.routing.new_id())
             if wait:
@@ -163,8 +174,6 @@ class Writing:
             self.contact.fatal = error
             return
         self.overflow.decide(partitions)
-
-    # What is due.
 
     def turn(self, now: float) -> None:
         """Cut, send and give up whatever it is time for. Raises ConnectionLost where the other side is dead."""
@@ -213,7 +222,7 @@ class Writing:
     def next_look(self, now: float) -> float:
         """When `turn` has something to do at the soonest, if nothing happens."""
         contact, options = self.contact, self.options
-        look = contact.connect_at if contact.session is None else contact.next_look(bool(self._asked))
+        look = contact.next_look(now, bool(self._asked))
         for lane in self._active.values():
             gathered, waiting = lane.gathered, len(lane.queue) - lane.sent
             if gathered.since is not None and contact.ready and not waiting and lane.sent < self.window:
@@ -227,8 +236,7 @@ class Writing:
     def _send(self, lane: Lane) -> None:
         contact, options, window = self.contact, self.options, self.window
         session, limits = contact.session, contact.limits
-        assert session is not None
-        assert limits is not None
+        assert session is not None and limits is not None  # noqa: PT018
         while (parcel := lane.next_to_send(window)) is not None:
             if self._in_flight_bytes and self._in_flight_bytes + parcel.size > limits.in_flight_bytes:
                 return
@@ -253,8 +261,6 @@ class Writing:
             error = ConnectionLost(f"not written within {self.options.delivery_timeout_s:g} s: {reason}")
             self._settle(lane, [Verdict(parcel, parcel.failure(error)) for parcel in lane.expired(before)])
 
-    # The end of parcels.
-
     def _settle(self, lane: Lane, verdicts: Iterable[Verdict]) -> None:
         settled = list(verdicts)
         self.ledger.settle(lane, settled)
@@ -272,7 +278,7 @@ class Writing:
     def abandon(self, error: LogboomError) -> None:
         """Nothing is kept waiting any more. What was spilled stays in its file."""
         for lane in self._active.values():
-            for parcel in lane.queue:
+            for parcel in lane.unsettled():
                 parcel.doubt = parcel.doubt or parcel.state is State.SENT
                 if parcel.place is None:
                     self.ledger.settle(lane, [Verdict(parcel, parcel.failure(error))])
@@ -289,17 +295,3 @@ class Writing:
         if self.contact.fatal is not None:
             self.is_barred = True
             self.abandon(self.contact.fatal)
-
-
-def _answer(event: Event) -> AppendedAt | LogboomError:
-    """What became of the one batch of a request."""
-    what = event.what
-    if isinstance(what, LogboomError):
-        return what
-    if isinstance(what, Appends) and len(what.answers) == 1:
-        answer, failure = what.answers[0], what.failures.get(0)
-        if failure is not None:
-            return decode_failure(failure)
-        if answer is not None:
-            return answer
-    raise RemoteProtocolError("an append was answered with something else")

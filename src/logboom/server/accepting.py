@@ -54,6 +54,7 @@ class Gate:
         self._open_now = open_now
         self._refusal = refusal
         self._counts = counts
+        self._entering: set[asyncio.Task[None]] = set()
         self._lingering: set[socket.socket] = set()
         self._told_at = -TELL_EVERY_S
 
@@ -67,14 +68,23 @@ class Gate:
             except OSError as error:
                 await self._endure(error)
                 continue
-            if self._open_now() >= self._connections_max:
+            if self._open_now() + len(self._entering) >= self._connections_max:
                 self._refuse(connection)
                 continue
-            try:
-                await loop.connect_accepted_socket(factory, connection)
-            except OSError as error:  # gone already, or no memory for it
-                connection.close()
-                await self._endure(error)
+            # Not awaited: a protocol that fails to begin would hold up everybody behind it.
+            task = loop.create_task(self._enter(connection, factory))
+            self._entering.add(task)
+            task.add_done_callback(self._entering.discard)
+
+    async def _enter(self, connection: socket.socket, factory: Factory) -> None:
+        try:
+            if connection.family != socket.AF_UNIX:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the loops do so only sometimes
+            await asyncio.get_running_loop().connect_accepted_socket(factory, connection)
+        except OSError as error:  # gone already, or no memory for it
+            connection.close()
+            self._counts["accept"] += 1
+            logger.debug("a connection was not accepted: %s", error)
 
     async def _endure(self, error: OSError) -> None:
         if error.errno not in _EXHAUSTED:
@@ -100,7 +110,9 @@ class Gate:
         asyncio.get_running_loop().call_later(LINGER_S, self._let_go, connection)
 
     def close(self) -> None:
-        """Nobody is being refused any more."""
+        """After all that serve have ended."""
+        for task in self._entering:
+            task.cancel()
         for connection in self._lingering:
             connection.close()
         self._lingering.clear()

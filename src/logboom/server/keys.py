@@ -186,6 +186,9 @@ def _all_keys() -> dict[str, Key]:
 KEYS: Final = _all_keys()
 SECTIONS: Final = frozenset(name[:at] for name in KEYS for at, letter in enumerate(name) if letter == ".")
 
+_LASTS: Final = {name.rpartition(".")[2]: name for name in reversed(KEYS)}
+_RESEMBLES: Final = 0.8
+
 
 def unknown(name: str, source: str) -> ConfigError:
     """The error for a key there is not, with the nearest there is."""
@@ -194,12 +197,14 @@ def unknown(name: str, source: str) -> ConfigError:
     return ConfigError(name, f"there is no such key ({source}); {hint}")
 
 
-def nearest_key(name: str, cutoff: float = 0.6) -> str | None:
+def nearest_key(name: str) -> str | None:
     """Also where only the last part was given."""
-    lasts = {key.rpartition(".")[2]: key for key in reversed(KEYS)}
-    if name in lasts:
-        return lasts[name]
-    found = difflib.get_close_matches(name, KEYS, 1, cutoff)
-    if not found:
-        found = [lasts[last] for last in difflib.get_close_matches(name, lasts, 1, cutoff)]
+    found = difflib.get_close_matches(name, KEYS, 1)
+    if name in _LASTS or not found:
+        found = [_LASTS[last] for last in difflib.get_close_matches(name, _LASTS, 1)]
     return found[0] if found else None
+
+
+def resembles_key(name: str) -> bool:
+    """Whether this was probably meant to be one."""
+    return name in _LASTS or bool(difflib.get_close_matches(name, KEYS, 1, _RESEMBLES))

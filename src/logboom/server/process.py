@@ -139,11 +139,12 @@ async def _open(loaded: Loaded, stop: Stop) -> Node | int:
 
 
 async def _announce(node: Node, ready: Ready, loaded: Loaded, ready_file: str | None, as_json: bool) -> None:
-    recovered = node.broker.recovered
-    for line in recovered[:TOLD_MAX]:
-        logger.info("%s", line)
-    if len(recovered) > TOLD_MAX:
-        logger.info("and %d more like these; `logboom doctor %s` tells all", len(recovered) - TOLD_MAX, ready.directory)
+    *found, summary = node.broker.recovered
+    for line in found[:TOLD_MAX]:
+        logger.warning("%s", line)
+    if len(found) > TOLD_MAX:
+        logger.warning("and %d more like these; `logboom doctor %s` tells all", len(found) - TOLD_MAX, ready.directory)
+    logger.info("%s", summary)
     for endpoint in node.endpoints:
         if not endpoint.is_local:
             logger.warning("%s can be reached from elsewhere, and there is no authentication", endpoint)

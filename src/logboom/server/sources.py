@@ -22,7 +22,7 @@ import msgspec
 
 from logboom.errors import ConfigError
 from logboom.server.config import NodeConfig
-from logboom.server.keys import KEYS, SECTIONS, Value, nearest_key, unknown
+from logboom.server.keys import KEYS, SECTIONS, Value, resembles_key, unknown
 
 DEFAULT: Final = "default"
 FILE_VARIABLE: Final = "LOGBOOM_CONFIG"
@@ -30,7 +30,6 @@ FILE_NAME: Final = "logboom.toml"
 _PREFIX: Final = "LOGBOOM_"
 _OTHERS: Final = (FILE_VARIABLE, "LOGBOOM_SERVERS")
 _PATHS: Final = ("data", "listen.unix")
-_RESEMBLES: Final = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +150,7 @@ def read_environment(environment: Mapping[str, str]) -> tuple[list[Setting | Con
         name = variable.removeprefix(_PREFIX).lower().replace("__", ".")
         if name in KEYS:
             found.append(Setting(name, raw, variable))
-        elif "." in name or nearest_key(name, _RESEMBLES) is not None:
+        elif "." in name or resembles_key(name):
             found.append(unknown(name, variable))
         else:
             ignored.append(variable)

@@ -147,6 +147,11 @@ class Log(ReadableLog):
         return self._syncing
 
     @property
+    def is_quick(self) -> bool:
+        """Whether an append now is no more than a write: no sync of the file is under way, and there is a file."""
+        return self._named and not self._syncing
+
+    @property
     def outgrown(self) -> bool:
         """Whether `end_sync` will roll: that takes a while."""
         return self._outgrown
@@ -282,7 +287,9 @@ class Log(ReadableLog):
             file = self._active_file()
             written = file.write(group.buffers, group.start)
             if written != size:
-                raise OSError(errno.EIO, f"only {written} of {size} bytes were written")
+                # A full volume takes what fits, and says so only to the next call.
+                full = self._files.disk.free_bytes() < size - written
+                raise OSError(errno.ENOSPC if full else errno.EIO, f"only {written} of {size} bytes were written")
         except LowSpace as error:
             return error
         except SyncFailed as error:

@@ -15,7 +15,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from logboom.errors import InvalidTopicName
+from logboom.errors import ConfigError, InvalidTopicName
 from logboom.storage.config import DAY_US, MIB, LogConfig
 from logboom.storage.disk import Disk, read_file, replace_file
 from logboom.storage.envelope import UNREADABLE
@@ -90,14 +90,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     acks: AcksSettings = AcksSettings()
 
     def check(self) -> Settings:
-        """These settings, or a ValueError that names the key and what it may be."""
+        """These settings, or a ConfigError that names the key and what it may be."""
         if self.hook.delete is not None and not self.hook.delete.strip():
-            raise ValueError("hook.delete is empty: give a command, or none at all")
+            raise ConfigError("hook.delete", "is empty: give a command, or none at all")
         for key, (low, high) in RANGES.items():
             group, _, name = key.partition(".")
             value = getattr(getattr(self, group), name)
             if value is not None and not low <= value <= high:
-                raise ValueError(f"{key} is {value!r}, allowed are {low} to {high}")
+                raise ConfigError(key, f"is {value!r}, allowed are {low} to {high}")
         return self
 
     def log_config(self) -> LogConfig:
@@ -131,7 +131,7 @@ class Topic(msgspec.Struct, frozen=True):
         if _NAME.fullmatch(name) is None:
             raise InvalidTopicName(name)
         if not 1 <= partitions <= PARTITIONS_MAX:
-            raise ValueError(f"partitions is {partitions}, allowed are 1 to {PARTITIONS_MAX}")
+            raise ConfigError("partitions", f"is {partitions}, allowed are 1 to {PARTITIONS_MAX}")
         return cls(uuid.uuid4().hex, name, partitions, settings.check())
 
     @property

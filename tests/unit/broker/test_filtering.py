@@ -26,6 +26,7 @@ from logboom.broker.api import Filter
 from logboom.broker.filtering import Found, filter_run
 from logboom.errors import InvalidPattern
 from logboom.storage.bookmark import TERM_UNKNOWN
+from logboom.storage.config import MIB
 from logboom.storage.tail import Floor
 from unit.batch.test_selection import patterns, records, tag_choice, wants
 
@@ -163,8 +164,8 @@ def test_the_body_of_a_batch_that_lacks_the_column_is_not_looked_at() -> None:
 @pytest.mark.parametrize("keyed", [True, False])
 def test_a_flipped_byte_is_damage_behind_what_was_found_whether_it_hid_a_match_or_not(keyed: bool) -> None:
     """In plain batches, and in others that are searched for the text first."""
-    columns = {} if keyed else {"channels": "c"}
-    batches = [build([b"v%d" % n], keys=[b"key"], **columns) for n in range(40)]
+    channel = None if keyed else "c"
+    batches = [build([b"v%d" % n], keys=[b"key"], channels=channel) for n in range(40)]
     data = run_of(batches)
     size = len(data) // 40
     for number in (0, 1, 39):
@@ -230,8 +231,9 @@ def test_control_batches_hold_nothing_and_the_term_is_that_of_the_record_before(
 
 def test_nothing_left_says_how_far_it_came() -> None:
     data = run_of([build([b"x"] * 10, tags=[["t"]] * 10)] * 5)
-    assert filter_run(data, Filter(tags_any=("u",)), BASE + 7)[:4] == (b"", b"", BASE + 50, 6)
-    assert filter_run(memoryview(b""), Filter(tags_any=("u",)), 5) == (b"", b"", 5, TERM_UNKNOWN, None)
+    nothing = memoryview(b"")
+    assert filter_run(data, Filter(tags_any=("u",)), BASE + 7) == (nothing, nothing, BASE + 50, 6, None)
+    assert filter_run(nothing, Filter(tags_any=("u",)), 5) == (nothing, nothing, 5, TERM_UNKNOWN, None)
 
 
 def test_enough_is_enough_and_the_rest_comes_next() -> None:
@@ -246,13 +248,16 @@ def test_enough_is_enough_and_the_rest_comes_next() -> None:
 
 
 def test_one_batch_of_found_records_stays_within_the_limits_of_a_batch() -> None:
-    """More records than one may have; and a body so large that it has no room for the times it lacked."""
+    """More records than one may have; and more bytes, where a large batch follows a small one."""
     count = filtering.RECORDS_MAX + 10
     found = filter_run(run_of([build([b""] * count, channels="c")]), Filter(channel="c"), BASE)
     assert (len(found.seqnos) // 8, found.next_seqno) == (filtering.RECORDS_MAX, BASE + filtering.RECORDS_MAX)
-    large = build([b"x" * (BATCH_SIZE_MAX // 2 - 5_000)] * 2, tags=[["t"], ["t"]], timestamps=[1, 2], codec="lz4")
-    data = run_of([large])
-    assert [row.seqno for row in read_all(data, Filter(tags_any=("t",)), BASE, None, 1)] == [BASE, BASE + 1]
+    small = build([b"x" * (3 * MIB)], tags=[["t"]], codec="lz4")
+    large = build([b"x" * (BATCH_SIZE_MAX // 2 - MIB)] * 2, tags=[["t"]] * 2, codec="lz4")
+    first = filter_run(run_of([small, large]), Filter(tags_any=("t",)), BASE)
+    assert (first.next_seqno, first.term) == (BASE + 1, 2)
+    second = filter_run(run_of([small, large]), Filter(tags_any=("t",)), BASE + 1)
+    assert second.seqnos.cast("q").tolist() == [BASE + 1, BASE + 2]
 
 
 def test_a_filter_that_means_nothing_is_refused() -> None:

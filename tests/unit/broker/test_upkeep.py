@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from logboom.batch import build
+from logboom.batch import Selection, build
 from logboom.broker.config import UpkeepSettings
 from logboom.broker.stats import Dropped
 from logboom.broker.upkeep import Upkeep
@@ -462,6 +462,19 @@ def test_a_swap_of_a_segment_that_is_dropped_meanwhile_is_thrown_away(data: Data
     upkeep.close()
     assert not list((tmp_path / "data" / "topics").rglob("*.tmp"))
     assert len(list(Path(log.directory).iterdir())) == 1
+
+
+def test_a_scrub_gives_segments_their_labels(data: DataDirectory, upkeep: Upkeep, tmp_path: Path) -> None:
+    (log,) = topic(data, retention=RetentionSettings(), segments=0)
+    for tag in ("red", "blue"):
+        log.append_one(build([b"v"], tags=[[tag]]), NOW)
+        data.sync()
+        log.roll()
+    assert log.skip(0, Selection(tags_any=("blue",))) == 0
+    run(upkeep)
+    assert log.skip(0, Selection(tags_any=("blue",))) == 1
+    assert log.skip(1, Selection(tags_any=("red",))) == log.committed == 2
+    assert not list(tmp_path.rglob("*.tmp"))
 
 
 def test_damage_is_found_told_kept_and_forgotten_with_its_segment(

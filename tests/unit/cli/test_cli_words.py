@@ -32,7 +32,9 @@ def test_examples_in_docstrings_of_the_command_line_hold(name: str) -> None:
 
 
 def test_settings_take_sizes_and_durations() -> None:
-    found = apply_settings(Settings(), ["retention.age=7d", "segment.bytes=1GiB", "flush.policy=os", "acks.least=leader"])
+    found = apply_settings(
+        Settings(), ["retention.age=7d", "segment.bytes=1GiB", "flush.policy=os", "acks.least=leader"]
+    )
     assert found.retention.age_ms == 7 * 86_400_000
     assert found.segment.bytes == 2**30
     assert (found.flush.policy, found.acks.least) == ("os", "leader")

@@ -360,3 +360,17 @@ def test_the_doctor_asks_a_node_and_looks_at_its_files(
     assert f"its files in {node.directory}" in out
     call("accept", topic)
     call("topic", "delete", topic, "--yes")
+
+
+def test_the_doctor_tells_which_limits_are_near_and_which_have_said_no(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with NodeProcess(tmp_path, "--set", "limits.topics=6") as small:
+        monkeypatch.setenv("LOGBOOM_SERVERS", small.address)
+        codes = [run(["topic", "create", name]) for name in "abcdefg"]
+        assert (codes[0], codes[-1]) == (0, 2)
+        capfdbinary.readouterr()
+        assert run(["doctor", "--quick", "--json", "--server", small.address]) == 1
+        findings = json.loads(capfdbinary.readouterr().out)["node"]["findings"]
+    found = {(finding["kind"], finding["where"]) for finding in findings}
+    assert {("near a limit", "limits.topics"), ("limit reached", "limits.topics")} <= found

@@ -314,6 +314,22 @@ def test_a_refusal_reaches_a_peer_that_is_still_sending(loop: str) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
+def test_a_promise_kept_after_a_refusal_is_told_to_nobody(loop: str) -> None:
+    async def story() -> None:
+        broker = await events(hold=True)
+        async with serve(broker) as node:
+            peer = await node.peer()
+            peer.send(Kind.APPEND, 2, append(len(ONE)), [ONE])
+            peer.send(Kind.PING, 0)
+            assert (await peer.receive())[:2] == (Kind.ERROR, 0)
+            broker.release()
+            assert await peer.is_closed()
+            assert len(broker.logs["events"].batches) == 1
+
+    run(story(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
 def test_closing_lets_promises_be_kept_and_ends_what_only_waits(loop: str) -> None:
     async def story() -> None:
         broker = await events(hold=True)

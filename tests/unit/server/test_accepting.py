@@ -9,7 +9,7 @@ import resource
 import socket
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 import uvloop
@@ -25,8 +25,7 @@ class Echo(asyncio.Protocol):
     open_now: ClassVar[set[Echo]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        self.transport = cast(asyncio.Transport, transport)  # uvloop's are not derived from it
         self.open_now.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -37,12 +36,14 @@ class Echo(asyncio.Protocol):
 
 
 @contextlib.asynccontextmanager
-async def serving(connections_max: int = 1000, per_second: int = 10_000) -> AsyncIterator[tuple[Any, Counter[str]]]:
+async def serving(
+    connections_max: int = 1000, per_second: int = 10_000, factory: Callable[[], asyncio.BaseProtocol] = Echo
+) -> AsyncIterator[tuple[Any, Counter[str]]]:
     counts: Counter[str] = Counter()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         gate = Gate(connections_max, per_second, lambda: len(Echo.open_now), REFUSAL, counts)
-        task = asyncio.create_task(gate.serve(listening, Echo))
+        task = asyncio.create_task(gate.serve(listening, factory))
         try:
             yield listening.getsockname(), counts
         finally:
@@ -140,6 +141,30 @@ def test_accepting_goes_on_after_the_process_had_no_descriptors_left(
             first.close()
 
     run(loop, story())
+
+
+def test_a_protocol_that_fails_to_begin_holds_up_nobody() -> None:
+    class Faulty(Echo):
+        begun = 0
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            Faulty.begun += 1
+            if Faulty.begun <= 3:
+                cast(asyncio.Transport, transport).abort()
+                raise RuntimeError("planted")
+            super().connection_made(transport)
+
+    async def story() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: None)
+        async with serving(factory=Faulty) as (address, _):
+            clients = [socket.create_connection(address) for _ in range(3)]
+            heard, writer = await say(address)
+            assert (heard, Faulty.begun) == (b"hello", 4)
+            writer.close()
+            for client in clients:
+                client.close()
+
+    run(uvloop.new_event_loop, story())
 
 
 def test_connections_that_vanish_at_once_disturb_nobody() -> None:

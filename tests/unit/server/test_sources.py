@@ -153,7 +153,16 @@ def test_all_that_is_wrong_with_a_file_is_told_at_once(tmp_path: Path) -> None:
     assert [fault.key for fault in faults_of("node.toml")] == ["thread", "threads", "limits.connections"]
 
 
-@pytest.mark.parametrize("variable", ["LOGBOOM_LIMITS__BATCH_BITES", "LOGBOOM_THREAD", "LOGBOOM_LIMIT__TOPICS"])
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "LOGBOOM_LIMITS__BATCH_BITES",
+        "LOGBOOM_LIMITS_BATCH_BYTES",
+        "LOGBOOM_BATCH_BYTES",
+        "LOGBOOM_THREAD",
+        "LOGBOOM_LIMIT__TOPICS",
+    ],
+)
 def test_a_variable_that_resembles_a_key_is_refused(variable: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(variable)):
         load(environment={variable: "1"})
@@ -164,10 +173,11 @@ def test_variables_of_others_are_named_and_left_alone() -> None:
         "LOGBOOM_SERVERS": "elsewhere:1773",
         "LOGBOOM_SERVICE_HOST": "10.0.0.1",
         "LOGBOOM_PORT_1773_TCP": "tcp://10.0.0.1:1773",
+        "LOGBOOM_TOPIC": "events",
         "PATH": "/bin",
     }
     loaded = load(environment=others)
-    assert loaded.ignored == ("LOGBOOM_PORT_1773_TCP", "LOGBOOM_SERVICE_HOST")
+    assert loaded.ignored == ("LOGBOOM_PORT_1773_TCP", "LOGBOOM_SERVICE_HOST", "LOGBOOM_TOPIC")
     assert set(loaded.sources.values()) == {DEFAULT}
 
 

@@ -68,10 +68,7 @@ def test_a_directory_of_another_node_or_cluster_is_refused_with_both_names_and_l
         owner = getattr(data.node, f"{what}_id")
     before = (tmp_path / "node.json").read_bytes(), (tmp_path / "lock").read_bytes()
     with pytest.raises(DirectoryUnusable, match=f"{what} {owner}, this is {what} other: name another directory"):
-        if what == "node":
-            DataDirectory.open(str(tmp_path), node_id="other")
-        else:
-            DataDirectory.open(str(tmp_path), cluster_id="other")
+        DataDirectory.open(str(tmp_path), **{f"{what}_id": "other"})  # type: ignore[arg-type]
     assert before == ((tmp_path / "node.json").read_bytes(), (tmp_path / "lock").read_bytes())
 
 

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import errno
 import gc
+import mmap
 import os
 from pathlib import Path
 
 import pytest
 
-from logboom.storage.disk import OsDisk, write_all
-from logboom.storage.mapping import map_file
+from logboom.errors import Damage
+from logboom.storage.disk import File, OsDisk, write_all
+from logboom.storage.mapping import map_file, resident
+from logboom.storage.run import Run
 
 
 def maps_of(path: Path) -> int:
@@ -55,3 +59,50 @@ def test_a_map_is_read_only_holds_no_descriptor_and_goes_with_its_last_view(tmp_
 def test_what_cannot_be_mapped_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="descriptor"):
         map_file(-1, 10)
+
+
+def cold_file(path: Path, pages: int) -> File:
+    """A file on the disk that is not in memory, or a test that is skipped where it cannot be kept out of it."""
+    file = OsDisk(str(path)).create(str(path / "f"))
+    write_all(file, bytes(pages * mmap.PAGESIZE))
+    file.sync()
+    file.drop_cache()
+    if resident(file.map(pages * mmap.PAGESIZE)):
+        pytest.skip("this file system keeps its files in memory")
+    return file
+
+
+def run_of(file: File) -> Run:
+    return Run(file, 0, file.size(), 0, 1, 1, 2, True)
+
+
+def test_what_is_not_in_memory_is_known_and_is_there_after_it_was_read(tmp_path: Path) -> None:
+    file = cold_file(tmp_path, 300)
+    run = run_of(file)
+    run.warm()
+    assert resident(run.view())
+    file.drop_cache()
+    file.read(1, 0)
+    assert resident(file.map(100)[5:50])
+    assert not resident(run.view())
+
+
+def test_bytes_that_are_no_map_are_in_memory() -> None:
+    assert resident(memoryview(b""))
+    assert resident(memoryview(bytes(100_000))[3:70_000])
+
+
+def test_a_range_that_the_device_cannot_read_is_damage_before_anybody_touches_it() -> None:
+    class Failing:
+        path = "/f"
+
+        def size(self) -> int:
+            return 1_000_000
+
+        def read(self, size: int, position: int) -> bytes:
+            if position + size > 600_000:
+                raise OSError(errno.EIO, "no")
+            return bytes(size)
+
+    with pytest.raises(Damage, match="cannot be read"):
+        run_of(Failing()).warm()  # type: ignore[arg-type]

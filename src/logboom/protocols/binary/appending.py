@@ -1,4 +1,4 @@
-"""APPEND frames that came one after another: one call of the broker for all, and an answer for each.
+"""APPEND frames for one log that came one after another: one call of the broker for all, and an answer for each.
 
 A frame's parts are cut into batches by their headers; their bodies are the broker's to verify. Where a header is broken
 nobody can tell where the next batch begins, so one failure stands for the rest of that part.
@@ -26,24 +26,29 @@ Slots = int | list[BatchError | None]
 
 
 class Run:
-    __slots__ = ("acks", "frames", "parts", "size")
+    """Frames of different logs, or with a demand, are runs of their own: no answer waits for another log's promise."""
 
-    def __init__(self, acks: Acks | None) -> None:
-        self.acks = acks
+    __slots__ = ("_log", "acks", "frames", "parts", "size")
+
+    def __init__(self, first: Append) -> None:
+        self._log = _only_log(first)
+        self.acks: Acks | None = first.acks
         self.parts: list[Part] = []
         self.frames: list[tuple[int, Slots]] = []
         self.size = 0
 
+    def takes(self, head: Append) -> bool:
+        """Whether this frame may be one of the run."""
+        return self._log is not None and self.acks == head.acks and self._log == _only_log(head)
+
     def add(self, correlation: int, head: Append, payload: memoryview) -> list[BatchError]:
         """What was wrong with batches of the frame. Raises where it is not as it says: then nothing was added."""
         parts, slots = cut(head, payload)
-        last = self.parts[-1] if self.parts else None
-        for part in parts:
-            if last is not None and _go_together(last, part):
-                last.batches.extend(part.batches)  # type: ignore[attr-defined]
-            else:
-                self.parts.append(part)
-                last = part
+        if self.parts:
+            for part in parts:
+                self.parts[0].batches.extend(part.batches)  # type: ignore[attr-defined]
+        else:
+            self.parts = parts
         self.frames.append((correlation, slots))
         self.size += len(payload)
         return [] if type(slots) is int else [slot for slot in slots if slot is not None]  # type: ignore[union-attr]
@@ -52,13 +57,13 @@ class Run:
         """The APPENDED frames."""
         offset, out = 0, []
         for correlation, slots in self.frames:
-            if type(slots) is int:
+            if isinstance(slots, int):
                 found: Sequence[Answer] = answers[offset : offset + slots]
                 offset += slots
             else:
                 ours = iter(answers[offset:])
-                found = [next(ours) if slot is None else slot for slot in slots]  # type: ignore[union-attr]
-                offset += slots.count(None)  # type: ignore[union-attr]
+                found = [next(ours) if slot is None else slot for slot in slots]
+                offset += slots.count(None)
             out.append(encode_front(_APPENDED, correlation, _appends(found)))
         return b"".join(out)
 
@@ -70,13 +75,12 @@ class Run:
 
 def cut(head: Append, payload: memoryview) -> tuple[list[Part], Slots]:
     """The parts of a frame, and who answers for which batch."""
-    if len(head.parts) == 1:
-        part = head.parts[0]
-        if part.size == len(payload):
-            batches, error = _batches(payload, BATCHES_MAX)
-            parts = [Part(part.topic, batches, part.partition, part.expect_seqno, part.topic_id)] if batches else []
-            return parts, len(batches) if error is None else [*[None] * len(batches), error]
-    return _cut_many(head, payload)
+    if len(head.parts) != 1 or head.parts[0].size != len(payload):
+        return _cut_many(head, payload)
+    part = head.parts[0]
+    batches, error = _batches(payload, BATCHES_MAX)
+    parts = [Part(part.topic, batches, part.partition, part.expect_seqno, part.topic_id)] if batches else []
+    return parts, len(batches) if error is None else [*[None] * len(batches), error]
 
 
 def _cut_many(head: Append, payload: memoryview) -> tuple[list[Part], Slots]:
@@ -101,7 +105,8 @@ def _cut_many(head: Append, payload: memoryview) -> tuple[list[Part], Slots]:
 
 def _batches(data: memoryview, most: int) -> tuple[list[Batch], BatchError | None]:
     batches: list[Batch] = []
-    while len(data):
+    rest = len(data)
+    while rest:
         if len(batches) >= most:
             raise LimitExceeded("batches of one append", BATCHES_MAX, "send several")
         try:
@@ -109,13 +114,19 @@ def _batches(data: memoryview, most: int) -> tuple[list[Batch], BatchError | Non
         except BatchError as error:
             return batches, error
         batches.append(batch)
-        data = data[batch.header.size :]
+        size = len(batch.data)
+        rest -= size
+        if rest:
+            data = data[size:]
     return batches, None
 
 
-def _go_together(one: Part, next_one: Part) -> bool:
-    """Whether two parts are for the same log, and neither demands a seqno."""
-    return one._replace(batches=()) == next_one._replace(batches=()) and one.expect_seqno is None
+def _only_log(head: Append) -> tuple[str, int | None, str | None] | None:
+    """The log that all of a frame is for; None where there are several, or a demand that must stand alone."""
+    if len(head.parts) != 1:
+        return None
+    part = head.parts[0]
+    return None if part.expect_seqno is not None else (part.topic, part.partition, part.topic_id)
 
 
 def _appends(answers: Sequence[Answer]) -> object:

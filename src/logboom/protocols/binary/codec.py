@@ -134,8 +134,10 @@ class FrameReader:
         if self._own is not None and not offset and len(self._own) >= size:
             return
         rest = data[offset:]
-        self._shared.claim(max(size, OWN_BYTES_MIN) - self.held_bytes)
-        own = bytearray(max(size, OWN_BYTES_MIN))
+        # Who sends frame after frame gets room for more than one, so that one call receives several.
+        least = OWN_BYTES_MIN if not offset else RECEIVE_BYTES
+        self._shared.claim(max(size, least) - self.held_bytes)
+        own = bytearray(max(size, least))
         own[: len(rest)] = rest
         self._own, self._filled = own, len(rest)
 

@@ -48,6 +48,7 @@ class BinaryConnection(asyncio.BufferedProtocol):
         "_out",
         "_room",
         "_transport",
+        "check_at",
     )
 
     def __init__(self, front_end: BinaryFrontEnd) -> None:
@@ -67,6 +68,8 @@ class BinaryConnection(asyncio.BufferedProtocol):
         self._farewell: LogboomError | None = None
         self._opened_at = self._heard_at = front_end.now
         self._ends_at: float | None = None
+        self.check_at = 0.0
+        """When it is to be checked next: a sweep over many must not take long."""
 
     # What the event loop calls.
 
@@ -188,8 +191,8 @@ class BinaryConnection(asyncio.BufferedProtocol):
         if isinstance(error, LogboomError):
             self._front_end.rejections.note(error)
         self._drop_handler()
-        self._ends_at = self._front_end.now + LINGER_S
         self._write(answer or encode_front(Kind.ERROR, correlation, encode_failure(error)))
+        self._ends_at = self.check_at = self._front_end.now + LINGER_S
         if self._is_paused:
             self._is_paused = False
             transport.resume_reading()
@@ -217,13 +220,17 @@ class BinaryConnection(asyncio.BufferedProtocol):
         """Whether it has been here, or been silent, for too long."""
         limits, handler = self._front_end.limits, self._handler
         silent_s = now - self._heard_at
+        idle_s, hello_s = limits.idle_ms / 1000, limits.hello_ms / 1000
+        self.check_at = now + min(idle_s, STALL_S) / 4
         if self._ends_at is not None:
+            self.check_at = self._ends_at
             if now >= self._ends_at:
                 self.abort()
         elif handler is not None and handler.is_new:
-            if (now - self._opened_at) * 1000 >= limits.hello_ms:
+            self.check_at = self._opened_at + hello_s
+            if now >= self.check_at:
                 self.refuse(LimitExceeded("limits.hello_ms", limits.hello_ms, "no hello has come"))
-        elif silent_s * 1000 >= limits.idle_ms:
+        elif silent_s >= idle_s:
             self.refuse(LimitExceeded("limits.idle_ms", limits.idle_ms, "nothing was heard for so long: ping"))
         elif silent_s >= STALL_S and self._frames.held_bytes and not self._is_paused:
             self.refuse(RemoteProtocolError("a frame has begun and does not go on"))
@@ -253,5 +260,5 @@ class BinaryConnection(asyncio.BufferedProtocol):
 
     def _write(self, data: Buffer) -> None:
         transport = self._transport
-        if transport is not None and not transport.is_closing():
+        if transport is not None and self._ends_at is None and not transport.is_closing():
             transport.write(data)

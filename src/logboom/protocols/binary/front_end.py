@@ -128,9 +128,9 @@ class BinaryFrontEnd:
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()
-        self.now = loop.time()
-        for connection in list(self._connections):
-            connection.check(self.now)
+        self.now = now = loop.time()
+        for connection in [connection for connection in self._connections if connection.check_at <= now]:
+            connection.check(now)
         shortest_s = min(self.limits.hello_ms, self.limits.idle_ms) / 1000
         self._timer = loop.call_later(min(SWEEP_S, shortest_s / 4), self._sweep)
 

@@ -95,10 +95,9 @@ class Handler:
             if self._topics is None or part.topic not in self._topics:
                 self._note_topic(part.topic)
         run = self._run
-        if run is None or run.acks != head.acks:
-            if run is not None:
-                self.end_run()
-            run = Run(head.acks)
+        if run is None or not run.takes(head):
+            self.end_run()
+            run = Run(head)
         for error in run.add(frame.correlation, head, frame.payload):
             self._front_end.rejections.note(error)
         self._run = run
@@ -128,18 +127,13 @@ class Handler:
         self._connection.regulate()
 
     def _answer(self, run: Run, outcome: list[Answer] | BaseException) -> None:
-        if isinstance(outcome, BaseException):
-            if not isinstance(outcome, LogboomError):
-                self._front_end.report(outcome)
-            refused, answer = len(run.frames), run.fail(outcome)
-        elif run.acks != "none":
-            self._connection.send(run.answer(outcome))
-            return
-        else:
-            refused, answer = sum(isinstance(one, LogboomError) for one in outcome), b""
+        if isinstance(outcome, BaseException) and not isinstance(outcome, LogboomError):
+            self._front_end.report(outcome)
         if run.acks != "none":
-            self._connection.send(answer)
-        elif refused:
+            self._connection.send(run.fail(outcome) if isinstance(outcome, BaseException) else run.answer(outcome))
+        elif isinstance(outcome, BaseException):
+            self._front_end.rejections["unanswered"] += len(run.frames)
+        elif refused := sum(isinstance(answer, LogboomError) for answer in outcome):
             self._front_end.rejections["unanswered"] += refused
 
     def _take_read(self, frame: Frame) -> None:

@@ -15,7 +15,6 @@ from logboom.broker.api import Chunk
 from logboom.errors import RemoteProtocolError
 from logboom.protocols.binary.codec import encode_front
 from logboom.protocols.binary.messages import ChunkHead, Kind, Read
-from logboom.storage.reading import READ_BYTES
 
 if TYPE_CHECKING:
     from logboom.protocols.binary.connection import BinaryConnection
@@ -49,12 +48,13 @@ class Push:
                     self._wake.clear()
                     await self._wake.wait()
                 await connection.writable()
-                chunk = await subscription.next(min(self._credit, share(), READ_BYTES))
+                chunk = await subscription.next(min(self._credit, share(), self._request.max_bytes))
                 await connection.writable()
                 buffers, size = encode_chunk(self.correlation, chunk)
                 connection.send_all(buffers)
                 self._credit -= size
                 del chunk, buffers
+                await asyncio.sleep(0)  # others have their turn, however much there is to push
         finally:
             await subscription.close()
 

@@ -1,0 +1,418 @@
+"""Writers against real nodes: killed and started under them, away for long, slow, gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import wait
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from logboom import AsyncWriter, Reader, Record, Writer, connect
+from logboom.client.gathering import Written
+from logboom.errors import (
+    BufferFull,
+    ConnectionLost,
+    LocalProtocolError,
+    LogboomError,
+    OutcomeUnknown,
+    TopicNotAllowed,
+    TopicRecreated,
+)
+from system.node import NodeProcess
+
+CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "durable": {"acks": "durable", "batch_bytes": 2000},
+    "a record a batch": {"acks": "leader", "batch_bytes": 1},
+    "compressed, three partitions": {"acks": "durable", "codec": "zstd", "batch_bytes": 5000, "linger_ms": 1},
+}
+
+
+def create(node: NodeProcess, topic: str = "events", partitions: int = 1) -> None:
+    async def run() -> None:
+        async with connect(node.address) as broker:
+            await broker.create_topic(topic, partitions)
+
+    asyncio.run(run())
+
+
+def delete(node: NodeProcess, topic: str) -> None:
+    async def run() -> None:
+        async with connect(node.address) as broker:
+            await broker.delete_topic(topic)
+
+    asyncio.run(run())
+
+
+def settle(node: NodeProcess, topic: str) -> None:
+    """Until everything written is synced, and so can be read."""
+
+    async def run() -> None:
+        async with asyncio.timeout(60), connect(node.address) as broker:
+            while any(log.committed < log.next for log in (await broker.describe_topic(topic)).partitions):
+                await asyncio.sleep(0.01)
+
+    asyncio.run(run())
+
+
+def read(node: NodeProcess, topic: str = "events", partition: int | None = None) -> list[Record]:
+    settle(node, topic)
+    with Reader(topic, node.address, partition=partition) as reader:
+        return list(reader.records())
+
+
+def values(node: NodeProcess, partition: int | None = None) -> list[int]:
+    return [int(record.value or b"") for record in read(node, partition=partition)]
+
+
+@pytest.mark.parametrize("name", CONFIGURATIONS)
+def test_a_node_killed_and_started_again_loses_nothing_and_has_nothing_twice(name: str, tmp_path: Path) -> None:
+    partitions = 3 if "three" in name else 1
+    with NodeProcess(tmp_path) as node:
+        create(node, partitions=partitions)
+        sent = []
+        with Writer("events", node.address, **CONFIGURATIONS[name]) as writer:
+            for number in range(3000):
+                if number in (700, 1900):
+                    node.kill()
+                if number in (900, 2300):
+                    node.start()
+                sent.append(writer.send(b"%d" % number, key=b"k%d" % (number % 7)))
+            written = [future.result(60) for future in sent]
+        logs = [values(node, partition) for partition in range(partitions)]
+    assert sorted(value for log in logs for value in log) == list(range(3000))
+    for log in logs:
+        for rest in range(7):
+            mine = [value for value in log if value % 7 == rest]
+            assert mine == sorted(mine)
+    assert all(logs[place.partition][place.seqno] == number for number, place in enumerate(written))
+
+
+def test_every_field_of_a_record_arrives(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        with Writer("events", node.address) as writer:
+            writer.write("text", key="k", timestamp=5, channel="a/b", tags=["x", "y"], headers=[("h", b"1")])
+            writer.write(None, key=b"k")
+            writer.write_many([b"1", b"2"], keys=[b"a", None], timestamps=7, channels="c", tags=[["t"], []])
+            writer.write_table(pa.table({"value": [b"3"], "headers": [[{"key": "h", "value": b"2"}]]}))
+        found = read(node)
+    assert found[0] == Record(b"text", b"k", 5, "a/b", ("x", "y"), (("h", b"1"),), 0)
+    assert (found[1].value, found[1].key) == (None, b"k")
+    assert found[2] == Record(b"1", b"a", 7, "c", ("t",), (), 2)
+    assert (found[3].key, found[3].timestamp, found[3].channel) == (None, 7, "c")
+    assert found[4].headers == (("h", b"2"),)
+
+
+@pytest.mark.parametrize("keyed", [False, True])
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_columns_arrive_whole_and_in_order(keyed: bool, partitions: int, tmp_path: Path) -> None:
+    many = [b"%d" % number for number in range(20_000)]
+    with NodeProcess(tmp_path) as node:
+        create(node, partitions=partitions)
+        with Writer("events", node.address, batch_bytes=10_000) as writer:
+            writer.write(b"-1", key=b"first")
+            keys = [b"k%d" % (number % 5) for number in range(20_000)] if keyed else None
+            writer.write_many(many[:7], keys=None if keys is None else keys[:7])
+            writer.write_many(many[7:11_000], keys=None if keys is None else keys[7:11_000])
+            writer.write_many(pa.array(many[11_000:]), keys=None if keys is None else pa.array(keys[11_000:]))
+        logs = [values(node, partition) for partition in range(partitions)]
+    assert sorted(value for log in logs for value in log) == [-1, *range(20_000)]
+    if keyed:
+        for log in logs:
+            for rest in range(5):
+                mine = [value for value in log if value >= 0 and value % 5 == rest]
+                assert mine == sorted(mine)
+    elif partitions == 1:
+        assert logs[0] == [-1, *range(20_000)]
+
+
+def test_many_threads_share_one_writer(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node, Writer("events", node.address, acks="leader") as writer:
+        places: list[Written] = []
+
+        def work(name: int) -> None:
+            for number in range(50):
+                writer.write(b"%d" % (name * 1000 + number))
+                if number % 10 == 0:
+                    places.append(writer.send(b"%d" % (name * 1000 + 500 + number)).result(60))
+            writer.flush(60)
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        found = values(node)
+    assert len(found) == len(set(found)) == 8 * 55
+    assert len({place.seqno for place in places}) == 40
+    for name in range(8):
+        mine = [value % 1000 for value in found if value // 1000 == name and value % 1000 < 500]
+        assert mine == list(range(50))
+
+
+def test_callbacks_and_futures_are_told_without_anybody_waiting(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node, Writer("events", node.address, linger_ms=1) as writer:
+        told = threading.Event()
+        outcomes: list[Any] = []
+
+        def note(outcome: Written | LogboomError) -> None:
+            outcomes.append(outcome)
+            if len(outcomes) == 1:
+                # A callback may write, and may even wait.
+                outcomes.append(writer.send(b"2").result(60))
+            told.set()
+
+        writer.write(b"1", callback=note)
+        assert told.wait(60)
+        done, _ = wait([writer.send(b"3")], 60)
+        assert len(done) == 1
+        assert [outcome.seqno for outcome in outcomes] == [0, 1]
+
+
+def test_an_asyncio_writer_survives_a_restart_too(tmp_path: Path) -> None:
+    async def work(node: NodeProcess) -> list[Written]:
+        async with AsyncWriter("events", node.address, batch_bytes=500) as writer:
+            places = []
+            for number in range(600):
+                if number == 200:
+                    node.kill()
+                if number == 300:
+                    await asyncio.to_thread(node.start)
+                places.append(asyncio.ensure_future(writer.send(b"%d" % number)))
+                await writer.write(b"%d" % (number + 1000))
+                if number % 50 == 0:
+                    await asyncio.sleep(0)
+            await writer.write_many([b"%d" % number for number in range(2000, 3000)])
+            await writer.flush()
+            return list(await asyncio.gather(*places))
+
+    with NodeProcess(tmp_path) as node:
+        places = asyncio.run(work(node))
+        found = values(node)
+    assert sorted(found) == [*range(600), *range(1000, 1600), *range(2000, 3000)]
+    assert [found[place.seqno] for place in places] == list(range(600))
+    assert [value for value in found if value >= 1000] == [*range(1000, 1600), *range(2000, 3000)]
+
+
+def test_many_tasks_share_one_asyncio_writer(tmp_path: Path) -> None:
+    async def work(node: NodeProcess) -> None:
+        async with AsyncWriter("events", node.address) as writer:
+
+            async def one(name: int) -> list[int]:
+                return [(await writer.send(b"%d" % (100 * name + number))).seqno for number in range(20)]
+
+            seqnos = await asyncio.gather(*map(one, range(20)))
+            assert all(mine == sorted(mine) for mine in seqnos)
+            assert sorted(seqno for mine in seqnos for seqno in mine) == list(range(400))
+
+    with NodeProcess(tmp_path) as node:
+        asyncio.run(work(node))
+
+
+def fill(writer: Writer, count: int) -> None:
+    for _ in range(count):
+        writer.write(bytes(100))
+
+
+def test_what_is_full_raises_drops_or_waits_as_it_was_told(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        options: dict[str, Any] = {"buffer_bytes": 2000, "delivery_timeout_s": 60.0}
+        strict = Writer("events", node.address, on_full="error", **options)
+        loose = Writer("events", node.address, on_full="drop", **options)
+        patient = Writer("events", node.address, on_full="block", **options)
+        node.kill()
+        fill(strict, 18)
+        with pytest.raises(BufferFull):
+            fill(strict, 5)
+        fill(loose, 100)
+        assert 70 < loose.stats["dropped"] < 90
+        with pytest.raises(BufferFull):
+            loose.send(b"one more").result(1)
+        worker = threading.Thread(target=fill, args=(patient, 100))
+        worker.start()
+        worker.join(0.3)
+        assert worker.is_alive()
+        node.start()
+        worker.join(60)
+        for writer in (strict, loose, patient):
+            writer.close()
+        assert patient.stats["written"] == 100
+        assert loose.stats["written"] + loose.stats["dropped"] == 101
+
+
+def test_no_node_is_an_error_at_once_and_a_lost_one_after_a_while(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        losses: list[tuple[LogboomError, int]] = []
+        quiet = Writer("events", node.address, delivery_timeout_s=0.5, on_error=lambda *loss: losses.append(loss))
+        loud = Writer("events", node.address, delivery_timeout_s=0.5)
+        node.kill()
+        quiet.write(b"1")
+        quiet.write(b"2")
+        quiet.close()
+        assert sum(count for _, count in losses) == 2
+        loud.write(b"3")
+        with pytest.raises((ConnectionLost, OutcomeUnknown)):
+            loud.flush()
+        with pytest.raises(ConnectionLost, match="no connection to"):
+            Writer("events", node.address)
+        loud.close()
+
+
+def test_a_second_server_takes_over_where_the_first_is_no_more(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        with Writer("events", ["127.0.0.1:1", node.address]) as writer:
+            assert writer.send(b"1").result(60).seqno == 0
+        assert values(node) == [1]
+
+
+def test_a_topic_that_may_not_be_made_is_an_error_at_once(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, "--set", "topics.auto_create=false") as node, pytest.raises(TopicNotAllowed):
+        Writer("events", node.address)
+
+
+def test_a_topic_made_anew_is_never_written_to(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        writer = Writer("events", node.address)
+        writer.send(b"1").result(60)
+        delete(node, "events")
+        create(node)
+        with pytest.raises(TopicRecreated):
+            writer.send(b"2").result(60)
+        with pytest.raises(TopicRecreated):
+            writer.write(b"3")
+        with pytest.raises(TopicRecreated):
+            writer.close()
+        assert values(node) == []
+
+
+def test_records_spilled_while_the_node_is_away_are_written_later_in_order(tmp_path: Path) -> None:
+    spill = tmp_path / "spill"
+    with NodeProcess(tmp_path) as node:
+        create(node, partitions=2)
+        with Writer("events", node.address, spill=spill, buffer_bytes=20_000, batch_bytes=500) as writer:
+            for number in range(100):
+                writer.write(b"%d" % number, key=b"k%d" % (number % 3))
+            node.kill()
+            for number in range(100, 8000):
+                writer.write(b"%d" % number, key=b"k%d" % (number % 3))
+            assert writer.stats["spilled_batches"] > 0
+            mine = writer.send(b"8000", key=b"k%d" % (8000 % 3))
+            node.start()
+            for number in range(8001, 9000):
+                writer.write(b"%d" % number, key=b"k%d" % (number % 3))
+            place = mine.result(60)
+        logs = [values(node, partition) for partition in (0, 1)]
+    assert sorted(logs[0] + logs[1]) == list(range(9000))
+    for log in logs:
+        for rest in range(3):
+            mine_of_key = [value for value in log if value % 3 == rest]
+            assert mine_of_key == sorted(mine_of_key)
+    assert logs[place.partition][place.seqno] == 8000
+    assert os.path.getsize(spill) == 64
+
+
+def write_from_a_process(address: str, spill: Path, start: int, end: str) -> None:
+    script = f"""
+        import os, time
+        from logboom import Writer
+        writer = Writer("events", {address!r}, spill={str(spill)!r}, batch_bytes=300, buffer_bytes=10_000)
+        for number in range({start}, {start + 1000}):
+            writer.write(b"%d" % number)
+        {end}
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=True, timeout=120)
+
+
+def test_what_was_spilled_outlives_the_writing_process_and_comes_first(tmp_path: Path) -> None:
+    spill = tmp_path / "spill"
+    with NodeProcess(tmp_path) as node:
+        create(node)
+        node.kill()
+        write_from_a_process(node.address, spill, 0, "writer.close()")
+        write_from_a_process(node.address, spill, 1000, "writer.flush(); os._exit(0)")
+        node.start()
+        write_from_a_process(node.address, spill, 2000, "writer.close()")
+        assert values(node) == list(range(3000))
+        assert os.path.getsize(spill) == 64
+
+
+def test_what_was_spilled_before_anybody_knew_the_partitions_is_dealt_out(tmp_path: Path) -> None:
+    spill = tmp_path / "spill"
+    with NodeProcess(tmp_path) as node:
+        create(node, partitions=3)
+        node.kill()
+        with Writer("events", node.address, spill=spill, batch_bytes=300, buffer_bytes=10_000) as writer:
+            for number in range(1000):
+                writer.write(b"%d" % number, key=b"k%d" % (number % 5), timestamp=number + 1)
+        node.start()
+        with Writer("events", node.address, spill=spill) as writer:
+            for number in range(1000, 1100):
+                writer.write(b"%d" % number, key=b"k%d" % (number % 5))
+        logs = [read(node, partition=partition) for partition in range(3)]
+    found = [(int(record.value or b""), record.key, record.timestamp) for log in logs for record in log]
+    assert sorted(number for number, _, _ in found) == list(range(1100))
+    assert all(key == b"k%d" % (number % 5) for number, key, _ in found)
+    assert all(moment == number + 1 for number, _, moment in found if number < 1000)
+    for log in logs:
+        for rest in range(5):
+            mine = [int(record.value or b"") for record in log if int(record.value or b"") % 5 == rest]
+            assert mine == sorted(mine)
+
+
+def test_a_fork_leaves_the_writer_to_its_parent(tmp_path: Path) -> None:
+    script = """
+        import os, sys
+        from logboom import Writer
+        from logboom.errors import LocalProtocolError
+        writer = Writer("events", sys.argv[1])
+        writer.write(b"1")
+        child = os.fork()
+        if not child:
+            try:
+                writer.write(b"2")
+            except LocalProtocolError:
+                os._exit(7)
+            os._exit(8)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        writer.close()
+    """
+    with NodeProcess(tmp_path) as node:
+        subprocess.run([sys.executable, "-c", textwrap.dedent(script), node.address], check=True, timeout=120)
+        assert values(node) == [1]
+
+
+def test_a_writer_left_open_at_the_end_says_what_may_be_lost(tmp_path: Path) -> None:
+    script = """
+        import sys
+        from logboom import Writer
+        writer = Writer("events", sys.argv[1], linger_ms=60_000)
+        writer.write(b"1")
+    """
+    with NodeProcess(tmp_path) as node:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script), node.address], check=True, timeout=120, capture_output=True
+        )
+    assert b"1 records waiting" in done.stderr
+
+
+def test_a_closed_writer_says_so(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        with Writer("events", node.address) as writer:
+            writer.write(b"1")
+            assert "connected" in repr(writer)
+        with pytest.raises(LocalProtocolError, match="closed"):
+            writer.write(b"2")
+        writer.close()
+        threads = [thread for thread in threading.enumerate() if thread.name == "logboom-writer"]
+        deadline = time.monotonic() + 30
+        while any(thread.is_alive() for thread in threads) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not any(thread.is_alive() for thread in threads)
