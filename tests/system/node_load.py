@@ -9,6 +9,8 @@ import random
 import subprocess
 import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from checker import Recorder, Report, check, read_histories
@@ -23,6 +25,8 @@ TOPICS = {"orders": 3, "alerts": 1}
 LOGS = [f"{topic}/{partition}" for topic, partitions in TOPICS.items() for partition in range(partitions)]
 SEGMENT_BYTES = 16 * 1024
 END_S = 120.0
+LINE_BYTES = 40
+"""Of a history, about."""
 _TESTS = Path(__file__).parents[1]
 
 
@@ -36,6 +40,8 @@ class Load:
         self._root = root
         self._writers: dict[str, subprocess.Popen[bytes]] = {}
         self._readers: dict[str, subprocess.Popen[bytes]] = {}
+        self._begun: Counter[str] = Counter()
+        """How many logs each reader has begun to follow, when it is ready."""
         asyncio.run(create_topics(node.address, segment_bytes))
 
     def __enter__(self) -> Load:
@@ -54,6 +60,7 @@ class Load:
 
     def follow(self, name: str, way: str = "blocking") -> None:
         self._readers[name] = self._start("node_reader.py", name, [",".join(LOGS), way])
+        self._begun[name] += len(LOGS)
 
     def _start(self, script: str, name: str, arguments: list[str], timeout_s: str = "") -> subprocess.Popen[bytes]:
         environment = os.environ | {"PYTHONPATH": str(_TESTS), "NODE_WRITER_TIMEOUT_S": timeout_s}
@@ -80,25 +87,33 @@ class Load:
         process.stdin.close()
 
     def wait_for_records(self, count: int) -> None:
-        """Until the writers have noted so many more lines: there is load, however slow the machine."""
+        """Until all are at work, and the writers have noted so many more lines: there is load on any machine."""
+        self._wait(self._is_at_work, "somebody has not begun")
+        size = self._written() + count * LINE_BYTES
+        self._wait(lambda: self._written() >= size, "the writers do not get on")
+
+    def _is_at_work(self) -> bool:
+        """One who has not connected yet would not survive the end of the node, and need not."""
+        written = {path.name: path.read_bytes() for path in self.histories.iterdir()}
+        return all(written.get(name) for name in self._writers) and all(
+            written.get(name, b"").count(b'"begin"') >= self._begun[name] for name in self._readers
+        )
+
+    def _wait(self, is_true: Callable[[], bool], complaint: str) -> None:
         deadline = time.monotonic() + END_S
-        sizes = self._written() + count * 40
-        while self._written() < sizes:
-            assert time.monotonic() < deadline, f"the writers do not get on: {self._said()}"
+        while not is_true():
+            assert time.monotonic() < deadline, f"{complaint}: {self._said()}"
             time.sleep(0.02)
 
     def wait_for_refusal(self, error: str) -> None:
         """Until a writer was told this."""
-        deadline, wanted = time.monotonic() + END_S, f'"why":"{error}"'
-        while not any(wanted in path.read_text() for path in self.histories.iterdir()):
-            assert time.monotonic() < deadline, f"no writer was refused for {error}: {self._said()}"
-            time.sleep(0.05)
+        wanted = f'"why":"{error}"'
+        self._wait(
+            lambda: any(wanted in path.read_text() for path in self.histories.iterdir()), f"nobody was told {error}"
+        )
 
     def wait_for_spill(self, spill: Path) -> None:
-        deadline = time.monotonic() + END_S
-        while not self.spilled_bytes(spill):
-            assert time.monotonic() < deadline, f"nothing is spilled: {self._said()}"
-            time.sleep(0.02)
+        self._wait(lambda: self.spilled_bytes(spill) > 0, "nothing is spilled")
 
     def spilled_bytes(self, spill: Path) -> int:
         """What the spill files hold beside their headers."""

@@ -21,7 +21,7 @@ from contextlib import suppress
 from checker import Recorder
 from checker.history import Begin
 from logboom import AsyncReader, Reader
-from logboom.errors import AppendRefused, SyncFailed
+from logboom.errors import AppendRefused, SyncFailed, Unavailable
 
 COLUMNS = ("seqno", "value")
 COMMITS = 0.2
@@ -46,7 +46,7 @@ class Reading:
             for seqnos, values in reader.lists(COLUMNS, follow=True):
                 self._recorder.poll(self._name, log, list(zip(seqnos, values, strict=True)))
                 if random.random() < COMMITS:
-                    with suppress(AppendRefused, SyncFailed):  # a node that takes no writes keeps the place it has
+                    with suppress(AppendRefused, SyncFailed, Unavailable):  # then the cursor stays where it is
                         reader.commit()
                 self._reached[log] = reader.position or 0
 

@@ -76,6 +76,7 @@ def test_writers_wait_while_the_volume_is_full_and_go_on_when_there_is_room(tmp_
         for name in ("w1", "w2"):
             load.write(name)
         load.follow("r1")
+        load.wait_for_records(1)
         wait_for_low_space(node.address)
         pause(0.5)
         asyncio.run(delete(node.address, "ballast"))
@@ -94,7 +95,7 @@ def test_a_file_that_may_not_grow_refuses_writes_and_a_restart_takes_them_again(
         load.write("w1", timeout_s=10)
         load.follow("r1")
         load.wait_for_refusal("WriteFailed")
-        load.wait_for_records(100)
+        load.wait_for_records(50)
         load.stop_writers()
         node.kill()
         node.start()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from logboom.client.address import Address
 from logboom.client.driving import TICK_MIN_S
@@ -170,8 +170,7 @@ class _Wire(asyncio.BufferedProtocol):
             await asyncio.shield(self._closed)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is not one by birth
         self._driver.made(self)
         here = transport.get_extra_info("sockname")
         if here and here == transport.get_extra_info("peername"):

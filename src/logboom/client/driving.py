@@ -248,6 +248,8 @@ class Driver:
     def tend(self) -> tuple[float, Any]:
         """Do what is due. How long to pause then, and what to poll meanwhile, if anything."""
         with self.lock:
+            self._wake.clear()
+            self._is_dozing = False
             now = time.monotonic()
             self.step(now, readable=now - self._driven_at >= HANDS_OFF_S)
             connects = self._begin_connecting(now)
@@ -261,7 +263,6 @@ class Driver:
                 pause_s = 3600.0
             is_driven = now - self._driven_at < HANDS_OFF_S
             if self.core.is_idle and not is_driven:
-                self._wake.clear()
                 self._is_dozing = True
                 return pause_s, None
             tick_s = min(max(self.core.options.linger_ms / 1000, TICK_MIN_S), TICK_MAX_S)

@@ -69,7 +69,7 @@ def test_one_channel_may_be_for_all() -> None:
 
 @pytest.mark.parametrize("wrong", [{"values": b"one"}, {"values": 3}, {"values": [1, 2]}, {"values": [1] * 100},
                                    {"values": [b"1"], "keys": [b"1", b"2"]}, {"values": pa.array([1, 2])}],
-                         ids=str)  # fmt: skip
+                         ids=["bytes", "number", "numbers", "many", "short", "arrow"])  # fmt: skip
 def test_what_cannot_be_a_column_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidColumn):
         cut(Columns.of(**wrong))

@@ -327,7 +327,7 @@ def test_slots_of_a_topic_that_is_gone_are_told(data: Path) -> None:
         ('"partitions": 2', '"partitions": 0', "partitions is 0"),
         ('"partitions": 2', '"partitions": "x"', r"Expected `int`"),
         ('"name": "events"', '"name": "other"', "the topic's name is other, its directory says events"),
-        ('"bytes": 4096', '"bytes": 1', "segment.bytes is 1, allowed are 4096 to"),
+        ('"bytes": 4096', '"bytes": 1', "segment.bytes: is 1, allowed are 4096 to"),
         ('"settings"', '"settings": {"wat": 1}, "_"', "unknown field `wat`"),
         ('"name": "events"', '"name": "\udcff"', "."),
     ],
