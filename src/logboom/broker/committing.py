@@ -107,6 +107,12 @@ class Committer:
             and self.unsynced_bytes + size <= limits.unsynced_bytes
         )
 
+    def refuse(self, entry: Entry, error: LogboomError) -> None:
+        """Nothing of this was written."""
+        self.counts.refused += len(entry.batches)
+        self.rejections.note(error)
+        entry.fail(error)
+
     def want(self, writer: LogWriter) -> None:
         """This log is to be in the next round."""
         self._due[writer] = None

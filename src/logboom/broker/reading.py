@@ -155,6 +155,8 @@ class LogReading:
         log = position.writer.log
         while True:
             try:
+                if log.committed < position.seqno <= log.next:
+                    return None  # written, and soon to be committed
                 if position.seqno < log.first:
                     raise SeqnoOutOfRange(position.seqno, log.first, log.committed)
                 return log.read(position.seqno, max_bytes, max_records, position.run)

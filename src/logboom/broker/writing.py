@@ -30,7 +30,7 @@ from logboom.storage.topic import Settings
 if TYPE_CHECKING:
     from logboom.broker.committing import Committer
 
-INLINE_BYTES: Final = 512 * 1024
+INLINE_BYTES: Final = 1024 * 1024
 """More than this in one append is left to a thread."""
 LAZY_SYNC_BYTES: Final = 32 * 1024 * 1024
 """With flush = os a sync is begun when so much is unsynced: so that a roll finds little to do."""
@@ -88,7 +88,7 @@ class LogWriter:
         """Take an append in. Its promise is kept, or broken with a reason, in any case."""
         refusal = self._gone or self._committer.failure
         if refusal is not None:
-            return entry.fail(refusal)
+            return self._committer.refuse(entry, refusal)
         inline = self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and self.log.is_quick
         if inline and self._committer.room(self, entry.size):
             self._append((entry,))
@@ -106,7 +106,7 @@ class LogWriter:
             (committer.queued_bytes, limits.unsynced_bytes),
         ):
             if waiting and waiting + entry.size > most:
-                return entry.fail(committer.rejections.note(Overloaded(self.name, waiting, most)))
+                return committer.refuse(entry, Overloaded(self.name, waiting, most))
         entry.give_up_at = self._loop.time() + limits.append_wait_ms / 1000
         self._queue.append(entry)
         self._count_queued(entry, 1)
@@ -119,7 +119,7 @@ class LogWriter:
         while self._queue and self._queue[0].give_up_at <= now and not self._committer.room(self, 0):
             entry = self._queue.popleft()
             self._count_queued(entry, -1)
-            entry.fail(self._committer.rejections.note(Overloaded(self.name, self.waiting_bytes, most)))
+            self._committer.refuse(entry, Overloaded(self.name, self.waiting_bytes, most))
         self.go_on()
 
     def _count_queued(self, entry: Entry, sign: int) -> None:
@@ -353,7 +353,7 @@ class LogWriter:
         while self._queue:
             entry = self._queue.popleft()
             self._count_queued(entry, -1)
-            entry.fail(unwritten)
+            self._committer.refuse(entry, unwritten)
         while self._awaiting:
             _, waiting = self._awaiting.popleft()
             if isinstance(waiting, Entry):

@@ -169,6 +169,9 @@ def test_a_failed_sync_stops_the_writes_of_the_node_and_no_reads(tmp_path: Path)
         assert isinstance((await queued)[0], LogReadOnly)
         assert isinstance((await send(broker, b"x", topic="other"))[0], LogReadOnly)
         assert await values_of(broker) == [b"kept"]
+        stats = await broker.stats()
+        assert stats.rejections["LogReadOnly"] == 2
+        assert stats.writes["refused"] == 2
         assert "restart" in ((await broker.stats()).refused or "")
         with pytest.raises(SyncFailed):
             await broker.close()
@@ -421,6 +424,23 @@ def test_reads_wait_for_news_as_long_as_they_are_told(tmp_path: Path) -> None:
         nothing = await broker.read(ReadRequest("t", Start(at="latest"), wait_ms=20))
         assert (nothing.next_seqno, nothing.at_end, len(nothing.data)) == (1, True, 0)
         assert (await broker.stats()).reads["waiting"] == 0
+
+    tell(tmp_path, story)
+
+
+def test_a_read_of_what_is_written_and_not_committed_yet_waits_for_it(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, disk: GatedDisk) -> None:
+        await broker.create_topic("t")
+        disk.close_gate()
+        for value in (b"a", b"b"):
+            await send(broker, value, acks="leader")
+        assert not (await broker.read(ReadRequest("t", Start(seqno=1)))).data
+        reading = asyncio.create_task(broker.read(ReadRequest("t", Start(seqno=1), wait_ms=30_000)))
+        await asyncio.sleep(0.01)
+        disk.gate.set()
+        assert [record.value for record in (await reading).records()] == [b"b"]
+        with pytest.raises(SeqnoOutOfRange):
+            await broker.read(ReadRequest("t", Start(seqno=3)))
 
     tell(tmp_path, story)
 

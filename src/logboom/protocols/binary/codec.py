@@ -30,7 +30,7 @@ FRAME_BYTES_FIRST: Final = 64 * 1024
 """The largest frame before the hello is through."""
 FRAME_BYTES_DEFAULT: Final = 64 * 1024 * 1024 + 64 * 1024
 FRAME_BYTES_MAX: Final = 2**32 - 8
-RECEIVE_BYTES: Final = 256 * 1024
+RECEIVE_BYTES: Final = 512 * 1024
 OWN_BYTES_MIN: Final = 4096
 
 _encoder = msgspec.msgpack.Encoder()
