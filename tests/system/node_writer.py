@@ -43,6 +43,7 @@ class Load:
             batch_bytes=4096,
             codec=random.choice(("none", "lz4")),
             delivery_timeout_s=TIMEOUT_S,
+            connect_timeout_s=TIMEOUT_S,  # the node may just be being killed
             spill=spill,
             buffer_bytes=BUFFER_BYTES if spill is None else SPILLING_BYTES,
         )

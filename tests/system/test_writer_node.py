@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import textwrap
 import threading
 import time
+import warnings
 from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from logboom import AsyncWriter, Reader, Record, Writer, connect
+from logboom import AsyncReader, AsyncWriter, Reader, Record, Writer, connect
 from logboom.client.gathering import Written
 from logboom.errors import (
     BufferFull,
+    ConfigError,
     ConnectionLost,
     LocalProtocolError,
     LogboomError,
@@ -262,8 +265,110 @@ def test_no_node_is_an_error_at_once_and_a_lost_one_after_a_while(tmp_path: Path
         with pytest.raises((ConnectionLost, OutcomeUnknown)):
             loud.flush()
         with pytest.raises(ConnectionLost, match="no connection to"):
-            Writer("events", node.address)
+            Writer("events", node.address, connect_timeout_s=0.2)
         loud.close()
+
+
+def test_a_node_that_is_just_restarting_is_waited_for(tmp_path: Path) -> None:
+    async def use_all(address: str) -> None:
+        async with connect(address, timeout_s=60) as broker:
+            assert await broker.list_topics()
+        async with AsyncWriter("events", address, connect_timeout_s=60) as writer:
+            assert (await writer.send(b"2")).seqno == 1
+        async with AsyncReader("events", address, connect_timeout_s=60) as reader:
+            assert reader.position == 0
+
+    with NodeProcess(tmp_path) as node:
+        create(node)
+        for use in (
+            lambda: Writer("events", node.address, connect_timeout_s=60).close(),
+            lambda: Reader("events", node.address, connect_timeout_s=60).close(),
+        ):
+            node.kill()
+            user = threading.Thread(target=use)
+            user.start()
+            time.sleep(0.2)
+            node.start()
+            user.join(60)
+            assert not user.is_alive()
+        with Writer("events", node.address) as writer:
+            writer.send(b"1").result(60)
+        node.kill()
+        user = threading.Thread(target=lambda: asyncio.run(use_all(node.address)))
+        user.start()
+        time.sleep(0.2)
+        node.start()
+        user.join(60)
+        assert values(node) == [1, 2]
+
+
+def test_without_acks_a_close_still_sends_everything(tmp_path: Path) -> None:
+    count, size = 400, 100_000
+
+    async def write(address: str) -> None:
+        async with AsyncWriter("events", address, acks="none", buffer_bytes=2**28) as writer:
+            for _ in range(count):
+                await writer.write(bytes(size))
+
+    with NodeProcess(tmp_path) as node:
+        create(node)
+        with Writer("events", node.address, acks="none", buffer_bytes=2**28) as writer:
+            for _ in range(count):
+                writer.write(bytes(size))
+        asyncio.run(write(node.address))
+        deadline = time.monotonic() + 30
+        with Reader("events", node.address) as reader:
+            while reader.committed < 2 * count and time.monotonic() < deadline:
+                time.sleep(0.05)
+                reader.refresh()
+            assert reader.committed == 2 * count
+
+
+def test_a_writer_that_is_forgotten_says_so_and_lets_go_of_its_spill_file(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        writer = Writer("events", node.address, linger_ms=60_000, spill=tmp_path / "spill")
+        writer.write(b"1")
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            del writer
+            gc.collect()
+        assert any("1 records waiting" in str(warning.message) for warning in told)
+        deadline = time.monotonic() + 30
+        while time.monotonic() < deadline:
+            try:
+                Writer("events", node.address, spill=tmp_path / "spill").close()
+                return
+            except ConfigError:
+                time.sleep(0.05)
+        pytest.fail("the file is still locked")
+
+
+def test_an_interrupt_while_results_are_told_loses_none_of_them(tmp_path: Path) -> None:
+    def interrupt(outcome: Any) -> None:
+        raise KeyboardInterrupt
+
+    with NodeProcess(tmp_path) as node, Writer("events", node.address, linger_ms=60_000) as writer:
+        writer.write(b"0", callback=interrupt)
+        futures = [writer.send(b"%d" % number) for number in range(1, 4)]
+        with pytest.raises(KeyboardInterrupt):
+            futures[-1].result(60)
+        assert [future.result(60).seqno for future in futures] == [1, 2, 3]
+
+
+def test_an_asyncio_writer_that_is_not_open_takes_nothing(tmp_path: Path) -> None:
+    async def run(address: str) -> None:
+        writer = AsyncWriter("events", address)
+        for _ in range(2):
+            with pytest.raises(LocalProtocolError, match="async with"):
+                await writer.write(b"1")
+        assert len(writer) == 0
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await AsyncWriter("events", "127.0.0.1:1", connect_timeout_s=60).__aenter__()
+        assert len(asyncio.all_tasks()) == 1
+
+    with NodeProcess(tmp_path) as node:
+        asyncio.run(run(node.address))
 
 
 def test_a_second_server_takes_over_where_the_first_is_no_more(tmp_path: Path) -> None:
@@ -372,20 +477,25 @@ def test_a_fork_leaves_the_writer_to_its_parent(tmp_path: Path) -> None:
         import os, sys
         from logboom import Writer
         from logboom.errors import LocalProtocolError
-        writer = Writer("events", sys.argv[1])
-        writer.write(b"1")
+        writer = Writer("events", sys.argv[1], linger_ms=60_000, spill=sys.argv[2])
+        future = writer.send(b"1")
         child = os.fork()
         if not child:
-            try:
-                writer.write(b"2")
-            except LocalProtocolError:
-                os._exit(7)
-            os._exit(8)
+            failures = 0
+            for use in (lambda: writer.write(b"2"), lambda: writer.flush(), lambda: future.result(1)):
+                try:
+                    use()
+                except LocalProtocolError:
+                    failures += 1
+            writer.close()
+            os._exit(4 + failures)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+        assert future.result(60).seqno == 0
         writer.close()
     """
     with NodeProcess(tmp_path) as node:
-        subprocess.run([sys.executable, "-c", textwrap.dedent(script), node.address], check=True, timeout=120)
+        command = [sys.executable, "-c", textwrap.dedent(script), node.address, str(tmp_path / "spill")]
+        subprocess.run(command, check=True, timeout=120)
         assert values(node) == [1]
 
 

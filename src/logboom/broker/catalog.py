@@ -1,8 +1,9 @@
 """The topics a node has, each with the owners of its logs.
 
 A topic is here from when it exists on disk until its deletion begins. Making, changing and deleting topics takes long
-(files, syncs): that runs on a thread, one at a time, and what it gives is taken up by the event loop. Finding a topic
-is a look at a dictionary.
+(files, syncs): that runs on a thread, one at a time, and what it gives is taken up by the event loop, also where who
+asked for it has gone away meanwhile: else a topic could be on disk and not here. Finding a topic is a look at a
+dictionary.
 
 A log that cannot be opened is its own trouble: it answers with why, its siblings go on.
 """
@@ -10,10 +11,15 @@ A log that cannot be opened is its own trouble: it answers with why, its sibling
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
+from logboom.batch import Batch
+from logboom.batch.builder import build_control
+from logboom.batch.header import HEADER_SIZE, stamp
 from logboom.broker.api import PartitionInfo, TopicInfo
 from logboom.broker.committing import Committer, logger
 from logboom.broker.config import BrokerConfig
@@ -24,12 +30,14 @@ from logboom.errors import (
     StorageError,
     TopicDeleted,
     TopicExists,
+    TopicNotAllowed,
     TopicNotFound,
     TopicRecreated,
 )
 from logboom.storage.config import LogConfig
 from logboom.storage.directory import DataDirectory
 from logboom.storage.log import Log
+from logboom.storage.tail import Floor
 from logboom.storage.topic import Settings, Topic
 
 Maker = Literal["user", "write", "node"]
@@ -96,6 +104,9 @@ class Catalog:
         self._internal: set[str] = set()
         self.changing = asyncio.Lock()
         """Held by whoever changes which topics there are, or what their logs are made of."""
+        self._change: asyncio.Task[Hosted] | None = None
+        self._terms: dict[str, int] = {}
+        """Terms that could not be written down, by the log's name: the next append does it."""
 
     def __len__(self) -> int:
         """Without the node's own topics."""
@@ -130,7 +141,26 @@ class Catalog:
                 opened.update(zip(names, self._data.open_logs(names, config), strict=True))
             except (OSError, LogboomError):
                 opened.update({name: self._open_one(name, config) for name in names})
+        if not self._data.was_clean:
+            self._begin_terms(opened)
         return opened
+
+    def _begin_terms(self, logs: dict[str, Log | LogboomError]) -> None:
+        """With flush = os an unclean end may have taken records back that readers had seen: a new term tells them.
+
+        It is written down at once: the next end may come, clean or not, before the next record does.
+        """
+        lazy = [topic for topic in self._data.topics() if topic.settings.flush.policy == "os"]
+        for name in [name for topic in lazy for name in topic.log_names]:
+            log = logs[name]
+            if isinstance(log, Log) and log.refusal is None:
+                term = log.term + 1
+                try:
+                    _begin_term(log, term)
+                except LogboomError as error:
+                    logger.warning("%s: term %d is not written down yet: %s", name, term, error)
+                    self._terms[name] = term
+        self._data.sync()
 
     def _open_one(self, name: str, config: LogConfig) -> Log | LogboomError:
         try:
@@ -152,31 +182,46 @@ class Catalog:
         if isinstance(log, LogboomError):
             return log
         log.commit(log.synced_index)  # a single node knows that what it recovered is synced
-        # With flush = os an unclean end may have taken records back that readers had seen: a new term tells them.
-        lost_some = topic.settings.flush.policy == "os" and not self._data.was_clean
-        term = log.term + 1 if lost_some and log.next else None
+        term = self._terms.pop(topic.log_name(partition), None)
         return LogWriter(f"{topic.name}/{partition}", log, topic.settings, self._committer, term)
 
     async def create(
         self, name: str, partitions: int | None = None, settings: Settings | None = None, by: Maker = "user"
     ) -> Hosted:
         """Whoever makes it by writing, or needs it for the node itself, may find that it is there."""
-        async with self.changing:
-            known = self._topics.get(name)
-            if known is not None:
-                if by == "user":
-                    raise TopicExists(name, known.topic.id)
-                return known
-            rules = self._config.topics
-            topic = Topic.make(name, rules.partitions if partitions is None else partitions, settings or rules.settings)
-            if by != "node":
-                rules.admit(name, len(self), self._config.limits, by == "write")
-            if self._committer.failure is not None:
-                raise self._committer.failure
-            try:
-                return self.host(topic, await asyncio.to_thread(self._make, topic))
-            except OSError as error:
-                raise StorageError(f"topic {name!r} could not be made: {error}") from error
+        return await self._finish(lambda: self._create(name, partitions, settings, by))
+
+    async def configure(self, name: str, settings: Settings) -> Hosted:
+        if name in self._internal:
+            raise TopicNotAllowed(name, "internal topics are kept by the node itself: its settings stay as they are")
+        return await self._finish(lambda: self._configure(name, settings))
+
+    async def delete(self, name: str, topic_id: str | None) -> Hosted:
+        return await self._finish(lambda: self._delete(name, topic_id))
+
+    async def _finish(self, change: Callable[[], Coroutine[Any, Any, Hosted]]) -> Hosted:
+        """One change at a time; what was begun is ended, though who asked for it may wait no longer."""
+        await self.changing.acquire()
+        self._change = asyncio.create_task(change())
+        self._change.add_done_callback(lambda _: self.changing.release())
+        return await asyncio.shield(self._change)
+
+    async def _create(self, name: str, partitions: int | None, settings: Settings | None, by: Maker) -> Hosted:
+        known = self._topics.get(name)
+        if known is not None:
+            if by == "user":
+                raise TopicExists(name, known.topic.id)
+            return known
+        rules = self._config.topics
+        topic = Topic.make(name, rules.partitions if partitions is None else partitions, settings or rules.settings)
+        if by != "node":
+            rules.admit(name, len(self), self._config.limits, by == "write")
+        if self._committer.failure is not None:
+            raise self._committer.failure
+        try:
+            return self.host(topic, await asyncio.to_thread(self._make, topic))
+        except (OSError, RuntimeError) as error:  # the last one: no thread could be made
+            raise StorageError(f"topic {name!r} could not be made: {error}") from error
 
     def _make(self, topic: Topic) -> dict[str, Log | LogboomError]:
         """On a thread. A topic whose logs cannot be made is taken back."""
@@ -184,28 +229,52 @@ class Catalog:
         config, names = self.log_config(topic.settings), topic.log_names
         try:
             return dict(zip(names, self._data.open_logs(names, config), strict=True))
-        except (OSError, LogboomError):
+        except Exception:
             with suppress(OSError, LogboomError):
                 self._data.delete_topic(topic.name)
             raise
 
-    async def configure(self, name: str, settings: Settings) -> Hosted:
-        async with self.changing:
-            hosted = self.find(name)
+    async def _configure(self, name: str, settings: Settings) -> Hosted:
+        hosted = self.find(name)
+        try:
             hosted.topic = await asyncio.to_thread(self._data.configure_topic, name, settings)
-            for writer in hosted.open_writers:
-                writer.configure(settings)
-                writer.log.config = self.log_config(settings)
-            return hosted
+        except OSError as error:
+            raise StorageError(f"the settings of topic {name!r} could not be written: {error}") from error
+        for writer in hosted.open_writers:
+            writer.configure(settings)
+            writer.log.config = self.log_config(settings)
+            if writer.unsynced_bytes:
+                self._committer.want(writer)  # it may be waiting for longer than is allowed now
+        return hosted
 
-    async def delete(self, name: str, topic_id: str | None) -> Hosted:
-        async with self.changing:
-            hosted = self.find(name, topic_id)
-            async with self._committer.pause():
-                del self._topics[name]
-                self._internal.discard(name)
-                self._committer.writers.difference_update(hosted.open_writers)
-                for writer in hosted.open_writers:
-                    writer.leave(TopicDeleted(name, hosted.topic.id))
+    async def _delete(self, name: str, topic_id: str | None) -> Hosted:
+        hosted = self.find(name, topic_id)
+        async with self._committer.pause():
+            del self._topics[name]
+            self._internal.discard(name)
+            self._committer.writers.difference_update(hosted.open_writers)
+            for writer in hosted.open_writers:
+                writer.leave(TopicDeleted(name, hosted.topic.id))
+            try:
                 await asyncio.to_thread(self._data.delete_topic, name)
-            return hosted
+            except OSError as error:
+                await self._take_back(hosted)
+                raise StorageError(f"topic {name!r} could not be deleted: {error}") from error
+        return hosted
+
+    async def _take_back(self, hosted: Hosted) -> None:
+        """A deletion has failed: where the topic is still there on disk, it is here again."""
+        topic = hosted.topic
+        with suppress(TopicNotFound):
+            self._data.topic(topic.name)
+            config = self.log_config(topic.settings)
+            logs = await asyncio.to_thread(lambda: {name: self._open_one(name, config) for name in topic.log_names})
+            self.host(topic, logs).refused = hosted.refused
+
+
+def _begin_term(log: Log, term: int) -> None:
+    """Write a batch that says nothing new but its term."""
+    batch = build_control(Floor(log.floor))
+    when = max(log.append_time, time.time_ns() // 1000)
+    front = stamp(batch.data, log.next, log.last_index + 1, when, term, 1)
+    log.replicate([Batch.parse(b"".join((front, batch.data[HEADER_SIZE:])))])

@@ -25,7 +25,7 @@ from logboom.broker.promise import Entry
 from logboom.broker.writing import LogWriter
 from logboom.errors import LogboomError, LogReadOnly, SyncFailed
 from logboom.storage.append import Answer, Appended
-from logboom.storage.disk import Disk
+from logboom.storage.files import OpenFiles
 from logboom.storage.log import PendingSync
 
 logger: Final = logging.getLogger("logboom.broker")
@@ -74,7 +74,9 @@ class Turn:
 
 
 class Committer:
-    def __init__(self, loop: AbstractEventLoop, disk: Disk, threads: Executor, syncs: Executor, limits: Limits) -> None:
+    def __init__(
+        self, loop: AbstractEventLoop, files: OpenFiles, threads: Executor, syncs: Executor, limits: Limits
+    ) -> None:
         self.loop = loop
         self.limits = limits
         self.counts = Counts()
@@ -89,7 +91,7 @@ class Committer:
         self.queued_bytes = 0
         self.unsynced_bytes = 0
         self.writers: set[LogWriter] = set()
-        self._disk = disk
+        self._files = files
         self._threads = threads
         self._syncs = syncs
         self._due: dict[LogWriter, None] = {}
@@ -176,7 +178,7 @@ class Committer:
         began, error = time.perf_counter(), None
         try:
             if files:
-                self._disk.sync(files)
+                self._files.disk.sync(files)
         except OSError as failed:
             error = failed
         self.call_soon(self._synced, turns, time.perf_counter() - began, error)
@@ -231,6 +233,8 @@ class Committer:
             yield
         finally:
             self.paused -= 1
+            if self._files.failure is not None:  # whoever had the logs met a sync that failed
+                self.fail(SyncFailed(self._files.failure), None)
             if not self.paused:
                 held_up, self.held_up = self.held_up, {}
                 for writer in held_up:

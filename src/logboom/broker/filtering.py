@@ -21,6 +21,7 @@ from logboom.batch import Batch, Selection, arrow, build_table, to_table, vector
 from logboom.batch.columns import CHANNEL, KEY, TAGS, TIMESTAMP
 from logboom.batch.facts import ROW_BYTES, TEXTS
 from logboom.batch.header import (
+    BATCH_SIZE_MAX,
     ENCODING_COLUMNS,
     HEADER_SIZE,
     KIND_CONTROL,
@@ -278,7 +279,7 @@ class _Search:
             self._bytes_left -= found.nbytes
 
     def batch(self) -> tuple[memoryview, memoryview, int | None]:
-        """The records found, their seqnos, and where they end before all of them: a batch has limits."""
+        """The records found, their seqnos, and where they end before all of them: a batch has limits, and a frame."""
         if not self._tables:
             return memoryview(b""), memoryview(b""), None
         table = vector.pa.concat_tables(self._tables)
@@ -287,10 +288,11 @@ class _Search:
         while True:
             try:
                 data = build_table(table.slice(0, count)).data
-                break
+                if count == 1 or len(data) + 8 * count <= BATCH_SIZE_MAX:
+                    break
             except BatchTooLarge:
                 if count == 1:
                     raise
-                count //= 2
+            count //= 2
         rest = int(seqnos[count]) if count < len(seqnos) else None
         return data, memoryview(seqnos[:count].tobytes()), rest

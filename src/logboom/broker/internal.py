@@ -6,7 +6,8 @@ Invariants. What `get` shows, and what `put` returned for, is durable. The snaps
 names, and the log everything from there on: the log is cut only after the snapshot that replaces it is durable.
 
 After a crash the snapshot is whole, the old one or the new one. One that is damaged, or of another log, counts as none,
-which is harmless as long as the log reaches back to its first record; where it does not, opening is refused.
+which is harmless as long as the log reaches back to its first record; where it does not, opening is refused. So it is
+where the log is damaged; changes that repair has given up are passed over, loudly: each key is as it was before them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from typing import Final
 import msgspec
 
 from logboom.batch import Batch, build
-from logboom.errors import DirectoryUnusable, LimitExceeded, LogboomError, ShuttingDown
+from logboom.batch.tables import LOST
+from logboom.errors import Damage, DirectoryUnusable, LimitExceeded, LogboomError, ShuttingDown
 from logboom.storage import envelope
 from logboom.storage.append import Appended
 from logboom.storage.config import MIB
@@ -101,7 +103,7 @@ class StateLog:
         body = _load(disk, path, log)
         state = cls(disk, path, log, body, limit, snapshot_bytes)
         state._snapshot_size = sum(_cost(key, value) for key, value in body.entries.items())
-        for batch in log.batches(body.seqno) if body.seqno < log.next else ():
+        for batch in _replay(log, body.seqno):
             state._grown_bytes += batch.header.size
             for seqno, key, value in zip(batch.seqnos(), batch.keys(), batch.values(), strict=True):
                 if seqno >= body.seqno and key is not None:
@@ -218,6 +220,21 @@ def _load(disk: Disk, path: str, log: InternalLog) -> Body:
         f"{path} {reason}, and its log, the topic with id {log.topic_id}, has only seqnos {log.first} to {log.next}: "
         "restore it from a copy; or, to begin anew without what it held, move it and the topic's directory away"
     )
+
+
+def _replay(log: InternalLog, seqno: int) -> Iterator[Batch]:
+    """Every batch from a seqno on that there is."""
+    while seqno < log.next:
+        try:
+            for batch in log.batches(seqno):
+                yield batch
+                seqno = batch.header.next_seqno
+            return
+        except Damage as damage:
+            if damage.reason != LOST or damage.seqno_until is None:
+                raise DirectoryUnusable(f"{damage}: the node keeps its own state there; repair it first") from damage
+            logger.warning("changes of the node's own state are lost: %s", damage)
+            seqno = damage.seqno_until
 
 
 def _write_snapshot(disk: Disk, path: str, body: Body) -> int:

@@ -83,6 +83,7 @@ class Jobs:
         self._wake = wake
         self._ended = threading.Event()
         self._jobs: list[HookJob | SwapJob | ScrubJob] = []
+        self._others: list[Future[Any]] = []
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -104,6 +105,16 @@ class Jobs:
         self._jobs.append(job)
         job.future.add_done_callback(self._end)
 
+    def start_other(self, work: Callable[[], Result]) -> Future[Result]:
+        """Work that is no log's; who asked for it takes the result himself. Raises OSError where there is no thread."""
+        try:
+            future = self._threads.submit(work)
+        except RuntimeError as error:
+            raise OSError(errno.EAGAIN, str(error)) from error
+        self._others = [other for other in self._others if not other.done()] + [future]
+        future.add_done_callback(self._end)
+        return future
+
     def _end(self, _: object) -> None:
         self._ended.set()
         if self._wake is not None:
@@ -122,7 +133,8 @@ class Jobs:
 
     def close(self) -> list[HookJob | SwapJob | ScrubJob]:
         """Wait for all of them; they were told to stop."""
-        running: list[Future[Any]] = [job.future for job in self._jobs if not job.future.cancel()]
+        begun: list[Future[Any]] = [*self._others, *(job.future for job in self._jobs)]
+        running = [future for future in begun if not future.cancel()]
         wait_for(running)
         if self._is_owner:
             self._threads.shutdown(wait=True, cancel_futures=True)

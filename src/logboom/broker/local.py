@@ -14,6 +14,7 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final
 
@@ -83,7 +84,7 @@ class LocalBroker:
         syncs = ThreadPoolExecutor(1, "logboom-sync")
         reads = ThreadPoolExecutor(config.threads, "logboom-read")
         self._pools = (writes, syncs, reads)
-        self._committer = Committer(loop, data.files.disk, writes, syncs, config.limits)
+        self._committer = Committer(loop, data.files, writes, syncs, config.limits)
         self.rejections = self._committer.rejections
         """How often each rule and limit has said no; front-ends count here too."""
         self.connections: dict[str, Callable[[], int]] = {}
@@ -108,8 +109,8 @@ class LocalBroker:
         began = time.monotonic()
         take = partial(DataDirectory.open, path, disk, reserve_bytes=config.reserve_bytes, cluster_id=cluster_id)
         data = await asyncio.to_thread(take)
-        broker = cls(data, config)
         try:
+            broker = cls(data, config)
             logs = await asyncio.to_thread(broker._catalog.open_logs)
             for topic in data.topics():
                 broker._catalog.host(topic, logs)
@@ -151,25 +152,31 @@ class LocalBroker:
         )
         self._cursors = Cursors(state)
 
-    async def create_topic(
-        self, name: str, partitions: int | None = None, settings: Settings | None = None
-    ) -> TopicInfo:
-        self._check_open()
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """A request that changes something, and is counted where it is refused."""
         try:
-            return (await self._catalog.create(name, partitions, settings)).describe()
+            self._check_open()
+            yield
         except LogboomError as error:
             self.rejections.note(error)
             raise
 
+    async def create_topic(
+        self, name: str, partitions: int | None = None, settings: Settings | None = None
+    ) -> TopicInfo:
+        with self._counting():
+            return (await self._catalog.create(name, partitions, settings)).describe()
+
     async def configure_topic(self, name: str, settings: Settings) -> TopicInfo:
-        self._check_open()
-        return (await self._catalog.configure(name, settings)).describe()
+        with self._counting():
+            return (await self._catalog.configure(name, settings)).describe()
 
     async def describe_topic(self, name: str, create: bool = False) -> TopicInfo:
         hosted = self._catalog.get(name)
         if hosted is None and create:
-            self._check_open()
-            hosted = await self._catalog.create(name, by="write")
+            with self._counting():
+                hosted = await self._catalog.create(name, by="write")
         return (hosted or self._catalog.find(name)).describe()
 
     async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]:
@@ -180,19 +187,22 @@ class LocalBroker:
         ]
 
     async def delete_topic(self, name: str, topic_id: str | None = None) -> None:
-        self._check_open()
-        _check_not_internal(name)
+        with self._counting():
+            _check_not_internal(name)
+            await asyncio.shield(self._spawn(self._delete(name, topic_id)))  # who asked may wait no longer
+
+    async def _delete(self, name: str, topic_id: str | None) -> None:
         hosted = await self._catalog.delete(name, topic_id)
         await self._its_cursors().forget_topic(hosted.topic.id)
         self._wake.set()
 
     async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
-        self._check_open()
-        _check_not_internal(topic)
-        hosted = self._catalog.find(topic)
-        writer = hosted.writer(partition)
-        self._check_accepted(hosted)
-        await self._trim(writer, seqno)
+        with self._counting():
+            _check_not_internal(topic)
+            hosted = self._catalog.find(topic)
+            writer = hosted.writer(partition)
+            self._check_accepted(hosted)
+            await self._trim(writer, seqno)
         self._wake.set()
         return describe_log(hosted.writers.index(writer), writer)
 
@@ -278,14 +288,14 @@ class LocalBroker:
         return await self._reading.begin(hosted.topic, writer, hosted.writers.index(writer), request)
 
     async def commit_cursor(self, cursor: str, topic: str, partition: int | None, bookmark: str) -> None:
-        self._check_open()
-        hosted = self._catalog.find(topic)
-        place = Bookmark.parse(bookmark)
-        writer = hosted.writer(place.partition if partition is None else partition)
-        if place.topic_id == hosted.topic.id_bytes and place.seqno > writer.log.committed:
-            raise BookmarkLost(place.seqno, place.term, writer.log.term)
-        number = hosted.writers.index(writer)
-        await self._its_cursors().commit(cursor, topic, hosted.topic.id, number, bookmark, now_us())
+        with self._counting():
+            hosted = self._catalog.find(topic)
+            place = Bookmark.parse(bookmark)
+            writer = hosted.writer(place.partition if partition is None else partition)
+            if place.topic_id == hosted.topic.id_bytes and place.seqno > writer.log.committed:
+                raise BookmarkLost(place.seqno, place.term, writer.log.term)
+            number = hosted.writers.index(writer)
+            await self._its_cursors().commit(cursor, topic, hosted.topic.id, number, bookmark, now_us())
 
     async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
         hosted = self._catalog.find(topic)
@@ -386,10 +396,11 @@ class LocalBroker:
     def _wake_upkeep(self) -> None:
         self._loop.call_soon_threadsafe(self._wake.set)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _keep_up(self) -> None:
         """Retention, hooks, recompression, scrubbing; as often as they ask for it."""
@@ -427,7 +438,8 @@ class LocalBroker:
                     await asyncio.wait(self._tasks)
                 if self._cursors is not None:
                     await self._cursors.close()
-                await self._drain()
+                async with self._catalog.changing:  # what was begun is ended
+                    await self._drain()
                 await asyncio.to_thread(self._upkeep.close)
                 await asyncio.to_thread(self._data.close)
         finally:

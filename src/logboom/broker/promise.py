@@ -54,10 +54,11 @@ class Entry:
         self.give_up_at = 0.0
         """When it has waited for room long enough."""
 
-    def expected(self) -> list[int | None]:
+    def expected(self, next_seqno: int) -> list[int | None]:
         """The seqno each batch must get. Where the first does not get its own, none of the others does."""
-        if self.expect is None:
-            return [None] * len(self.batches)
+        count = len(self.batches)
+        if self.expect is None or count == 1 or self.expect != next_seqno:
+            return [self.expect] * count
         counts = [batch.header.record_count for batch in self.batches]
         return list(accumulate(counts[:-1], initial=self.expect))
 

@@ -30,6 +30,7 @@ from logboom.errors import (
     TopicRecreated,
 )
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.log import Log
 from logboom.storage.mapping import resident
 from logboom.storage.run import Run
 from logboom.storage.topic import Topic
@@ -111,7 +112,12 @@ class LogReading:
                 raise ShuttingDown
             if position.writer.gone is not None:
                 raise position.writer.gone
-            chunk = await self._look(position, max_bytes, max_records)
+            try:
+                chunk = await self._look(position, max_bytes, max_records)
+            except Damage:
+                if position.writer.gone is not None:  # its files are, too
+                    raise position.writer.gone from None
+                raise
             if chunk is not None:
                 self.counts.chunks += 1
                 self.counts.bytes += len(chunk.data)
@@ -161,7 +167,7 @@ class LogReading:
                     raise SeqnoOutOfRange(position.seqno, log.first, log.committed)
                 return log.read(position.seqno, max_bytes, max_records, position.run)
             except SeqnoOutOfRange as gap:
-                if not position.skip or position.seqno > gap.first:
+                if not position.skip or position.seqno >= gap.first:
                     raise
                 position.seqno = gap.first
             except Damage as damage:
@@ -192,7 +198,9 @@ class LogReading:
                 if reached > position.seqno:
                     self.counts.skips += 1
                     position.seqno, position.run = reached, None
-                    continue  # it looks at some segments only
+                    if not self.closing and self.loop.time() < patience:
+                        continue  # it looks at some segments only
+                    return self._chunk(position, began, TERM_UNKNOWN, memoryview(b""), memoryview(b""))
             run = self._run(position, FILTER_BYTES, None)
             if run is None:
                 return None
@@ -218,7 +226,7 @@ class LogReading:
         if position.filter is not None and seqnos is None:
             seqnos = memoryview(b"")
         if term == TERM_UNKNOWN and position.seqno <= log.committed:
-            term = _term_before(position)
+            term = _term_before(log, position.seqno)
         facts = (position.topic.id, position.partition, began, position.seqno, log.first, log.committed, term)
         return Chunk(*facts, data, seqnos)
 
@@ -235,8 +243,6 @@ def _resume(topic: Topic, writer: LogWriter, partition: int, bookmark: Bookmark,
     """The seqno of a bookmark, if it is of this log and what stands before it is what its reader had read."""
     log = writer.log
     if bookmark.topic_id != topic.id_bytes:
-        if skip:
-            return log.first
         raise TopicRecreated(topic.name, bookmark.topic_id.hex(), topic.id)
     if bookmark.partition != partition:
         raise InvalidBookmark(f"the bookmark is of partition {bookmark.partition}, not {partition}")
@@ -247,15 +253,15 @@ def _resume(topic: Topic, writer: LogWriter, partition: int, bookmark: Bookmark,
             raise lost
         return log.committed
     if bookmark.term != TERM_UNKNOWN:
-        found = log.term_before(seqno) if seqno >= log.first else None
-        if found is not None and found != bookmark.term and not skip:
+        found = _term_before(log, seqno) if seqno >= log.first else TERM_UNKNOWN
+        if found != TERM_UNKNOWN and found != bookmark.term and not skip:
             raise BookmarkLost(seqno, bookmark.term, found)
     return seqno
 
 
-def _term_before(position: Position) -> int:
+def _term_before(log: Log, seqno: int) -> int:
     try:
-        term = position.writer.log.term_before(position.seqno)
+        term = log.term_before(seqno)
     except (LogboomError, OSError):
         term = None
     return TERM_UNKNOWN if term is None else term
@@ -267,4 +273,4 @@ def _last_term(position: Position, run: Run, data: memoryview) -> int:
         term = read_header(data[:HEADER_SIZE]).term
     except BatchError:
         return TERM_UNKNOWN
-    return term if term == position.writer.log.term else _term_before(position)
+    return term if term == position.writer.log.term else _term_before(position.writer.log, position.seqno)

@@ -7,6 +7,7 @@ its results touch a log only inside `step`. So logs keep their one owner, and th
     hooks         one at a time for each topic, `hooks_max` over all, topics in turn
     recompression one segment at a time: cold ones that stay, hold records, and were not tried yet
     scrubbing     one segment at a time: what the ledger says is due
+    trash         what deleted topics left, file by file
 
 Invariant: a segment is never in two hands: one that is queued for its hook or scrubbed is not swapped, one that is
 swapped is neither queued nor scrubbed. A result whose segment or log is gone is thrown away.
@@ -31,6 +32,7 @@ from logboom.broker.rewriting import Rewriter
 from logboom.broker.scrubbing import Scrubber
 from logboom.broker.stats import HookStats, Tally, UpkeepStats, logger
 from logboom.broker.throttle import Throttle
+from logboom.broker.trash import Trash
 from logboom.errors import LogboomError
 from logboom.storage.directory import DataDirectory
 from logboom.storage.hooks import HookEntry
@@ -53,13 +55,14 @@ class Upkeep:
         self._data = data
         self._settings = settings
         self._tally = Tally()
-        self._jobs = Jobs(settings.hooks_max + 2, wake, threads)
+        self._jobs = Jobs(settings.hooks_max + 3, wake, threads)
         self._retainer = Retainer(data.files.disk, f"{data.path}/internal/hooks", self._tally)
         self._rewriter = Rewriter(data.files, self._tally, self._jobs, Throttle(settings.recompress_bytes_per_second))
         self._scrubber = Scrubber(
             *(data.files.disk, f"{data.path}/internal/scrub", self._tally, self._jobs),
             *(Throttle(settings.scrub_bytes_per_second), settings.scrub_every_ms * 1000),
         )
+        self._trash = Trash(data, self._tally, self._jobs)
         self._logs: dict[str, Kept] = {}
         self._passed_at: int | None = None
         self._round: deque[str] = deque()
@@ -101,7 +104,7 @@ class Upkeep:
     @property
     def under_way(self) -> list[str]:
         """What runs on threads, in words."""
-        return self._jobs.under_way
+        return self._jobs.under_way + self._trash.under_way
 
     @property
     def stats(self) -> UpkeepStats:
@@ -137,6 +140,7 @@ class Upkeep:
         self._closed = True
         self._rewriter.throttle.stop()
         self._scrubber.throttle.stop()
+        self._trash.stop()
         for job in self._jobs.of(HookJob):
             job.cancelled.set()
         for ended in self._jobs.close():
@@ -158,8 +162,7 @@ class Upkeep:
         self._round.extend(self._logs)
         self._rewriter.begin_pass(self._logs)
         self._scrubber.begin_pass(self._logs, self._all_names())
-        with self._tally.guard("the trash"):
-            self._tally.trash_emptied += self._data.empty_trash()
+        self._trash.begin_pass()
 
     def _all_names(self) -> set[str]:
         """Of the logs of all topics, also of those that could not be opened."""
@@ -223,6 +226,7 @@ class Upkeep:
     def _take(self, now: int) -> None:
         """Apply what jobs have brought, and let the logs concerned go on at once."""
         touched: dict[str, None] = {}
+        self._trash.take()
         for job in self._jobs.take():
             kept = self._logs.get(job.kept.name)
             with self._tally.guard(job.kept.label, job.what):

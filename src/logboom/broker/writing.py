@@ -167,11 +167,24 @@ class LogWriter:
 
     def _append(self, entries: Sequence[Entry]) -> None:
         """On whatever thread has the log: one call for all of them. Their answers are not given to anybody yet."""
+        together: list[Entry] = []
+        for entry in entries:
+            if entry.expect is not None and len(entry.batches) > 1:  # whether the first gets its seqno decides for all
+                self._append_together(together)
+                self._append_together([entry])
+                together = []
+            else:
+                together.append(entry)
+        self._append_together(together)
+
+    def _append_together(self, entries: list[Entry]) -> None:
+        if not entries:
+            return
         batches: Sequence[Batch] = entries[0].batches
         expect: list[int | None] | None = None
         if len(entries) > 1 or entries[0].expect is not None:
             batches = [batch for entry in entries for batch in entry.batches]
-            expect = [seqno for entry in entries for seqno in entry.expected()]
+            expect = [seqno for entry in entries for seqno in entry.expected(self.log.next)]
         try:
             answers = self.log.append(batches, time.time_ns() // 1000, self._term, expect)
         except Exception as error:  # nothing of ours: what was written is not known

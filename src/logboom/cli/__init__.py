@@ -61,7 +61,19 @@ app["--help"].group = app["--version"].group = (Group("Options", sort_key=len(_C
 
 
 def main() -> None:
+    _fill_descriptors()
     sys.exit(run(sys.argv[1:]))
+
+
+def _fill_descriptors() -> None:
+    """Where a standard stream is closed, the next file opened would get its number, and what is said would go there."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115  as long as the process
+        try:
+            os.fstat(number)
+        except OSError:
+            os.dup2(getattr(sys, name).fileno(), number)
 
 
 def run(arguments: list[str]) -> int:
@@ -80,7 +92,11 @@ def run(arguments: list[str]) -> int:
     except PermissionError as error:
         print(f"logboom: {error.filename}: {error.strerror}: run as the user that owns it", file=sys.stderr)
         return USAGE
-    except (LogboomError, OSError) as error:
+    except OSError as error:
+        where = f"{os.fspath(error.filename)}: " if isinstance(error.filename, (str, os.PathLike)) else ""
+        print(f"logboom: {where}{error.strerror or error}", file=sys.stderr)
+        return USAGE
+    except LogboomError as error:
         print(f"logboom: {error}", file=sys.stderr)
         return USAGE
     return code if isinstance(code, int) else 0

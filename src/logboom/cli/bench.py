@@ -12,7 +12,7 @@ from cyclopts import App
 from logboom.cli.connection import ask, servers_of
 from logboom.cli.options import Flag, Json, Server
 from logboom.cli.output import show_json, show_pairs
-from logboom.cli.quantity import show_duration, show_size, size_of
+from logboom.server.units import show_duration, show_size, size_of
 
 if TYPE_CHECKING:
     from logboom.cli.load_run import Load, Run

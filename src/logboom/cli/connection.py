@@ -29,7 +29,7 @@ def ask(server: str | None, question: Callable[[RemoteBroker], Awaitable[T]]) ->
     from logboom.client.remote import connect
 
     async def talk() -> T:
-        async with connect(servers_of(server)) as broker:
+        async with connect(servers_of(server), retry=False) as broker:
             return await question(broker)
 
     return asyncio.run(talk())

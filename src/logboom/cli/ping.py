@@ -12,7 +12,7 @@ from cyclopts import App
 from logboom.cli.connection import ask
 from logboom.cli.options import Json, Server
 from logboom.cli.output import show_json
-from logboom.cli.quantity import show_duration
+from logboom.server.units import show_duration
 
 if TYPE_CHECKING:
     from logboom.client.remote import RemoteBroker

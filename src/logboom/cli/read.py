@@ -111,6 +111,8 @@ def read(
     from logboom.cli.start import parse_end, parse_start
 
     problem = _problem_with(form, output, force, numbers)
+    if limit is not None and limit < 0:
+        problem = f"--limit is {limit}, allowed is 0 or more"
     if problem:
         print(f"logboom: {problem}", file=sys.stderr)
         return REFUSED
@@ -133,6 +135,7 @@ def read(
             channel=channel,
             key=None if key is None else os.fsencode(key),
             gaps="skip" if skip_gaps else "raise",
+            connect_timeout_s=0,
         )
     except PartitionNotFound as error:
         if target.partition is None:

@@ -30,7 +30,7 @@ app = App(name="serve", help_epilogue=DETAILS)
 @app.default
 def serve(
     *,
-    data: Path | None = None,
+    data: str | None = None,
     listen: Annotated[list[str] | None, Parameter(negative="")] = None,
     unix: Path | None = None,
     config: Path | None = None,
@@ -62,7 +62,7 @@ def serve(
 
     flags = [read_flag(text) for text in set_ or ()]
     if data is not None:
-        flags.append(Setting("data", str(data), "--data"))
+        flags.append(Setting("data", data, "--data"))
     if listen:
         flags.append(Setting("listen.binary", listen, "--listen"))
     if unix is not None:

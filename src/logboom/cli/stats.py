@@ -14,7 +14,7 @@ from logboom.cli.connection import ask
 from logboom.cli.moment import show_moment
 from logboom.cli.options import Json, Server
 from logboom.cli.output import show_json, show_pairs
-from logboom.cli.quantity import show_duration, show_size
+from logboom.server.units import show_duration, show_size
 
 if TYPE_CHECKING:
     from logboom.broker.api import NodeStats
@@ -67,10 +67,14 @@ def _pairs(found: NodeStats) -> Iterator[tuple[str, Any]]:
     yield "open files", found.open_files
     for title in ("connections", "writes", "reads", "syncs", "rejections"):
         for name, value in getattr(found, title).items():
-            yield f"{title}.{name}", round(value, 6) if isinstance(value, float) else value
+            yield f"{title}.{name}", _short(value)
     if isinstance(found.upkeep, dict):
         yield "upkeep.errors", found.upkeep.get("errors", 0)
         yield "upkeep.last_error", found.upkeep.get("last_error")
+
+
+def _short(value: float) -> float:
+    return int(value) if float(value).is_integer() else round(value, 6)
 
 
 async def _watch(broker: RemoteBroker, seconds: float, as_json: bool) -> None:

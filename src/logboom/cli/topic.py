@@ -35,7 +35,13 @@ Changes = Annotated[list[str] | None, Parameter(name="--set", negative="")]
 
 @app.command
 def create(
-    name: str, /, *, partitions: int = 1, changes: Changes = None, server: Server = None, as_json: Json = False
+    name: str,
+    /,
+    *,
+    partitions: int | None = None,
+    changes: Changes = None,
+    server: Server = None,
+    as_json: Json = False,
 ) -> None:
     """Make a topic.
 
@@ -44,15 +50,27 @@ def create(
     name
         Up to 249 letters, digits, dots, dashes and underscores.
     partitions
-        How many logs it has. This stays as it is.
+        How many logs it has. This stays as it is. Default: what the node says, usually 1.
     changes
         A setting, key=value; may be given more than once.
     """
+    from logboom.broker.api import Broker
     from logboom.cli.setting import apply_settings
     from logboom.storage.topic import Settings
 
-    settings = apply_settings(Settings(), changes or ())
-    made = ask(server, lambda broker: broker.create_topic(name, partitions, settings))
+    apply_settings(Settings(), changes or ())  # what is wrong in any case is told before anything is made
+
+    async def make(broker: Broker) -> TopicInfo:
+        made = await broker.create_topic(name, partitions)
+        if not changes:
+            return made
+        try:  # only the node knows its defaults, which the changes are made to
+            return await broker.configure_topic(name, apply_settings(made.settings, changes))
+        except BaseException:
+            await broker.delete_topic(name, made.id)
+            raise
+
+    made = ask(server, make)
     if as_json:
         show_json(made)
     else:

@@ -16,9 +16,10 @@ from logboom.cli.connection import servers_of
 from logboom.cli.options import Flag, Json, Quiet, Server
 from logboom.cli.output import show_json
 from logboom.cli.progress import bytes_read
-from logboom.cli.quantity import size_of
 from logboom.cli.target import parse_target
 from logboom.cli.wording import count_of
+from logboom.errors import LogboomError
+from logboom.server.units import size_of
 
 if TYPE_CHECKING:
     from logboom import Record, Writer
@@ -52,7 +53,7 @@ def write(
     /,
     *values: Annotated[str, Parameter(allow_leading_hyphen=True)],
     ndjson: Flag = False,
-    file: Annotated[Path | None, Parameter(name=["--file", "-f"])] = None,
+    file: Annotated[Path | None, Parameter(name=["--file", "-f"], allow_leading_hyphen=True)] = None,
     key: str | None = None,
     tag: Annotated[list[str] | None, Parameter(negative="")] = None,
     channel: str | None = None,
@@ -74,7 +75,7 @@ def write(
     ndjson
         Every line is a JSON object that describes a record.
     file
-        Lines come from this file.
+        Lines come from this file; - is standard input.
     key
         The key of every record that brings none.
     tag
@@ -101,15 +102,25 @@ def write(
     stopped: BaseException | None = None
     with (
         _lines(values, file, not (as_json or quiet)) as lines,
-        Writer(target.topic, servers, partition=target.partition, acks=acks, codec=codec, batch_bytes=size) as writer,
+        Writer(
+            target.topic,
+            servers,
+            partition=target.partition,
+            acks=acks,
+            codec=codec,
+            batch_bytes=size,
+            connect_timeout_s=0,
+        ) as writer,
     ):
         try:
-            _give(writer, (make(line, number, same) for number, line in enumerate(lines, 1)), tally)
+            _give(writer, (make(line, same) for line in lines), tally)
             _finish(writer, tally)
         except BaseException as error:
             # What was given is still written, and told. A second Ctrl-C ends that too.
             stopped = error
             _finish(writer, tally)
+    if isinstance(stopped, LogboomError):
+        tally.stopped = stopped = LogboomError(f"{'value' if values else 'line'} {tally.given + 1}: {stopped}")
     tally.show(str(target), as_json, quiet)
     if stopped is not None:
         raise stopped
@@ -135,8 +146,6 @@ def _give(writer: Writer, records: Iterator[Record], tally: _Tally) -> None:
 
 def _finish(writer: Writer, tally: _Tally) -> None:
     """Wait for what was given. Errors have come to the tally already."""
-    from logboom.errors import LogboomError
-
     try:
         writer.flush()
     except LogboomError as error:
@@ -149,6 +158,9 @@ class _Tally:
     def __init__(self) -> None:
         self.given = self.written = self.failed = 0
         self.error: Exception | None = None
+        """Why the node has not taken one."""
+        self.stopped: Exception | None = None
+        """Why there were no more."""
         self.ranges: dict[int, list[int]] = {}
         """First seqno, last seqno, records; by partition."""
         self._began = time.perf_counter()
@@ -189,31 +201,28 @@ class _Tally:
             }
             for number, (first, last, count) in sorted(self.ranges.items())
         ]
+        told = self.error or self.stopped
         return {
             "target": target,
             "records": self.written,
             "failed": self.given - self.written,
-            "error": None if self.error is None else str(self.error),
+            "error": None if told is None else str(told),
             "seconds": round(time.perf_counter() - self._began, 6),
             "partitions": partitions,
         }
 
 
-def _record_of_text(line: bytes, number: int, same: Record) -> Record:
+def _record_of_text(line: bytes, same: Record) -> Record:
     from logboom import Record
 
     return Record(line, same.key, None, same.channel, same.tags)
 
 
-def _record_of_line(line: bytes, number: int, same: Record) -> Record:
+def _record_of_line(line: bytes, same: Record) -> Record:
     from logboom import Record
     from logboom.cli.ndjson import decode_record
-    from logboom.errors import InvalidColumn
 
-    try:
-        found = decode_record(line)
-    except InvalidColumn as error:
-        raise InvalidColumn(f"line {number}", str(error)) from None
+    found = decode_record(line)
     key = same.key if found.key is None else found.key
     return Record(
         found.value, key, found.timestamp, found.channel or same.channel, found.tags or same.tags, found.headers

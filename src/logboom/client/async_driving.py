@@ -10,7 +10,7 @@ from typing import Any, cast
 from logboom.client.address import Address
 from logboom.client.driving import TICK_MIN_S
 from logboom.client.ledger import OnError, tell
-from logboom.client.link import CONNECT_TIMEOUT_S, no_connection
+from logboom.client.link import CONNECT_TIMEOUT_S, close_transport, no_connection
 from logboom.client.writing import Writing
 from logboom.errors import ConnectionLost, LogboomError
 
@@ -114,8 +114,8 @@ class AsyncDriver:
                         await loop.create_unix_connection(lambda: _Wire(self), address.path)
                     else:
                         await loop.create_connection(lambda: _Wire(self), address.host, address.port)
-            except (OSError, TimeoutError) as error:
-                reason = error if isinstance(error, OSError) else OSError("it did not answer")
+            except (OSError, UnicodeError) as error:
+                reason = OSError("it did not answer") if isinstance(error, TimeoutError) else error
                 self.core.lost(ConnectionLost(no_connection(address, reason)), loop.time())
                 self.step()
                 continue
@@ -166,8 +166,7 @@ class _Wire(asyncio.BufferedProtocol):
 
     async def close(self) -> None:
         if self._transport is not None:
-            self._transport.close()
-            await asyncio.shield(self._closed)
+            await close_transport(self._transport, self._closed)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is not one by birth

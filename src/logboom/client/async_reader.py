@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from logboom.batch import Batch, Record
 from logboom.batch.tables import join_tables
 from logboom.client.fetching import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe
-from logboom.client.link import AsyncLink, Pushes
+from logboom.client.link import AsyncLink
+from logboom.client.pushes import Pushes
 from logboom.client.standing import Standing
 from logboom.client.start import check_seqno
 from logboom.errors import LogboomError
@@ -51,7 +52,7 @@ class AsyncReader(Standing):
         """Connect, and find the start. A loop does this by itself."""
         if self._reading.seqno is None:
             try:
-                await self._run(self._fetching.open())
+                await self._run(self._fetching.open(self._connect_timeout_s))
             except BaseException:
                 await self.close()
                 raise
@@ -109,12 +110,20 @@ class AsyncReader(Standing):
         await self.open()
         reading, fetching = self._reading, self._fetching
         until = None if follow else await self._run(fetching.until())
+        deadline: float | None = None
         while True:
+            came = False
             for piece in take():
+                came = True
                 yield piece
             if not follow and (until is None or (reading.seqno or 0) >= until):
                 return
-            if not await self._run(fetching.next(follow, timeout_s)):
+            # At the end of the log, what a filter has left nothing of is nothing.
+            if came or deadline is None or not self.at_end:
+                deadline = fetching.deadline(timeout_s)
+            elif fetching.is_late(deadline):
+                return
+            if not await self._run(fetching.next(follow, deadline)):
                 return
 
     async def _run(self, steps: Steps) -> Any:

@@ -72,7 +72,13 @@ class AsyncWriter:
         """Raises where no server answers, unless there is a spill file to write to."""
         self._driver = AsyncDriver(self._core, self._servers, self._on_error)
         contact, servers = self._core.contact, len(self._servers)
-        await self._driver.until(lambda: contact.ready or contact.attempts >= servers)
+        patience_s = self.options.connect_timeout_s if self.options.spill is None else 0
+        try:
+            await self._driver.until(lambda: contact.ready, patience_s)
+            await self._driver.until(lambda: contact.ready or contact.attempts >= servers)
+        except BaseException:
+            await self._end()
+            raise
         error = contact.fatal or (None if contact.ready or self.options.spill is not None else contact.error)
         if error is not None:
             await self._end()
@@ -99,11 +105,11 @@ class AsyncWriter:
         callback: Waiter | None = None,
     ) -> None:
         """Take a record, to be sent with others; waits only where there is no room. See Writer.write."""
-        core = self._core
+        core, driver = self._core, self._running()
         if core.is_barred and not await self._make_room(1):
             return
         if core.routing.add(value, key, timestamp, channel, tags, headers, callback):
-            self._running().step()
+            driver.step()
 
     async def send(
         self,
@@ -115,10 +121,9 @@ class AsyncWriter:
         headers: Iterable[tuple[str, bytes]] = (),
     ) -> Written:
         """Write a record and wait until it is in its log."""
-        core = self._core
+        core, driver = self._core, self._running()
         if core.is_barred and not await self._make_room(1):
             raise self._full()
-        driver = self._running()
         future: asyncio.Future[Written] = driver.loop.create_future()
 
         def settle(outcome: Written | LogboomError) -> None:
@@ -145,12 +150,14 @@ class AsyncWriter:
     ) -> None:
         """Columns of records. See Writer.write_many."""
         columns = Columns.of(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
-        routing = self._core.routing
-        for part in columns.slices(routing.partitions, min(self.options.batch_bytes, routing.limit_bytes)):
+        routing, driver = self._core.routing, self._running()
+        batch_bytes, partitions = min(self.options.batch_bytes, routing.limit_bytes), routing.partitions
+        for part in columns.slices(partitions, batch_bytes):
             if self._core.is_barred and not await self._make_room(part.columns.count):
                 continue
-            part.add_to(routing, self.options.codec, self._running().loop.time())
-            self._running().step()
+            for piece in part.again(partitions, routing.partitions, batch_bytes):
+                piece.add_to(routing, self.options.codec, driver.loop.time())
+            driver.step()
 
     async def write_table(self, table: Any) -> None:
         """An Arrow table, or a pandas frame. See Writer.write_table."""
@@ -162,7 +169,11 @@ class AsyncWriter:
         waiting = self._core.flush(driver.loop.time())
         count = sum(parcel.count for parcel in waiting)
         driver.step()
-        if not await driver.until(lambda: all_safe(waiting), timeout_s):
+
+        def is_done() -> bool:
+            return all_safe(waiting) and (self.options.acks != "none" or not self._core.outgoing)
+
+        if not await driver.until(is_done, timeout_s):
             raise TimeoutError(f"{count} records were not written within {timeout_s:g} s")
         self._raise_trouble()
 

@@ -12,18 +12,28 @@ import socket
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from logboom.batch.header import Buffer
 from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.address import Address
-from logboom.client.link import CONNECT_TIMEOUT_S, CREDIT_BYTES, TOP_UP_BYTES, hello, keep_alive_s, no_connection
+from logboom.client.link import (
+    CONNECT_TIMEOUT_S,
+    hello,
+    keep_alive_s,
+    no_connection,
+    push_limit,
+)
+from logboom.client.pushes import CREDIT_BYTES, TOP_UP_BYTES
 from logboom.client.session import Event, Session
-from logboom.errors import ConnectionLost, LogboomError
+from logboom.errors import ConnectionLost, LogboomError, RemoteProtocolError
 from logboom.protocols.binary.messages import Credit, Kind, Read, Welcome
 
 SEND_TIMEOUT_S: Final = 60.0
 ANSWER_TIMEOUT_S: Final = 60.0
+EVENTS_MAX: Final = 200_000
+"""Frames that wait here, however small they are."""
 
 
 class Link:
@@ -35,6 +45,7 @@ class Link:
         self._session = Session(hello())
         self._events: deque[Event] = deque()
         """What has come and nobody has asked for yet."""
+        self._waiting_bytes = 0
         self.lost: LogboomError | None = None
         self._heard = time.monotonic()
 
@@ -44,7 +55,7 @@ class Link:
         deadline = time.monotonic() + timeout_s
         try:
             sock = open_socket(address, timeout_s)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             raise ConnectionLost(no_connection(address, error)) from None
         link = cls(address, sock)
         try:
@@ -94,7 +105,9 @@ class Link:
             if now - self._heard > 2 * every_s:
                 raise self._lose(ConnectionLost(f"{self.address} has not been heard of for {2 * every_s:g} s"))
             self.send(Kind.PING)
-        return self._events.popleft()
+        event = self._events.popleft()
+        self._waiting_bytes -= event.size
+        return event
 
     def _answer(self, correlation: int, deadline: float) -> Any:
         seen = 0
@@ -103,11 +116,13 @@ class Link:
                 event = self._events[number]
                 if event.correlation == correlation:
                     del self._events[number]
+                    self._waiting_bytes -= event.size
                     if isinstance(event.what, LogboomError):
                         raise event.what
                     return event.what
             seen = len(self._events)
-            if not self._receive(deadline - time.monotonic()):
+            rest_s = deadline - time.monotonic()
+            if rest_s <= 0 or not self._receive(rest_s):
                 raise self._lose(ConnectionLost(f"{self.address} did not answer"))
 
     def _receive(self, timeout_s: float | None) -> bool:
@@ -124,6 +139,12 @@ class Link:
                 if not event.correlation and isinstance(event.what, LogboomError):
                     raise event.what
                 self._events.append(event)
+                self._waiting_bytes += event.size
+            welcome = self._session.welcome
+            if welcome is not None and self._waiting_bytes > push_limit(welcome):
+                raise RemoteProtocolError(f"{self.address} pushes more than there is credit for")
+            if len(self._events) > EVENTS_MAX:
+                raise RemoteProtocolError(f"{self.address} sends what nobody has asked for")
         except (TimeoutError, BlockingIOError):
             return False
         except OSError as error:
@@ -169,6 +190,8 @@ class LinkPushes:
                 return None
             correlation, what, size = event
             if correlation != self._correlation:
+                if deadline is not None and time.monotonic() > deadline:
+                    return None
                 continue  # of a subscription that was given up
             if not isinstance(what, Chunk):
                 raise what if isinstance(what, LogboomError) else ConnectionLost("the subscription has ended")
@@ -180,7 +203,8 @@ class LinkPushes:
 
     def close(self) -> None:
         if self._link.lost is None:
-            self._link.tell(self._correlation, Kind.UNSUBSCRIBE)
+            with suppress(ConnectionLost):  # then there is no subscription any more
+                self._link.tell(self._correlation, Kind.UNSUBSCRIBE)
 
 
 def open_socket(address: Address, timeout_s: float) -> socket.socket:

@@ -16,6 +16,7 @@ from logboom import __version__
 from logboom.batch.header import Buffer
 from logboom.broker.api import TopicInfo
 from logboom.client.backoff import LONGEST_S, Backoff
+from logboom.client.link import KEEP_ALIVE_MIN_S
 from logboom.client.session import Event, Session
 from logboom.errors import (
     ConnectionLost,
@@ -43,6 +44,9 @@ PROBE_S: Final = 10.0
 """After so much silence the node is asked whether it is still there."""
 SILENCE_S: Final = 30.0
 """After so much, although it was asked, it is not."""
+
+GREETING_S: Final = 5.0
+"""So long a node may take to say hello: another one may be quicker."""
 
 _PASSING: Final = (Unavailable, Overloaded, LimitExceeded)
 _topic_info = msgspec.msgpack.Decoder(TopicInfo)
@@ -124,6 +128,8 @@ class Contact:
         if self.session is None:
             return []
         silence_s = now - self._heard
+        if not self.ready and now - self._began > self._patience_s:
+            raise ConnectionLost(f"the node did not answer within {self._patience_s:g} s")
         if silence_s > SILENCE_S and (waiting or self._probed):
             raise ConnectionLost(f"the node has not been heard of for {silence_s:.0f} s")
         if not self.ready or self._probed:
@@ -135,13 +141,20 @@ class Contact:
         return []
 
     @property
+    def _patience_s(self) -> float:
+        """Until it is ready. To make a topic takes longer than to say hello."""
+        return GREETING_S if self.session is None or self.session.welcome is None else SILENCE_S
+
+    @property
     def keep_alive_s(self) -> float:
-        return 200.0 if self.limits is None else self.limits.idle_ms / 3000
+        return 200.0 if self.limits is None else max(KEEP_ALIVE_MIN_S, self.limits.idle_ms / 3000)
 
     def next_look(self, now: float, waiting: bool) -> float:
         """When there is something to do at the soonest: `tend`, or another connection."""
         if self.session is None:
             return self.connect_at if self.connect_at > now else now + LONGEST_S
+        if not self.ready:
+            return self._began + self._patience_s
         if waiting or self._probed:
             return self._heard + (SILENCE_S if self._probed else PROBE_S)
         return self._spoke + self.keep_alive_s

@@ -31,7 +31,7 @@ TICK_MIN_S: Final = 0.001
 TICK_MAX_S: Final = 0.25
 TELL_MAX_S: Final = 0.01
 """Whoever tells results may be a callback's thread that waits for another."""
-HANDS_OFF_S: Final = 0.05
+HANDS_OFF_S: Final = 0.02
 """So long after a caller has driven the socket the daemon thread only looks at the clock."""
 _BUFFERS_MAX: Final = 512
 
@@ -78,6 +78,11 @@ class Driver:
             self._is_dozing = False
             self._wake.set()
 
+    def push(self, now: float) -> None:
+        """With the lock: send what was added, and take what answers there are. The daemon thread need not."""
+        self._driven_at = now
+        self.step(now, readable=self.core.is_busy)
+
     def drive(self, is_done: Callable[[], bool], deadline: float | None = None, hasten: bool = False) -> bool:
         """Without the lock: until it is done, or time is up. Whether it is done. `hasten`: nothing lingers."""
         polled = readable = False
@@ -109,6 +114,11 @@ class Driver:
                 readable = self._poll(pause_s)
             elif connects:
                 self.connect()
+
+    @property
+    def is_sent(self) -> bool:
+        """Whether everything that was to be sent is with the operating system."""
+        return not self._unsent and not self.core.outgoing
 
     def _pause_s(self, now: float, deadline: float | None) -> float:
         look = self.core.next_look(now)
@@ -156,13 +166,17 @@ class Driver:
                 self._tell(*news)
 
     def _tell(self, results: Results, losses: Losses) -> None:
-        untold = tell(results, losses, self._on_error)
-        with self.lock:
-            self._telling -= 1
-            if untold is not None:
-                self.core.give_up_on(untold)
-            if self._followers:
-                self._changed.notify_all()
+        untold: LogboomError | None = None
+        try:
+            untold = tell(results, losses, self._on_error)
+        finally:
+            with self.lock:
+                self._telling -= 1
+                self.core.ledger.give_back(results, losses)
+                if untold is not None:
+                    self.core.give_up_on(untold)
+                if self._followers:
+                    self._changed.notify_all()
 
     def _begin_connecting(self, now: float) -> bool:
         """With the lock: whether this thread is to connect."""
@@ -179,8 +193,12 @@ class Driver:
         failure: LogboomError | None = None
         try:
             sock = open_socket(address, CONNECT_TIMEOUT_S)
-        except OSError as error:
+        except (OSError, UnicodeError) as error:
             failure = ConnectionLost(no_connection(address, error))
+        except BaseException:
+            with self.lock:
+                self._is_connecting = False
+            raise
         with self.lock:
             self._is_connecting = False
             now = time.monotonic()
@@ -230,6 +248,15 @@ class Driver:
         self.core.lost(error, now)
         self._changed.notify_all()
 
+    def part(self) -> None:
+        """In the child of a fork: the connection is the parent's, and so is whoever held the lock."""
+        self.lock = Lock()
+        self._changed = Condition(self.lock)
+        self.is_closed = True
+        sock, self._socket, self._pollers, self._unsent = self._socket, None, None, []
+        if sock is not None:
+            sock.close()  # no shutdown: that would end it for the parent too
+
     def hang_up(self) -> None:
         """With the lock."""
         sock, self._socket, self._pollers, self._unsent = self._socket, None, None, []
@@ -244,6 +271,10 @@ class Driver:
         self.hang_up()
         self._changed.notify_all()
         self._wake.set()
+
+    def __del__(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
 
     def tend(self) -> tuple[float, Any]:
         """Do what is due. How long to pause then, and what to poll meanwhile, if anything."""

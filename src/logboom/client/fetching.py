@@ -14,7 +14,7 @@ from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.address import Address
 from logboom.client.backoff import Backoff
 from logboom.client.reading import Reading
-from logboom.errors import LogboomError, Unavailable
+from logboom.errors import LogboomError, RemoteProtocolError, Unavailable
 from logboom.protocols.binary.messages import CommitCursor, Kind, Read
 
 RETRY_S: Final = 30.0
@@ -66,17 +66,26 @@ class Fetching:
         self._backoff = Backoff()
         self._server = 0
         self._connected = self._subscribed = False
+        self._proven = False
+        """Whether this connection, or the last one, was of any use."""
 
-    def open(self) -> Steps:
-        """Reach a node and find the start. Every server is tried once."""
-        for last in range(len(self._servers) - 1, -1, -1):
+    def open(self, patience_s: float = 0.0) -> Steps:
+        """Reach a node and find the start. Every server is tried once, and again as long as there is patience."""
+        give_up, tries = self._clock() + patience_s, 0
+        while True:
             try:
                 yield from self._connect()
-                return (yield from self._locate())
+                yield from self._locate()
+                return self._backoff.reset()
             except Unavailable:
                 yield from self._lose()
-                if not last:
+                tries += 1
+                if tries < len(self._servers):
+                    continue
+                wait_s = self._backoff.next_s()
+                if self._clock() + wait_s >= give_up:
                     raise
+                yield Sleep(wait_s)
 
     def until(self) -> Steps:
         """Where a loop that does not follow ends: a busy log has no end of its own. None where there is no log now."""
@@ -95,9 +104,14 @@ class Fetching:
 
         return self._persist(look, self._clock() + RETRY_S)
 
-    def next(self, follow: bool, timeout_s: float | None) -> Steps:
+    def deadline(self, timeout_s: float | None) -> float | None:
+        return None if timeout_s is None else self._clock() + timeout_s
+
+    def is_late(self, deadline: float | None) -> bool:
+        return deadline is not None and self._clock() > deadline
+
+    def next(self, follow: bool, deadline: float | None) -> Steps:
         """The reading's current chunk is the next one; False where nothing came in time, or ever will."""
-        deadline = None if timeout_s is None else self._clock() + timeout_s
         give_up = self._clock() + RETRY_S if not follow else deadline
 
         def receive() -> Steps:
@@ -150,6 +164,7 @@ class Fetching:
             try:
                 yield from self._connect()
                 done = yield from work()
+                self._proven = True
                 self._backoff.reset()
                 return done
             except Unavailable:
@@ -162,12 +177,16 @@ class Fetching:
 
     def _connect(self) -> Steps:
         if not self._connected:
+            self._proven = False
             yield Connect(self._servers[self._server])
             self._connected = True
 
     def _locate(self) -> Steps:
         chunk = yield Ask(Kind.READ, Read(self._reading.locate()))
+        if not isinstance(chunk, Chunk):
+            raise RemoteProtocolError("a read was answered with something else")
         self._reading.located(chunk)
+        self._proven = True
 
     def _unsubscribe(self) -> Steps:
         if self._subscribed:
@@ -176,7 +195,7 @@ class Fetching:
 
     def _lose(self) -> Steps:
         """The first try is for the server there was; where that was it already, the next one's turn has come."""
-        if not self._connected:
+        if not self._proven:
             self._server = (self._server + 1) % len(self._servers)
         self._connected = self._subscribed = False
         yield Drop(True)

@@ -129,6 +129,8 @@ class Lane:
         self.resume_at = 0.0
         self.refusals = 0
         """Transient ones in a row."""
+        self.refusal: LogboomError | None = None
+        """The last of them."""
         self._producer_id = producer_id
         self._seq = 0
 
@@ -179,7 +181,7 @@ class Lane:
             return []
         self.under_way -= 1
         if isinstance(answer, AppendedAt):
-            self.refusals = 0
+            self.refusals, self.refusal = 0, None
             parcel.state, parcel.data = State.SETTLED, None
             self._drop_settled()
             return [Verdict(parcel, answer)]
@@ -201,6 +203,7 @@ class Lane:
         wait = renumber = False
         if isinstance(error, TRANSIENT):
             self.refusals += 1
+            self.refusal = error
             wait = True
         elif isinstance(error, SequenceGap) or (isinstance(error, UnknownProducer) and not first.doubt):
             self._renumber(first.producer.id, new_id)

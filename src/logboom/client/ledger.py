@@ -35,6 +35,11 @@ class Ledger:
         self.results, self.losses = [], []
         return taken
 
+    def give_back(self, results: Results, losses: Losses) -> None:
+        """Whoever was to tell this was interrupted."""
+        self.results[:0] = results[::-1]
+        self.losses[:0] = losses
+
     def settle(self, lane: Lane, verdicts: Iterable[Verdict]) -> None:
         for parcel, outcome in verdicts:
             if parcel.place is None:
@@ -53,6 +58,10 @@ class Ledger:
         """Records that never became a batch."""
         self.buffered -= gathered.size
         self._fail(gathered.waiters, len(gathered.values), error)
+
+    def refuse(self, waiter: Waiter | None, error: LogboomError) -> None:
+        """A record that no batch can hold after all."""
+        self._fail(None if waiter is None else [(0, waiter)], 1, error)
 
     def _tell(self, lane: Lane, parcel: Parcel, outcome: AppendedAt | None) -> None:
         if not parcel.waiters:
@@ -76,14 +85,17 @@ class Ledger:
 
 
 def tell(results: Results, losses: Losses, on_error: OnError | None) -> LogboomError | None:
-    """Tell everybody what became of their records. Returns an error that there was nobody to tell of."""
-    for waiter, outcome in results:
+    """Tell everybody what became of their records, and forget it. Returns an error that there was nobody to tell of."""
+    results.reverse()
+    while results:
+        waiter, outcome = results.pop()
         try:
             waiter(outcome)
         except Exception:
             log.exception("a callback has failed")
     untold: LogboomError | None = None
-    for error, count in losses:
+    while losses:
+        error, count = losses.pop(0)
         if on_error is None:
             untold = untold or error
             continue

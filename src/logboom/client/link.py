@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
@@ -19,21 +18,26 @@ from logboom import __version__
 from logboom.batch.header import Buffer
 from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.address import Address
-from logboom.client.session import Event, Session
+from logboom.client.pushes import CREDIT_BYTES, Pushes
+from logboom.client.session import FRAME_BYTES_LIMIT, Event, Session
 from logboom.errors import ConnectionLost, LogboomError, RemoteProtocolError
-from logboom.protocols.binary.messages import Credit, Hello, Kind, Read, Welcome
+from logboom.protocols.binary.messages import Hello, Kind, Read, Welcome
 
 CONNECT_TIMEOUT_S: Final = 5.0
+CLOSE_TIMEOUT_S: Final = 2.0
 KEEP_ALIVE_S: Final = 30.0
 """How often a link is probed at most; twice that without a word from the other side, and it counts as lost."""
-CREDIT_BYTES: Final = 8 * 1024 * 1024
-"""What the server may push ahead of the consumer."""
-TOP_UP_BYTES: Final = CREDIT_BYTES // 2
+KEEP_ALIVE_MIN_S: Final = 0.05
 
 
 def keep_alive_s(welcome: Welcome) -> float:
     """How often to ping, so that neither side takes the other for gone."""
-    return min(KEEP_ALIVE_S, welcome.limits.idle_ms / 3000)
+    return max(KEEP_ALIVE_MIN_S, min(KEEP_ALIVE_S, welcome.limits.idle_ms / 3000))
+
+
+def push_limit(welcome: Welcome) -> int:
+    """What may wait here at most: a chunk may go beyond its credit, since a batch is never cut."""
+    return CREDIT_BYTES + 2 * min(welcome.limits.frame_bytes, FRAME_BYTES_LIMIT)
 
 
 def hello() -> Hello:
@@ -86,7 +90,7 @@ class AsyncLink(asyncio.BufferedProtocol):
         except BaseException as error:
             if link is not None:
                 link._abort(ConnectionLost("given up"))
-            if isinstance(error, OSError):
+            if isinstance(error, OSError | UnicodeError):
                 raise ConnectionLost(no_connection(address, error)) from None
             raise
 
@@ -164,8 +168,7 @@ class AsyncLink(asyncio.BufferedProtocol):
     async def close(self) -> None:
         self._end(ConnectionLost("closed by this side"))
         if self._transport is not None:
-            self._transport.close()
-            await asyncio.shield(self._closed)
+            await close_transport(self._transport, self._closed)
 
     def _abort(self, error: LogboomError) -> None:
         self._end(error)
@@ -224,7 +227,10 @@ class AsyncLink(asyncio.BufferedProtocol):
     def _push(self, event: Event) -> None:
         correlation, what, size = event
         if isinstance(what, Chunk):
-            self._pushes[correlation].push(what, size)
+            pushes = self._pushes[correlation]
+            pushes.push(what, size)
+            if pushes.waiting_bytes > push_limit(self.welcome):
+                self._abort(RemoteProtocolError(f"{self.address} pushes more than there is credit for"))
             return
         # An error or the answer to UNSUBSCRIBE: the last frame about it.
         pushes = self._pushes.pop(correlation)
@@ -240,57 +246,22 @@ def _settle(pending: _Pending, what: Any) -> None:
         return
     try:
         future.set_result(what if pending.decode is None else pending.decode(what))
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, TypeError, AttributeError, RemoteProtocolError) as error:
         future.set_exception(RemoteProtocolError(f"an answer is not what was asked for: {error}"))
 
 
-class Pushes:
-    """A subscription on an AsyncLink: chunks that have come, no more than there was credit for."""
-
-    def __init__(self, link: AsyncLink, correlation: int) -> None:
-        self._link = link
-        self._correlation = correlation
-        self._chunks: deque[tuple[Chunk, int]] = deque()
-        self._taken = 0
-        self._error: LogboomError | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._closing = False
-
-    async def next(self, max_bytes: int = 0) -> Chunk:
-        """The next chunk, however long it takes. How large it is, the request has said."""
-        while not self._chunks:
-            if self._error is not None:
-                raise self._error
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        chunk, size = self._chunks.popleft()
-        self._taken += size
-        if self._taken >= TOP_UP_BYTES and self._error is None and not self._closing:
-            self._link._tell(self._correlation, Kind.CREDIT, Credit(self._taken))
-            self._taken = 0
-        return chunk
-
-    async def close(self) -> None:
-        if not self._closing and self._error is None:
-            self._closing = True
-            self._chunks.clear()
-            self._link._tell(self._correlation, Kind.UNSUBSCRIBE)
-
-    def push(self, chunk: Chunk, size: int) -> None:
-        if not self._closing:
-            self._chunks.append((chunk, size))
-            self._wake()
-
-    def fail(self, error: LogboomError) -> None:
-        """What has come before is still given."""
-        self._error = error
-        self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+async def close_transport(transport: asyncio.Transport, closed: asyncio.Future[None]) -> None:
+    """Send what is left, and wait for the end; not for ever, where the other side reads no more."""
+    transport.close()
+    try:
+        async with asyncio.timeout(CLOSE_TIMEOUT_S):
+            await asyncio.shield(closed)
+    except BaseException as error:
+        transport.abort()
+        if not isinstance(error, TimeoutError):
+            raise
 
 
-def no_connection(address: Address, error: OSError) -> str:
-    reason = error.strerror or str(error)
+def no_connection(address: Address, error: OSError | UnicodeError) -> str:
+    reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return f"no connection to {address}: {reason}; is a node running there? `logboom serve` starts one"

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, TypedDict, get_args
 
 from logboom.batch import BATCH_SIZE_DEFAULT
 from logboom.batch.codec import CODECS
+from logboom.client.start import CONNECT_PATIENCE_S
 from logboom.errors import ConfigError
 from logboom.storage.topic import Acks
 
@@ -19,6 +20,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
     "buffer_bytes": (1024, 2**40),
     "delivery_timeout_s": (0.001, 2**31),
     "spill_bytes": (1024, 2**50),
+    "connect_timeout_s": (0, 2**31),
 }
 _CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "acks": (None, *get_args(Acks)),
@@ -41,6 +43,7 @@ class WriterArguments(TypedDict, total=False):
     delivery_timeout_s: float
     spill: str | os.PathLike[str] | None
     spill_bytes: int
+    connect_timeout_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class WriterOptions:
     """A file for what the buffer cannot hold while no server can be reached."""
     spill_bytes: int = 1024 * 1024 * 1024
     """It grows no larger; then `on_full` counts."""
+    connect_timeout_s: float = CONNECT_PATIENCE_S
+    """How long a new writer looks for a server before it raises: one may just be restarting."""
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():

@@ -8,6 +8,7 @@ are read when they are sent.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 
 from logboom.batch import Batch
 from logboom.batch.header import Buffer, Producer
@@ -78,9 +79,7 @@ class Overflow:
         size = 0
         for lane in list(self._routing.active.values()):
             self._routing.cut(lane, now)
-            for parcel in lane.queue:
-                if parcel.place is not None or parcel.state is State.SETTLED:
-                    continue
+            for parcel in _in_memory(lane):
                 if not self._spill.has_room(size + parcel.size + 1024 * len(pairs)):
                     break
                 pairs.append((lane, parcel))
@@ -110,7 +109,12 @@ class Overflow:
         gathered, undecided.gathered = undecided.gathered, Gathered()
         spilled = [parcel for parcel in undecided.queue if parcel.place is not None]
         if spilled:
-            self._rewrite(self._dealt(list(self._spilled()), spilled))
+            try:
+                self._rewrite(self._dealt(list(self._spilled()), spilled))
+            except OSError:
+                undecided.gathered = gathered
+                self._routing.restore(undecided)
+                raise
         for parcel in undecided.queue:
             if parcel.data is not None:
                 self._routing.deal(parcel, parcel.data)
@@ -151,6 +155,12 @@ class Overflow:
     def close(self) -> None:
         if self._spill is not None:
             self._spill.close()
+
+
+def _in_memory(lane: Lane) -> list[Parcel]:
+    """They are behind those in the file, of which there may be very many."""
+    found = list(takewhile(lambda parcel: parcel.place is None, reversed(lane.queue)))
+    return [parcel for parcel in reversed(found) if parcel.state is not State.SETTLED]
 
 
 def _numbered(data: Buffer, producer: Producer) -> Buffer:

@@ -44,7 +44,7 @@ class Reader(Standing):
 
     def _begin(self) -> None:
         try:
-            self._run(self._fetching.open())
+            self._run(self._fetching.open(self._connect_timeout_s))
         except BaseException:
             self._drop(connection=True)
             raise
@@ -109,11 +109,20 @@ class Reader(Standing):
     def _pieces(self, take: Callable[[], Iterator[Piece]], follow: bool, timeout_s: float | None) -> Iterator[Piece]:
         reading, fetching = self._reading, self._fetching
         until = None if follow else self._run(fetching.until())
+        deadline: float | None = None
         while True:
-            yield from take()
+            came = False
+            for piece in take():
+                came = True
+                yield piece
             if not follow and (until is None or (reading.seqno or 0) >= until):
                 return
-            if not self._run(fetching.next(follow, timeout_s)):
+            # At the end of the log, what a filter has left nothing of is nothing.
+            if came or deadline is None or not self.at_end:
+                deadline = fetching.deadline(timeout_s)
+            elif fetching.is_late(deadline):
+                return
+            if not self._run(fetching.next(follow, deadline)):
                 return
 
     def _run(self, steps: Steps) -> Any:

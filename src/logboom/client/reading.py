@@ -7,6 +7,7 @@ position goes behind it, and `skipped` and `last_gap` tell.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -36,6 +37,7 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 TABLE_BYTES_MAX: Final = 128 * 1024 * 1024
 """Compressed batches may grow by any factor: about so much becomes one table at most."""
 
+_TOPIC_ID: Final = re.compile("[0-9a-f]{32}")
 _GAPS: Final = (SeqnoOutOfRange, Damage, BookmarkLost, TopicDeleted, TopicRecreated)
 
 
@@ -101,9 +103,15 @@ class Reading:
         self._note(chunk)
         if self.seqno is None or chunk.seqno > self.seqno or chunk.next_seqno < self.seqno:
             raise RemoteProtocolError(f"asked for seqno {self.seqno}, got {chunk.seqno} up to {chunk.next_seqno}")
+        if chunk.seqnos is not None and len(chunk.data):
+            count = read_header(chunk.data).record_count
+            if count != len(chunk.seqnos) // 8:
+                raise RemoteProtocolError(f"{len(chunk.seqnos) // 8} seqnos came with {count} records")
         self.current = chunk
 
     def _note(self, chunk: Chunk) -> None:
+        if not _TOPIC_ID.fullmatch(chunk.topic_id):
+            raise RemoteProtocolError(f"{chunk.topic_id!r} is no id of a topic")
         if self.topic_id is not None and chunk.topic_id != self.topic_id:
             raise TopicRecreated(self.topic, self.topic_id, chunk.topic_id)
         self.topic_id, self.partition = chunk.topic_id, chunk.partition
@@ -146,11 +154,8 @@ class Reading:
     def _pass_over(self, gap: SeqnoOutOfRange | Damage) -> None:
         """Go on behind what cannot be read, or raise."""
         seqno = self.seqno or 0
-        if isinstance(gap, SeqnoOutOfRange):
-            until: int | None = gap.first
-        else:
-            until = gap.seqno_until
-        if not self._skip or until is None or until <= seqno:
+        until = getattr(gap, "first" if isinstance(gap, SeqnoOutOfRange) else "seqno_until", None)
+        if not self._skip or not isinstance(until, int) or until <= seqno:
             raise gap
         self.skipped += until - seqno
         self.last_gap = gap
@@ -238,6 +243,7 @@ class Reading:
             except BatchError as error:
                 self._meet(chunk, self.seqno or 0, None, str(error))
                 return
+            self._check_dense(chunk, header.base_seqno)
             stretch = to_table(data, header.base_seqno, header.index, columns, budget_bytes=TABLE_BYTES_MAX)
             seqno = self.seqno or 0
             if stretch.next_seqno > seqno:
@@ -272,10 +278,15 @@ class Reading:
                 if until is None:
                     return
                 continue
+            self._check_dense(chunk, header.base_seqno)
             if header.kind == KIND_LOST:
                 self._meet(chunk, max(seqno, header.base_seqno), until, LOST)
             elif header.kind == KIND_DATA:
                 yield batch
+
+    def _check_dense(self, chunk: Chunk, base_seqno: int) -> None:
+        if base_seqno > (self.seqno or 0):
+            self._meet(chunk, self.seqno or 0, base_seqno, "the node has left them out")
 
     def _meet(self, chunk: Chunk, seqno_from: int, seqno_until: int | None, reason: str) -> None:
         """Records that came and are not sound. Where their header does not say how many, the whole chunk is lost."""

@@ -9,7 +9,7 @@ whoever called decides. Errors of the node are raised here as the classes they w
 
 from __future__ import annotations
 
-from asyncio import Future, get_running_loop
+from asyncio import Future, get_running_loop, sleep
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
@@ -31,8 +31,9 @@ from logboom.broker.api import (
     TopicInfo,
 )
 from logboom.client.address import Servers, parse_servers
+from logboom.client.backoff import Backoff
 from logboom.client.link import CONNECT_TIMEOUT_S, AsyncLink
-from logboom.errors import ConnectionLost, OutcomeUnknown, Overloaded, RemoteProtocolError
+from logboom.errors import OutcomeUnknown, Overloaded, RemoteProtocolError, Unavailable
 from logboom.protocols.binary import messages
 from logboom.protocols.binary.errors import decode_failure
 from logboom.protocols.binary.messages import Append, AppendPart, Appends, Kind, Read, Welcome
@@ -53,9 +54,14 @@ _nothing = Decoder(None)
 
 
 @asynccontextmanager
-async def connect(servers: Servers = None, timeout_s: float = CONNECT_TIMEOUT_S) -> AsyncIterator[RemoteBroker]:
-    """The broker of the first of these servers that answers. Without any: $LOGBOOM_SERVERS, else localhost."""
-    broker = await RemoteBroker.connect(servers, timeout_s)
+async def connect(
+    servers: Servers = None, timeout_s: float = CONNECT_TIMEOUT_S, retry: bool = True
+) -> AsyncIterator[RemoteBroker]:
+    """The broker of the first of these servers that answers. Without any: $LOGBOOM_SERVERS, else localhost.
+
+    They are tried in turn until `timeout_s` is up: one may just be restarting. Without `retry` each is tried once.
+    """
+    broker = await RemoteBroker.connect(servers, timeout_s, retry)
     try:
         yield broker
     finally:
@@ -69,15 +75,22 @@ class RemoteBroker:
         self._link = link
 
     @classmethod
-    async def connect(cls, servers: Servers = None, timeout_s: float = CONNECT_TIMEOUT_S) -> RemoteBroker:
+    async def connect(
+        cls, servers: Servers = None, timeout_s: float = CONNECT_TIMEOUT_S, retry: bool = True
+    ) -> RemoteBroker:
         """Whoever calls this closes it; `connect` of this module does both."""
-        *others, last = parse_servers(servers)
-        for address in others:
-            try:
-                return cls(await AsyncLink.connect(address, timeout_s))
-            except ConnectionLost:
-                continue
-        return cls(await AsyncLink.connect(last, timeout_s))
+        addresses, clock, backoff = parse_servers(servers), get_running_loop().time, Backoff(immediate=0)
+        give_up = clock() + timeout_s
+        while True:
+            for address in addresses:
+                try:
+                    return cls(await AsyncLink.connect(address, timeout_s))
+                except Unavailable as error:
+                    failure = error
+            wait_s = backoff.next_s()
+            if not retry or clock() + wait_s >= give_up:
+                raise failure
+            await sleep(wait_s)
 
     async def close(self) -> None:
         await self._link.close()
@@ -160,7 +173,7 @@ class RemoteBroker:
         return done
 
     async def read(self, request: ReadRequest) -> Chunk:
-        chunk: Chunk = await self._link.request(Kind.READ, Read(request))
+        chunk: Chunk = await self._link.request(Kind.READ, Read(request), decode=_chunk)
         return chunk
 
     async def subscribe(self, request: ReadRequest) -> Subscription:
@@ -182,6 +195,12 @@ def _answers(appends: Appends) -> list[Answer]:
         else:
             raise RemoteProtocolError(f"batch {number} of an append has neither an answer nor a failure")
     return found
+
+
+def _chunk(answer: object) -> Chunk:
+    if not isinstance(answer, Chunk):
+        raise RemoteProtocolError("a read was answered with something else")
+    return answer
 
 
 def _failed(error: Exception) -> Future[list[Answer]]:

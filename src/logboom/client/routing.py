@@ -172,6 +172,10 @@ class Routing:
         self.active.pop(None, None)
         return self._lanes.pop(None, None)
 
+    def restore(self, undecided: Lane) -> None:
+        """It could not be dealt out: whoever waits there is to be told."""
+        self._lanes[None] = self.active[None] = undecided
+
     def adopt(self, undecided: Lane) -> None:
         """There is one partition: what was undecided is its."""
         self._sticky.adopt(undecided)
@@ -181,14 +185,17 @@ class Routing:
     def deal(self, parcel: Parcel, data: Buffer) -> list[tuple[Lane, Parcel]]:
         """The records of an undecided parcel, as parcels in the lanes they belong to."""
         batch = Batch.parse(data)
-        waiters = dict(parcel.waiters or ())
+        waiters, parcel.waiters = dict(parcel.waiters or ()), None
         timeless = batch.header.min_timestamp == NO_TIMESTAMP
         if parcel.place is None:
             self._ledger.buffered -= parcel.size
         for number, record in enumerate(batch.records()):
             moment = None if timeless and not record.timestamp else record.timestamp
             fields = (record.key, moment, record.channel, record.tags, record.headers)
-            self.add(record.value, *fields, waiters.get(number))
+            try:
+                self.add(record.value, *fields, waiters.get(number))
+            except LogboomError as error:  # the node takes less than we thought
+                self._ledger.refuse(waiters.get(number), error)
         made = []
         for lane in [lane for lane in self.active.values() if lane.gathered.values]:
             self.cut(lane, parcel.since)

@@ -7,7 +7,7 @@ begins. Answers come in any order; each carries the correlation id of its reques
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -24,6 +24,9 @@ from logboom.protocols.binary.messages import (
     Kind,
     Welcome,
 )
+
+FRAME_BYTES_LIMIT: Final = 256 * 1024 * 1024
+"""No server makes us take a larger frame, whatever it says."""
 
 _welcome = msgspec.msgpack.Decoder(Welcome)
 _failure = msgspec.msgpack.Decoder(Failure)
@@ -95,7 +98,7 @@ class Session:
             return Event(frame.correlation, None)
         if kind == Kind.WELCOME:
             self.welcome = _welcome.decode(frame.head)
-            self._frames.limit_bytes = self.welcome.limits.frame_bytes
+            self._frames.limit_bytes = min(self.welcome.limits.frame_bytes, FRAME_BYTES_LIMIT)
             return Event(frame.correlation, self.welcome)
         raise RemoteProtocolError(f"a frame of kind {kind} makes no sense from a server")
 

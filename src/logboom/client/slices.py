@@ -31,6 +31,13 @@ class Slice(NamedTuple):
     is_rest: bool
     """Less than a batch."""
 
+    def again(self, partitions: int, now_known: int, batch_bytes: int) -> Iterator[Slice]:
+        """Itself; but where it was cut before anybody knew how many partitions there are, dealt out to them."""
+        if partitions == now_known:
+            yield self
+        else:
+            yield from self.columns.slices(now_known, batch_bytes)
+
     def add_to(self, routing: Routing, codec: str, now: float) -> None:
         """As a batch; but what is less than one, and nothing but values, joins what is gathered."""
         values = self.columns.plain_values() if self.is_rest else None

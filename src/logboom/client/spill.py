@@ -21,6 +21,7 @@ One process uses a file at a time.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -34,6 +35,8 @@ from logboom.batch import Batch
 from logboom.batch.header import Buffer
 from logboom.client.lane import Place
 from logboom.errors import BatchError, ConfigError, DirectoryUnusable
+
+log = logging.getLogger(__name__)
 
 MAGIC: Final = b"LGSPILL1"
 START: Final = 64
@@ -67,6 +70,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 class Spill:
     def __init__(self, path: str | os.PathLike[str], limit_bytes: int = 1024 * 1024 * 1024) -> None:
+        self._fd = -1
         self.path = os.path.abspath(path)
         self.limit_bytes = limit_bytes
         self._fd = _open_locked(self.path)
@@ -145,6 +149,7 @@ class Spill:
             raise
         os.close(self._fd)
         self._fd, self._end, self._live = other._fd, other._end, other._live
+        other._fd = -1
         self._drained = self._sent = START
         return places
 
@@ -152,6 +157,8 @@ class Spill:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+    __del__ = close
 
     def _empty(self) -> None:
         os.ftruncate(self._fd, START)
@@ -174,6 +181,9 @@ class Spill:
             self._sent = size
         found = list(self._frames(size))
         if self._end < size:
+            log.warning(
+                "%s: %d bytes behind position %d are no whole batch, cut off", self.path, size - self._end, self._end
+            )
             os.ftruncate(self._fd, self._end)
             os.fsync(self._fd)
         self._live = {spilled.place.position: spilled.place.size for spilled in found}

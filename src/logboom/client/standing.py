@@ -11,7 +11,7 @@ from logboom.broker.api import Filter, Start
 from logboom.client.address import Servers, parse_servers
 from logboom.client.fetching import Fetching
 from logboom.client.reading import Reading
-from logboom.client.start import At, Gaps, check_seqno, check_start
+from logboom.client.start import CONNECT_PATIENCE_S, At, Gaps, check_seqno, check_start
 from logboom.errors import LogboomError
 from logboom.storage.bookmark import Bookmark
 
@@ -22,7 +22,8 @@ class Standing:
 
     `tags_any`, `tags_all`, `channel` (a pattern: `site/+/temp`, `site/#`, `site/7*`) and `key` let the node leave out
     what is not wanted; seqnos stay what they are. With `gaps="skip"` a reader goes on behind what is gone: records that
-    retention dropped, damage, a topic that was deleted and made again (there with the first record).
+    retention dropped, damage, a topic that was deleted and made again (there with the first record). A node that does
+    not answer is tried for `connect_timeout_s`: it may just be restarting.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Standing:
         channel: str | None = None,
         key: bytes | str | None = None,
         gaps: Gaps = "raise",
+        connect_timeout_s: float = CONNECT_PATIENCE_S,
     ) -> None:
         check_start(at, gaps, seqno=seqno, timestamp=timestamp, bookmark=bookmark)
         if isinstance(tags_any, str) or isinstance(tags_all, str):
@@ -54,6 +56,9 @@ class Standing:
         )
         wanted = Filter(tuple(tags_any), tuple(tags_all), channel, key.encode() if isinstance(key, str) else key)
         wanted.selection()  # a pattern that means nothing is said at once
+        if not connect_timeout_s >= 0:
+            raise ValueError(f"connect_timeout_s is {connect_timeout_s!r}, allowed are 0 and more")
+        self._connect_timeout_s = connect_timeout_s
         self.cursor = cursor
         """Where `commit` goes."""
         self._reading = Reading(topic, partition, start, None if wanted == Filter() else wanted, gaps == "skip")

@@ -1,11 +1,14 @@
-"""Where a reader may be told to start, whatever it reads from."""
+"""Where a reader may be told to start, whatever it reads from, and how long a new client looks for a node."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 At = Literal["earliest", "latest"]
 Gaps = Literal["raise", "skip"]
+
+CONNECT_PATIENCE_S: Final = 5.0
+"""How long a new client looks for a node that answers."""
 
 
 def check_seqno(seqno: int) -> int:

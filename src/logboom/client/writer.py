@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from concurrent.futures import Future
 from contextlib import suppress
 from datetime import datetime
-from threading import Lock
 from types import TracebackType
 from typing import Any, Unpack
 
@@ -39,7 +38,8 @@ Payload = bytes | bytearray | memoryview | str | None
 class Writer:
     """Writes to one topic. The options are explained in WriterOptions.
 
-    It connects at once: where no server answers that is an error here, unless there is a spill file to write to.
+    It connects at once: where no server answers within `connect_timeout_s` that is an error here, unless there is a
+    spill file to write to.
     """
 
     def __init__(
@@ -70,11 +70,14 @@ class Writer:
         _open.add(self)
 
     def _connect(self) -> None:
-        """Try every server once."""
+        """Try every server once, and for `connect_timeout_s` where there is no spill file to begin with."""
         driver, contact = self._driver, self._core.contact
+        give_up = time.monotonic() + (self.options.connect_timeout_s if self.options.spill is None else 0)
 
         def is_settled() -> bool:
-            return contact.ready or contact.fatal is not None or contact.attempts >= len(self._servers)
+            if contact.ready or contact.fatal is not None:
+                return True
+            return contact.attempts >= len(self._servers) and time.monotonic() >= give_up
 
         driver.drive(is_settled)
         error = contact.fatal or (None if contact.ready or self.options.spill is not None else contact.error)
@@ -121,7 +124,7 @@ class Writer:
             if not barred:
                 if not self._add(value, key, timestamp, channel, tags, headers, callback):
                     return
-                self._driver.step(time.monotonic(), readable=self._core.is_busy)
+                self._driver.push(time.monotonic())
         if barred:
             if not self._make_room(1):
                 return
@@ -171,13 +174,15 @@ class Writer:
         columns = Columns.of(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
         routing = self._core.routing
         batch_bytes = min(self.options.batch_bytes, routing.limit_bytes)
-        for part in columns.slices(routing.partitions, batch_bytes):
+        partitions = routing.partitions
+        for part in columns.slices(partitions, batch_bytes):
             if self._core.is_barred and not self._make_room(part.columns.count):
                 continue
             with self._lock:
                 now = time.monotonic()
-                part.add_to(routing, self.options.codec, now)
-                self._driver.step(now, readable=self._core.is_busy)
+                for piece in part.again(partitions, routing.partitions, batch_bytes):
+                    piece.add_to(routing, self.options.codec, now)
+                self._driver.push(now)
             self._driver.tell()
 
     def write_table(self, table: Any) -> None:
@@ -193,9 +198,12 @@ class Writer:
             waiting = self._core.flush(time.monotonic())
             count = sum(parcel.count for parcel in waiting)
 
-        if not self._driver.drive(
-            lambda: all_safe(waiting), None if timeout_s is None else time.monotonic() + timeout_s
-        ):
+        def is_done() -> bool:
+            # With acks none a record is settled when it is sent, and a connection that is closed sends nothing more.
+            return all_safe(waiting) and (self.options.acks != "none" or self._driver.is_sent)
+
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        if not self._driver.drive(is_done, deadline) and timeout_s is not None:
             raise TimeoutError(f"{count} records were not written within {timeout_s:g} s")
         self._raise_trouble()
 
@@ -248,11 +256,17 @@ class Writer:
 
     def _after_fork(self) -> None:
         """In the child: the connection and its numbers are the parent's."""
-        self._lock = self._driver.lock = Lock()
+        self._driver.part()
+        self._lock = self._driver.lock
         self._core.contact.fatal = LocalProtocolError("a writer is of no use after a fork: make one in each process")
         self._core.is_barred = True
-        self._driver.is_closed = True
+        self._core.abandon(self._core.contact.fatal)
+        self._core.overflow.close()
         self._is_closed = True
+
+    def __del__(self) -> None:
+        if not getattr(self, "_is_closed", True) and len(self):
+            warnings.warn(f"{self!r} was not closed: they may be lost", ResourceWarning, stacklevel=1)
 
 
 _open: weakref.WeakSet[Writer] = weakref.WeakSet()

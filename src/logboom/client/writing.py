@@ -14,7 +14,7 @@ Nothing is sent to another topic than the one the writer began with, even if tha
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from logboom.batch.header import Buffer
@@ -143,7 +143,7 @@ class Writing:
                 continue
             self.outgoing += contact.take(event)
             if contact.ready and contact.limits is not None and contact.partitions is not None:
-                self.routing.limit_bytes = contact.limits.batch_bytes - _SLACK_BYTES
+                self.routing.limit_bytes = max(1, contact.limits.batch_bytes - _SLACK_BYTES)
                 self._know(contact.partitions)
             self._despair()
 
@@ -162,9 +162,9 @@ class Writing:
             if wait:
                 pause_s = min(LONGEST_S, FIRST_S * 2.0 ** min(lane.refusals - 1, 16))
                 lane.resume_at = now + pause_s * random.uniform(0.5, 1.0)
-            if renumbered:
-                self.overflow.renumber(lane)
             self._settle(lane, verdicts)
+            if renumbered:
+                self._rewrite(lambda: self.overflow.renumber(lane))
 
     def _know(self, partitions: int) -> None:
         self.overflow.topic_id = self.contact.topic_id
@@ -173,7 +173,16 @@ class Writing:
         except PartitionNotFound as error:
             self.contact.fatal = error
             return
-        self.overflow.decide(partitions)
+        self._rewrite(lambda: self.overflow.decide(partitions))
+
+    def _rewrite(self, work: Callable[[], None]) -> None:
+        """Where the spill file cannot be rewritten it stays as it was: another writer of it will try again."""
+        try:
+            work()
+        except OSError as error:
+            what = f"{self.overflow.path} cannot be rewritten: {error.strerror or error}"
+            self.contact.fatal = OutcomeUnknown(f"{what}; what is in it is written by the next writer that uses it")
+            self._despair()
 
     def turn(self, now: float) -> None:
         """Cut, send and give up whatever it is time for. Raises ConnectionLost where the other side is dead."""
@@ -182,6 +191,7 @@ class Writing:
         is_much = self._is_flushing or self.ledger.buffered >= options.buffer_bytes // 2
         if is_much and not contact.ready and contact.error is not None:
             self.spill(now)
+            self._is_flushing = self._is_flushing and bool(len(self))
         for lane in list(self._active.values()):
             gathered = lane.gathered
             if gathered.values:
@@ -190,9 +200,9 @@ class Writing:
                 if self._is_due(lane, now):
                     self.routing.cut(lane, now)
             if lane.queue:
+                self._expire(lane, now)
                 if contact.ready and now >= lane.resume_at and not is_stuck:
                     self._send(lane)
-                self._expire(lane, now)
             if lane.is_idle:
                 del self._active[lane.partition]
         self.outgoing += contact.tend(now, bool(self._asked))
@@ -257,7 +267,7 @@ class Writing:
         if lane.queue and lane.queue[0].since <= before and lane.queue[0].place is None:
             if not self.contact.ready and self.spill(now):
                 return
-            reason = self.contact.error or "no node has taken it"
+            reason = (lane.refusal if self.contact.ready else self.contact.error) or "no node has answered"
             error = ConnectionLost(f"not written within {self.options.delivery_timeout_s:g} s: {reason}")
             self._settle(lane, [Verdict(parcel, parcel.failure(error)) for parcel in lane.expired(before)])
 

@@ -25,8 +25,6 @@ from logboom.server.screen import Ready, describe
 from logboom.server.sources import Loaded
 
 ENDED, BROKEN, UNABLE = 0, 1, 2
-SWITCH_INTERVAL_S: Final = 0.005
-"""How long a thread may keep the interpreter from the event loop."""
 GRACE_S: Final = 1.0
 """So long after the deadline the process ends, whatever it does."""
 TOLD_MAX: Final = 20
@@ -36,7 +34,6 @@ logger = logging.getLogger("logboom.server")
 def run(loaded: Loaded, ready_file: str | None = None, as_json: bool = False) -> int:
     """Serve until told to end; returns the exit code."""
     _log_to_stderr(loaded.config.log_level)
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         stop = Stop(runner.get_loop())
         return runner.run(_serve(loaded, stop, ready_file, as_json))

@@ -69,7 +69,7 @@ class DataDirectory:
         self._logs: dict[str, Log] = {}
         self._topics = {topic.name: topic for topic in read_topics(disk, path)}
         self._failure: str | None = None
-        self._release_trash()
+        self.release_trash()
 
     @classmethod
     def open(
@@ -194,17 +194,21 @@ class DataDirectory:
 
     def empty_trash(self) -> int:
         """Unlink what deleted topics left; returns how many there were."""
-        names, failure = self._release_trash(), None
+        return self.remove_trash(self.release_trash())
+
+    def remove_trash(self, names: list[str], before_each: Callable[[], None] = lambda: None) -> int:
+        """The second half of it, on any thread; `before_each` file may stop it by raising."""
+        failure = None
         for name in names:
             try:
-                _remove_tree(self._disk, f"{self.path}/trash/{name}")
+                _remove_tree(self._disk, f"{self.path}/trash/{name}", before_each)
             except OSError as error:
                 failure = error
         if failure is not None:
             raise failure
         return len(names)
 
-    def _release_trash(self) -> list[str]:
+    def release_trash(self) -> list[str]:
         """Topics whose deletion a crash cut short are gone for readers too; returns what is in the trash."""
         trash = f"{self.path}/trash"
         names = self._disk.list(trash) if self._disk.exists(trash) else []
@@ -286,12 +290,13 @@ def find_logs(disk: Disk, path: str, is_directory: Callable[[str], bool] = os.pa
             yield from find_logs(disk, f"{path}/{name}", is_directory)
 
 
-def _remove_tree(disk: Disk, path: str) -> None:
+def _remove_tree(disk: Disk, path: str, before_each: Callable[[], None]) -> None:
+    before_each()
     try:
         disk.unlink(path)  # a symbolic link goes, what it points to stays
     except IsADirectoryError:
         for name in disk.list(path):
-            _remove_tree(disk, f"{path}/{name}")
+            _remove_tree(disk, f"{path}/{name}", before_each)
         disk.remove_directory(path)
 
 

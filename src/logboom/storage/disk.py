@@ -112,9 +112,10 @@ class OsFile:
         So the size is looked at each time: a file that somebody cut all the same gives a shorter view, not a death.
         """
         end = min(end, self.size())
-        if self._map is None or len(self._map) < end:
-            self._map = map_file(self._fd, end) if end else memoryview(b"")
-        return self._map[:end]
+        mapped = self._map  # another thread may put a shorter one in its place
+        if mapped is None or len(mapped) < end:
+            mapped = self._map = map_file(self._fd, end) if end else memoryview(b"")
+        return mapped[:end]
 
     def __del__(self) -> None:
         if self._fd >= 0:

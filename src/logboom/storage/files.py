@@ -77,6 +77,8 @@ class OpenFiles:
     def __init__(self, disk: Disk, limit: int = 512, reserve_bytes: int = RESERVE_BYTES) -> None:
         self.disk = disk
         self.space = Space(disk, reserve_bytes)
+        self.failure: str | None = None
+        """Why the first log that failed did: then nobody knows what the volume holds."""
         self.indexes: Recent[SparseIndex] = Recent(limit)
         self.labels: Recent[Labels] = Recent(min(limit, LABELS_MAX))
         self._files: Recent[File] = Recent(limit)

@@ -357,6 +357,7 @@ class Log(ReadableLog):
     def _fail(self, reason: str) -> None:
         self._failed = True
         self._refusal = f"{self.directory}: {reason}; reopen the log to recover"
+        self._files.failure = self._files.failure or self._refusal
 
     def begin_sync(self) -> PendingSync | None:
         """What is to be synced, or None where everything is. One sync at a time: `end_sync` or `fail_sync` ends it.

@@ -260,6 +260,17 @@ def test_one_batch_of_found_records_stays_within_the_limits_of_a_batch() -> None
     assert second.seqnos.cast("q").tolist() == [BASE + 1, BASE + 2]
 
 
+def test_found_records_and_their_seqnos_fit_in_a_frame_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = run_of([build([b"v"] * 1000, keys=[b"k"] * 1000)])
+    whole = filter_run(data, Filter(key=b"k"), BASE)
+    limit = len(whole.data) + len(whole.seqnos) // 2
+    monkeypatch.setattr(filtering, "BATCH_SIZE_MAX", limit)
+    first = filter_run(data, Filter(key=b"k"), BASE)
+    assert len(first.data) + len(first.seqnos) <= limit
+    assert (len(first.seqnos), first.next_seqno) == (8 * 500, BASE + 500)
+    assert found_rows(first) + found_rows(filter_run(data, Filter(key=b"k"), BASE + 500)) == found_rows(whole)
+
+
 def test_a_filter_that_means_nothing_is_refused() -> None:
     with pytest.raises(InvalidPattern):
         filter_run(memoryview(b""), Filter(channel="a#"), 0)

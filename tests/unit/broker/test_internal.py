@@ -13,8 +13,9 @@ from logboom.broker.internal import StateLog
 from logboom.errors import DirectoryUnusable, LimitExceeded, OutcomeUnknown, ShuttingDown
 from logboom.storage import envelope
 from logboom.storage.append import Appended
+from logboom.storage.health.repair import plan_repair
 from simulation.disk import Call, SimulatedDisk
-from simulation.internal import PATH, Backing, open_state
+from simulation.internal import PATH, ROOT, Backing, open_state
 
 Changes = Mapping[bytes, bytes | None]
 
@@ -256,6 +257,25 @@ def test_a_snapshot_the_log_does_not_reach_is_refused() -> None:
     newer.names[PATH] = older.names[PATH]
     with pytest.raises(DirectoryUnusable, match="another log"):
         reopened(newer)
+
+
+def test_a_damaged_log_is_refused_until_repair_has_given_up_what_is_lost(caplog: pytest.LogCaptureFixture) -> None:
+    disk = SimulatedDisk()
+    backing, state = open_state(disk)
+    put_all_open(state, {b"a": b"1"})
+    put_all_open(state, {b"a": b"2", b"b": b"2"})
+    backing.log.roll()
+    put_all_open(state, {b"c": b"3"})
+    file = disk.names[backing.log.segments[0].log_path]
+    file.cached[-3] ^= 1
+    file.durable[:] = file.cached
+    with pytest.raises(DirectoryUnusable, match=r"seqnos 1 to 2.*repair it first"):
+        reopened(disk)
+    disk.kill()
+    for step in plan_repair(disk, ROOT, is_directory=disk.is_directory).steps:
+        step.run()
+    assert content(reopened(disk)) == {b"a": b"1", b"c": b"3"}
+    assert "the node's own state are lost" in caplog.text
 
 
 def test_a_damaged_snapshot_does_no_harm_while_the_log_reaches_back_to_its_first_record() -> None:

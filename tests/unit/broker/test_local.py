@@ -293,6 +293,39 @@ def test_expect_seqno_lets_one_of_many_writers_win(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_where_the_first_batch_does_not_get_its_seqno_none_of_its_part_is_appended(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, disk: GatedDisk) -> None:
+        await send(broker, *(b"%d" % number for number in range(12)))
+        two = [build([b"a", b"b"]), build([b"c", b"d"])]
+        for wrong in (10, 14):
+            answers = await broker.append([Part("t", two, expect_seqno=wrong)])
+            assert all(isinstance(answer, UnexpectedSeqno) for answer in answers)
+        right = broker.append([Part("t", two, expect_seqno=12), Part("t", [build([b"e"])])])
+        assert [answer.base_seqno for answer in await right if isinstance(answer, Appended)] == [12, 14, 16]
+        assert len(await values_of(broker)) == 17
+
+    tell(tmp_path, story)
+
+
+def test_a_sync_that_fails_outside_of_a_round_stops_the_node_too(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, disk: GatedDisk) -> None:
+        await broker.create_topic("t")
+        await broker.create_topic("other")
+        await send(broker, b"a")
+        async with broker._committer.pause():
+            writer = broker._catalog.find("t").writer(None)
+            writer.log.append_one(build([b"b"]), 0)
+            disk.failing = True
+            with pytest.raises(SyncFailed):
+                writer.log.roll()
+        disk.failing = False
+        assert isinstance((await send(broker, b"c", topic="other"))[0], LogReadOnly)
+        with pytest.raises(SyncFailed):
+            await broker.close()
+
+    tell(tmp_path, story)
+
+
 def test_a_write_makes_its_topic_and_keeps_its_order(tmp_path: Path) -> None:
     async def story(broker: LocalBroker, disk: GatedDisk) -> None:
         answers = [send(broker, b"%d" % number, topic="fresh") for number in range(50)]

@@ -20,6 +20,7 @@ from logboom.broker.stats import Dropped
 from logboom.broker.upkeep import Upkeep
 from logboom.errors import StorageError, SyncFailed
 from logboom.storage import DataDirectory, Log
+from logboom.storage.disk import OsDisk
 from logboom.storage.hooks import HookQueue
 from logboom.storage.scrub import ScrubLedger, ScrubResult
 from logboom.storage.segment import Segment
@@ -657,9 +658,46 @@ def test_a_topic_deleted_while_it_is_recompressed_leaves_nothing(data: DataDirec
     assert any("recompressing" in job for job in upkeep.under_way)
     data.delete_topic("events")
     upkeep.step(NOW + HOUR)
+    while "emptying the trash" in upkeep.under_way:
+        upkeep.wait(0.01)
+        upkeep.step(NOW + HOUR)
     upkeep.close()
     assert list((tmp_path / "data" / "topics").iterdir()) == []
     assert list((tmp_path / "data" / "trash").iterdir()) == []
+
+
+class SlowDisk(OsDisk):
+    """It takes as long as the test wants until a file is gone."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.unlinking = threading.Event()
+        self.gate = threading.Event()
+
+    def unlink(self, path: str) -> None:
+        if "/trash/" in path:
+            self.unlinking.set()
+            assert self.gate.wait(ENOUGH_S)
+        super().unlink(path)
+
+
+def test_nobody_waits_until_the_files_of_a_deleted_topic_are_gone(tmp_path: Path) -> None:
+    disk = SlowDisk(str(tmp_path))
+    with DataDirectory.open(str(tmp_path / "data"), disk, reserve_bytes=0) as data:
+        topic(data, "events")
+        data.delete_topic("events")
+        upkeep = Upkeep(data, FAST)
+        upkeep.step(NOW)
+        assert disk.unlinking.wait(ENOUGH_S)
+        upkeep.step(NOW + HOUR)
+        assert (upkeep.under_way, upkeep.stats.trash_emptied) == (["emptying the trash"], 0)
+        threading.Timer(0.05, disk.gate.set).start()
+        upkeep.close()  # which ends it after the file at hand
+        assert len(list((tmp_path / "data" / "trash").iterdir())) == 1
+        again = Upkeep(data, FAST)
+        run(again)
+        assert (again.stats.trash_emptied, list((tmp_path / "data" / "trash").iterdir())) == (1, [])
+        again.close()
 
 
 def test_closing_stops_hooks_and_the_next_start_runs_them_again(

@@ -25,9 +25,9 @@ from logboom.storage.bookmark import Bookmark
 from logboom.storage.topic import Settings
 
 
-@pytest.mark.parametrize("name", ["moment", "ndjson", "quantity", "setting", "start", "target"])
+@pytest.mark.parametrize("name", ["cli.moment", "cli.ndjson", "server.units", "cli.setting", "cli.start", "cli.target"])
 def test_examples_in_docstrings_of_the_command_line_hold(name: str) -> None:
-    failed, _ = doctest.testmod(importlib.import_module(f"logboom.cli.{name}"))
+    failed, _ = doctest.testmod(importlib.import_module(f"logboom.{name}"))
     assert not failed
 
 

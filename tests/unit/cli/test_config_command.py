@@ -53,3 +53,12 @@ def test_a_file_is_checked_whole(capsys: pytest.CaptureFixture[str]) -> None:
 def test_the_example_is_toml(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["config", "example"]) == 0
     assert "limits" in tomllib.loads(capsys.readouterr().out)
+
+
+def test_no_directory_is_not_this_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["serve", "--data", "", "--listen", "127.0.0.1:0"]) == 2
+    assert "--data" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())

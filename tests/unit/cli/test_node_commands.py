@@ -374,3 +374,24 @@ def test_the_doctor_tells_which_limits_are_near_and_which_have_said_no(
         findings = json.loads(capfdbinary.readouterr().out)["node"]["findings"]
     found = {(finding["kind"], finding["where"]) for finding in findings}
     assert {("near a limit", "limits.topics"), ("limit reached", "limits.topics")} <= found
+
+
+def test_a_new_topic_is_what_the_node_says_where_nobody_says_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: Call
+) -> None:
+    rules = ("--set", "topics.partitions=3", "--set", "topics.settings.retention.age_ms=7d")
+    with NodeProcess(tmp_path, *rules) as process:
+        monkeypatch.setenv("LOGBOOM_SERVERS", process.address)
+        made = json.loads(call("topic", "create", "plain", "--json"))
+        assert len(made["partitions"]) == 3
+        assert made["settings"]["retention"]["age_ms"] == 7 * 86_400_000
+        made = json.loads(call("topic", "create", "own", "--partitions", "1", "--set", "flush.policy=os", "--json"))
+        assert len(made["partitions"]) == 1
+        assert made["settings"]["retention"]["age_ms"] == 7 * 86_400_000
+        assert made["settings"]["flush"]["policy"] == "os"
+
+
+def test_a_limit_below_nothing_is_refused(topic: str, capfd: pytest.CaptureFixture[str]) -> None:
+    fill(topic)
+    assert run(["read", topic, "--limit", "-1"]) == 2
+    assert "--limit is -1" in capfd.readouterr().err

@@ -109,6 +109,25 @@ def test_a_bad_line_ends_it_and_what_came_before_is_written(
     assert len(read_json(topic, capfdbinary)) == 2
 
 
+def test_a_summary_says_why_it_ended(
+    topic: str, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    give(monkeypatch, b'{"value": 1}\n{"value": 2, "timestamp": 99999999999999999999}\n')
+    assert run(["write", topic, "--ndjson", "--file", "-", "--json"]) == 2
+    captured = capfdbinary.readouterr()
+    summary = json.loads(captured.out)
+    assert summary["records"] == 1
+    assert summary["error"].startswith("line 2: timestamp: ")
+    assert captured.err.decode() == f"logboom: {summary['error']}\n"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_are_nobodys_problem(topic: str, closed: str) -> None:
+    command = f"{sys.executable} -m logboom write {topic} x {closed}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
 def test_the_same_key_goes_to_the_same_partition(topic: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(["topic", "create", topic, "--partitions", "4"]) == 0
     for key in ("a", "b", "a", "b"):

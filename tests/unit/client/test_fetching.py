@@ -86,7 +86,7 @@ class Story:
         self.play(self.fetching.open(), (Connect, None), (Ask, standing(seqno, committed, first=first)))
 
     def fetch(self, *script: tuple[type[Step], Any], follow: bool = True, timeout_s: float | None = None) -> Any:
-        return self.play(self.fetching.next(follow, timeout_s), *script)
+        return self.play(self.fetching.next(follow, self.fetching.deadline(timeout_s)), *script)
 
     def seqnos(self) -> list[int]:
         return [record.seqno or 0 for record in self.reading.records()]
@@ -406,3 +406,23 @@ def test_a_reader_with_a_filter_has_no_stored_batches() -> None:
     story.fetch((Subscribe, None), (Next, Chunk(TOPIC, 0, 0, 40, 0, 40, 1, memoryview(b""), memoryview(b""))))
     with pytest.raises(ValueError, match="filter"):
         list(story.reading.batches())
+
+
+def test_a_reader_without_luck_tries_again_as_long_as_it_has_patience() -> None:
+    story = Story()
+    tries = [(Connect, LOST), (Drop, None)]
+    story.play(story.fetching.open(5.0), *tries * 4, (Connect, None), (Ask, standing(0, 20)))
+    assert story.slept
+    assert sum(story.slept) < 5
+
+
+@pytest.mark.parametrize("form", ["records", "tables", "batches"])
+def test_a_chunk_with_a_hole_is_no_chunk(form: str) -> None:
+    story = Story()
+    story.open()
+    whole = chunk(0, 30, 30)
+    data = memoryview(stored(0, 10, 1) + stored(20, 10, 1))
+    story.fetch((Subscribe, None), (Next, whole._replace(data=data)))
+    with pytest.raises(Damage, match="seqnos 10 to"):
+        list(getattr(story.reading, form)())
+    assert story.reading.seqno == 10

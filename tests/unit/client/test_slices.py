@@ -62,6 +62,20 @@ def test_the_channel_stands_in_for_a_key() -> None:
     assert found == {b"0": None, b"1": partition_of(b"a", 5), b"2": partition_of(b"k", 5), b"3": None}
 
 
+def test_what_was_cut_before_the_partitions_were_known_is_dealt_out_by_key() -> None:
+    keys = [b"k%d" % (number % 7) for number in range(1000)]
+    columns = Columns.of(VALUES, keys=keys)
+    found = {
+        value: piece.partition
+        for part in columns.slices(1, 1000)
+        for piece in part.again(1, 5, 1000)
+        for value in piece.columns.make("none")(Producer()).values()
+    }
+    assert [found[value] for value in VALUES[100:]] == [partition_of(key, 5) for key in keys[100:]]
+    (part,) = Columns.of([b"1"]).slices(1, 1000)
+    assert [*part.again(1, 1, 1000)] == [part]
+
+
 def test_one_channel_may_be_for_all() -> None:
     ((partition, values),) = cut(Columns.of([b"0", b"1"], channels="a", timestamps=3), partitions=5)
     assert (partition, values) == (partition_of(b"a", 5), [b"0", b"1"])

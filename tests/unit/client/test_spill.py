@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +12,8 @@ import pytest
 
 from logboom.batch import build
 from logboom.client.spill import START, Label, Spill
-from logboom.errors import ConfigError, OutcomeUnknown, Overloaded
+from logboom.errors import BatchTooLarge, ConfigError, OutcomeUnknown, Overloaded
+from logboom.protocols.binary.messages import WireLimits
 from simulation.scripted_node import Line, ScriptedNode
 
 LABEL = Label("events", "ab" * 16, 0)
@@ -286,3 +290,66 @@ def test_a_file_of_another_topic_is_refused(tmp_path: Path) -> None:
     spill.close()
     with pytest.raises(ConfigError, match="others"):
         Story(tmp_path / "spill", ScriptedNode())
+
+
+def test_after_a_flush_without_a_node_records_gather_again(tmp_path: Path) -> None:
+    story = Story(tmp_path / "spill", ScriptedNode(), buffer_bytes=10_000, batch_bytes=1000)
+    story.away().write(0, 3)
+    story.line.core.flush(story.line.now)
+    story.line.tick()
+    assert len(story.spill) == 1
+    story.write(3, 20)
+    assert len(story.spill) == 1, "a sync for each record would be slow"
+    story.line.connect()
+    story.line.run(flush=True)
+    assert story.line.node.logs[0] == numbers(0, 20)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_a_disk_too_full_to_rewrite_the_file_loses_nothing_and_doubles_nothing(
+    partitions: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: Spill, batches: Any) -> list[Any]:
+        next(iter(batches))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    node = ScriptedNode(partitions)
+    first = Story(tmp_path / "spill", node)
+    if partitions == 1:
+        first.line.connect()
+        first.write(0, 1).line.run()
+        before = copy.deepcopy(node.producers[0])
+        first.write(9, 10).line.run()
+        first.away()
+        node.producers[0], node.logs[0] = before, [b"0"]
+    else:
+        first.away().write(0, 1)
+    first.write(1, 5).line.write(b"5", waits=True)
+    first.line.core.spill(first.line.now)
+    with monkeypatch.context() as patch:
+        patch.setattr(Spill, "replace", full)
+        first.line.connect()
+        first.line.run(flush=True)
+    assert "cannot be rewritten" in str(first.line.core.contact.fatal)
+    assert [type(told) for told in first.line.told] == [OutcomeUnknown]
+    first.close()
+    second = Story(tmp_path / "spill", node)
+    second.line.connect()
+    second.line.run(flush=True)
+    written = [value or b"" for log in node.logs.values() for value in log]
+    assert sorted(written) == numbers(0, 6)
+
+
+def test_a_record_the_node_finds_too_large_fails_alone(tmp_path: Path) -> None:
+    node = ScriptedNode(partitions=3)
+    node.limits = WireLimits(2**26, 4096, 2**25, 16, 600_000, 100)
+    story = Story(tmp_path / "spill", node)
+    story.away().write(0, 3)
+    story.line.write(bytes(5000), waits=True)
+    story.write(3, 6)
+    story.line.core.spill(story.line.now)
+    story.line.connect()
+    story.line.run(flush=True)
+    assert sorted(value or b"" for log in node.logs.values() for value in log) == numbers(0, 6)
+    assert [type(told) for told in story.line.told] == [BatchTooLarge]
+    assert story.line.core.is_idle

@@ -412,3 +412,14 @@ def test_whatever_happens_nothing_is_lost_nothing_is_there_twice_and_order_holds
             assert mine == sorted(mine)
     assert len(line.told) == written
     assert [told for told in line.told if not isinstance(told, Written)] == []
+
+
+def test_what_expires_while_the_node_refuses_it_says_why() -> None:
+    line = Line(ScriptedNode(), batch_bytes=1, delivery_timeout_s=10.0).connect()
+    line.node.refuse = lambda partition, header: LowSpace(1, 2)
+    line.write(b"0", waits=True)
+    for _ in range(12):
+        line.pass_time(1)
+    (error,) = line.told
+    assert isinstance(error, ConnectionLost)
+    assert str(LowSpace(1, 2)) in str(error)

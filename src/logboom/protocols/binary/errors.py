@@ -36,7 +36,7 @@ def decode_failure(failure: Failure) -> LogboomError:
     error = kind.__new__(kind)
     Exception.__init__(error, failure.message)
     for name, value in failure.data.items():
-        if name.isidentifier() and not name.startswith("_"):
+        if name.isidentifier() and not name.startswith("_") and not hasattr(Exception, name):
             setattr(error, name, value)
     return error
 
