@@ -93,7 +93,7 @@ async def _serve(loaded: Loaded, stop: Stop, ready_file: str | None, as_json: bo
         await _announce(node, ready, loaded, ready_file, as_json)
         await stop.asked.wait()
     except OSError as error:
-        logger.error("the ready file cannot be written: %s", error)
+        logger.error("the ready file cannot be written: %s: name a path this user may write to", error)
         code = UNABLE
     watchdog = threading.Timer(deadline_s + GRACE_S, end_at_once, ("the deadline has passed: ended at once", BROKEN))
     watchdog.daemon = True

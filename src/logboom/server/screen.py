@@ -82,7 +82,7 @@ def _commands(ready: Ready) -> Iterator[str]:
     address = next(_addresses(ready))
     usual = address in (f"127.0.0.1:{PORT}", f"*:{PORT}", f"0.0.0.0:{PORT}")
     server = "" if usual else f" --server {address}"
-    yield f"topic create events{server} --partitions 1"
+    yield f"topic create events{server}"
     yield f"write events{server} hello world"
     yield f"read events{server} --follow"
     yield f"stats{server}"
