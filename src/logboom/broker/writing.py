@@ -62,7 +62,7 @@ class LogWriter:
         """A sync that has ended while a thread had the log."""
         self._untold = False
         """Whether more is committed than readers in other processes know."""
-        self._waiters: list[Future[None]] = []
+        self._waiters: dict[Future[None], None] = {}
         self._timer: TimerHandle | None = None
         self._patience: TimerHandle | None = None
         self._gone: LogboomError | None = None
@@ -314,7 +314,7 @@ class LogWriter:
 
     def wake(self) -> None:
         """Readers that wait are to look again."""
-        waiters, self._waiters = self._waiters, []
+        waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -325,13 +325,12 @@ class LogWriter:
         if self._gone is not None:
             waiter.set_result(None)
         else:
-            self._waiters.append(waiter)
+            self._waiters[waiter] = None
         return waiter
 
     def forget(self, waiter: Future[None]) -> None:
         """Nobody waits for this any more."""
-        if not waiter.done() and waiter in self._waiters:
-            self._waiters.remove(waiter)
+        self._waiters.pop(waiter, None)
 
     @property
     def readers_waiting(self) -> int:

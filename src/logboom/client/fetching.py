@@ -14,7 +14,7 @@ from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.address import Address
 from logboom.client.backoff import Backoff
 from logboom.client.reading import Reading
-from logboom.errors import LogboomError, RemoteProtocolError, Unavailable
+from logboom.errors import LogboomError, RemoteProtocolError, TopicRecreated, Unavailable
 from logboom.protocols.binary.messages import CommitCursor, Kind, Read
 
 RETRY_S: Final = 30.0
@@ -77,6 +77,8 @@ class Fetching:
                 yield from self._connect()
                 yield from self._locate()
                 return self._backoff.reset()
+            except TopicRecreated as error:
+                self._reading.failed(error)
             except Unavailable:
                 yield from self._lose()
                 tries += 1

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 from typing import Final
 
 from logboom import __version__
 from logboom.broker.local import LocalBroker
-from logboom.errors import ConfigError, DirectoryInUse, LimitExceeded
+from logboom.errors import ConfigError, DirectoryInUse, DirectoryUnusable, LimitExceeded
 from logboom.protocols.binary.codec import encode_front
 from logboom.protocols.binary.errors import encode_failure
 from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
@@ -25,6 +26,8 @@ from logboom.server.endpoint import Endpoint
 from logboom.server.listening import UnixSocket, bind_all, endpoint_of, listen
 from logboom.server.sources import DEFAULT, Loaded
 
+HARMLESS: Final = frozenset(("lock", "state", "node.json.tmp", "lost+found"))
+"""What a start that was cut short, or a file system, leaves in a directory that is not a node's yet."""
 IN_USE_S: Final = 2.0
 """A check or a doctor holds the directory for a moment; so long a start waits for it."""
 IN_USE_RETRY_S: Final = 0.1
@@ -106,6 +109,7 @@ async def _open_broker(loaded: Loaded) -> LocalBroker:
     loop = asyncio.get_running_loop()
     gives_up_at = loop.time() + IN_USE_S
     config = loaded.config
+    _check_directory(config.data)
     while True:
         try:
             return await LocalBroker.open(config.data, config.broker(), config.cluster_id)
@@ -113,6 +117,20 @@ async def _open_broker(loaded: Loaded) -> LocalBroker:
             if loop.time() >= gives_up_at:
                 raise
         await asyncio.sleep(IN_USE_RETRY_S)
+
+
+def _check_directory(path: str) -> None:
+    """A node begins in a directory that is empty or its own, so that a slip of the hand leaves nothing in /etc."""
+    if not os.path.exists(path):
+        return
+    if not os.path.isdir(path):
+        raise DirectoryUnusable(f"{path} is no directory: name another one")
+    names = os.listdir(path)
+    strangers = [name for name in names if name not in HARMLESS and not name.endswith(".sock")]
+    if strangers and "node.json" not in names:
+        raise DirectoryUnusable(
+            f"{path} is not empty ({min(strangers)} is there) and no data directory: name an empty or a new one"
+        )
 
 
 def _connections_max(loaded: Loaded) -> int:

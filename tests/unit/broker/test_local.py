@@ -456,6 +456,11 @@ def test_reads_wait_for_news_as_long_as_they_are_told(tmp_path: Path) -> None:
         assert [record.value for record in (await reading).records()] == [b"a"]
         nothing = await broker.read(ReadRequest("t", Start(at="latest"), wait_ms=20))
         assert (nothing.next_seqno, nothing.at_end, len(nothing.data)) == (1, True, 0)
+        gone = asyncio.create_task(broker.read(ReadRequest("t", Start(at="latest"), wait_ms=30_000)))
+        await asyncio.sleep(0.01)
+        gone.cancel()
+        with suppress(asyncio.CancelledError):
+            await gone
         assert (await broker.stats()).reads["waiting"] == 0
 
     tell(tmp_path, story)

@@ -80,3 +80,17 @@ def test_clients_that_are_connected_are_told_that_the_node_ends(tmp_path: Path) 
                 await broker.stats()
 
     asyncio.run(story())
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "passwd").write_text("root")
+    with pytest.raises(DirectoryUnusable, match="is not empty .passwd is there. and no data directory"):
+        asyncio.run(Node.open(configured(tmp_path)))
+    assert [path.name for path in data.iterdir()] == ["passwd"]
+    (data / "passwd").unlink()
+    data.rmdir()
+    data.write_text("")
+    with pytest.raises(DirectoryUnusable, match="is no directory"):
+        asyncio.run(Node.open(configured(tmp_path)))
