@@ -70,11 +70,14 @@ class Driver:
             if readable and self._socket is not None and not self._is_driven:
                 self._receive(now)
             core.turn(now)
-            if self._socket is not None and (core.outgoing or self._unsent):
+            while self._socket is not None and not self.is_sent:
                 self._send()
+                if self._unsent or core.options.acks != "none":
+                    break
+                core.turn(now)  # no answer will come to say that there is room for more
         except (OSError, LogboomError) as error:
             self._lose(error, now)
-        if self._is_dozing and not core.is_idle:
+        if self._is_dozing and not (core.is_idle and self.is_sent):
             self._is_dozing = False
             self._wake.set()
 
@@ -293,7 +296,7 @@ class Driver:
             if self.core.contact.fatal is not None:
                 pause_s = 3600.0
             is_driven = now - self._driven_at < HANDS_OFF_S
-            if self.core.is_idle and not is_driven:
+            if self.core.is_idle and self.is_sent and not is_driven:
                 self._is_dozing = True
                 return pause_s, None
             tick_s = min(max(self.core.options.linger_ms / 1000, TICK_MIN_S), TICK_MAX_S)

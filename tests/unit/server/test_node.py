@@ -86,7 +86,7 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "passwd").write_text("root")
-    with pytest.raises(DirectoryUnusable, match="is not empty .passwd is there. and no data directory"):
+    with pytest.raises(DirectoryUnusable, match=r"is not empty \(passwd is there\) and no data directory"):
         asyncio.run(Node.open(configured(tmp_path)))
     assert [path.name for path in data.iterdir()] == ["passwd"]
     (data / "passwd").unlink()
