@@ -27,7 +27,7 @@ class Load(NamedTuple):
     seconds: float | None = None
     acks: Literal["none", "leader", "durable"] | None = None
     codec: Literal["none", "lz4", "zstd"] = "none"
-    batch_bytes: int = 128 * 1024
+    batch_bytes: int = 256 * 1024
     linger_ms: float = 5
     one_by_one: bool = False
 

@@ -52,7 +52,7 @@ class WriterOptions:
     """When a record counts as written; None leaves it to the topic."""
     partition: int | None = None
     """Everything goes to this one; None leaves it to key, channel or chance."""
-    batch_bytes: int = 128 * 1024
+    batch_bytes: int = 256 * 1024
     """A batch goes when it has so much, before compression."""
     linger_ms: float = 5
     """Or when its first record has waited so long, and the log can take it."""
