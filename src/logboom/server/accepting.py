@@ -18,6 +18,9 @@ from typing import Final
 
 BURST_S: Final = 0.1
 """So much of a second's connections may come at once."""
+SEND_BYTES: Final = 256 * 1024
+"""What the system holds for a peer that does not read. All connections share its memory: left to itself it would hold
+megabytes for each, and a thousand such readers would leave nothing for the others."""
 RETRY_S: Final = 0.1
 TELL_EVERY_S: Final = 10.0
 LINGER_S: Final = 1.0
@@ -78,6 +81,7 @@ class Gate:
 
     async def _enter(self, connection: socket.socket, factory: Factory) -> None:
         try:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
             if connection.family != socket.AF_UNIX:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the loops do so only sometimes
             await asyncio.get_running_loop().connect_accepted_socket(factory, connection)
