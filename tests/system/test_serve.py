@@ -207,8 +207,8 @@ def test_a_second_signal_ends_it_at_once_and_the_next_start_recovers(tmp_path: P
         node.ready()
         os.kill(node.process.pid, signal.SIGSTOP)
         second = signal.SIGINT if first == signal.SIGTERM else signal.SIGTERM
-        # The system hands pending signals over in the order of their numbers.
-        assert node.end(first, second, signal.SIGCONT) == 128 + signal.SIGTERM, node.said
+        # Which of two pending signals is handed over first is the system's to decide.
+        assert node.end(first, second, signal.SIGCONT) in (128 + signal.SIGTERM, 128 + signal.SIGINT), node.said
         assert "ended at once" in node.said
     with started(tmp_path, *LOCAL) as node:
         node.ready()
