@@ -97,7 +97,7 @@ class AppendPart(msgspec.Struct, array_like=True, gc=False):
 class Append(msgspec.Struct, array_like=True, gc=False):
     parts: list[AppendPart]
     acks: Acks | None = None
-    """With `none` there is no answer, not even to a refusal."""
+    """With `none` there is no answer, not even to a refusal; only a malformed frame gets an ERROR."""
 
 
 class AppendedAt(msgspec.Struct, array_like=True, gc=False):
