@@ -6,7 +6,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-BENCHES := encode decode append sync growth open scan follow dump wire latency produce consume scale
+BENCHES := encode decode append sync growth open scan follow dump wire latency produce consume scale logd http_write http_read
 
 .PHONY: help demo test check format bench soak clean
 

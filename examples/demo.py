@@ -1,5 +1,7 @@
 """A node, three processes that write to it, two that follow it, and a kill -9 in the middle: nothing is lost.
 
+Two of the writers use the Python client, the third has nothing but HTTP. In the end a second node copies the first.
+
     python examples/demo.py [--records N] [--keep DIR]
 
 Every process notes down what it was promised and what it saw; the checker of the test suite compares the notes. On a
@@ -10,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import http.client
+import json
 import os
 import signal
 import socket
@@ -18,6 +22,8 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -33,8 +39,9 @@ from logboom.client import FileReader
 from logboom.errors import LogboomError
 
 TOPIC, PARTITIONS = "readings", 3
-WRITERS = ("anna", "bert", "cleo")
+WRITERS = {"anna": "write", "bert": "write", "cleo": "post"}
 CHUNK = 1000
+RETRY_S = 0.2
 LOGBOOM = [sys.executable, "-m", "logboom"]
 
 
@@ -76,6 +83,45 @@ def write(address: str, history: str, name: str, records: int) -> None:
                 recorder.note(Ok(name, number, f"{TOPIC}/{result.partition}", result.seqno))
 
 
+def post(address: str, history: str, name: str, records: int) -> None:
+    """The same with nothing but HTTP. What got no answer is sent again; the node knows its Idempotency-Key."""
+    with Recorder(history) as recorder:
+        for first in range(0, records, CHUNK):
+            numbers = range(first, min(first + CHUNK, records))
+            recorder.note(*(Invoke(name, number) for number in numbers))
+            lines = [
+                json.dumps(
+                    {
+                        "value": f"{name}:{number}:{number * 7919 % 4000 / 100} C",
+                        "key": f"sensor-{number % 50}",
+                        "channel": f"site/{number % 20}/temperature",
+                        "tags": ["alert"] if number % 97 == 0 else [],
+                    }
+                )
+                for number in numbers
+            ]
+            placed = post_until_answered(address, "\n".join(lines).encode(), f"{name}-{first}")
+            for number, partition, seqno in zip(numbers, placed["partitions"], placed["seqnos"], strict=True):
+                recorder.note(Ok(name, number, f"{TOPIC}/{partition}", seqno))
+            say(numbers[-1] + 1)
+
+
+def post_until_answered(address: str, body: bytes, key: str) -> dict[str, list[int]]:
+    headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": key}
+    request = urllib.request.Request(f"http://{address}/topics/{TOPIC}/records", body, headers)
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                placed: dict[str, list[int]] = json.load(answer)
+                return placed
+        except urllib.error.HTTPError as error:
+            if error.code < 500:
+                raise Wrong(f"{error}: {error.read().decode()}") from None
+        except (OSError, http.client.HTTPException):
+            pass
+        time.sleep(RETRY_S)
+
+
 def follow(address: str, history: str, name: str, partition: int) -> None:
     """Follow one log over the network, whatever happens to the node."""
     log = f"{TOPIC}/{partition}"
@@ -101,7 +147,12 @@ def say(number: int | None) -> None:
     os.write(sys.stdout.fileno(), b"%d\n" % (number or 0))
 
 
-ROLES: dict[str, Callable[[str, str, str, int], None]] = {"write": write, "follow": follow, "files": follow_files}
+ROLES: dict[str, Callable[[str, str, str, int], None]] = {
+    "write": write,
+    "post": post,
+    "follow": follow,
+    "files": follow_files,
+}
 
 
 # What the parent does.
@@ -140,22 +191,33 @@ class Child:
         self._listener.join()
 
 
-class Node:
-    """`logboom serve` in its own process, on one directory and one port."""
-
-    def __init__(self, root: str) -> None:
-        with socket.socket() as probe:
+def free_addresses(count: int) -> list[str]:
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
             probe.bind(("127.0.0.1", 0))
-            self.address = f"127.0.0.1:{probe.getsockname()[1]}"
+        return [f"127.0.0.1:{probe.getsockname()[1]}" for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+class Node:
+    """`logboom serve` in its own process, on one directory and always the same ports."""
+
+    def __init__(self, root: str, *options: str) -> None:
+        self.address, self.logd, self.http = free_addresses(3)
         self.directory, self._ready, self._log = f"{root}/data", Path(root, "ready"), f"{root}/node.log"
+        self._options = options
 
     def start(self) -> float:
         """Seconds until it listened."""
         began = time.perf_counter()
         self._ready.unlink(missing_ok=True)
-        where = ["--data", self.directory, "--listen", self.address, "--ready-file", str(self._ready)]
+        where = ["--data", self.directory, "--listen", self.address, "--logd", self.logd, "--http", self.http]
+        command = [*LOGBOOM, "serve", *where, "--ready-file", str(self._ready), *self._options]
         with open(self._log, "wb") as log:
-            self._process = subprocess.Popen([*LOGBOOM, "serve", *where], stdout=log, stderr=log, process_group=0)
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, process_group=0)
         while not self._ready.exists():
             if self._process.poll() is not None:
                 raise Wrong(f"the node did not start:\n{self.said}")
@@ -206,7 +268,9 @@ class Screen:
 def write_and_kill(node: Node, root: str, records: int, screen: Screen) -> None:
     """Three writers and two followers; the node is killed when half of it was promised."""
     began, each = time.perf_counter(), records // len(WRITERS)
-    writers = [Child("write", node.address, root, name, each) for name in WRITERS]
+    writers = [
+        Child(role, node.http if role == "post" else node.address, root, name, each) for name, role in WRITERS.items()
+    ]
     followers = [Child("follow", node.address, root, "dora", 0), Child("files", node.directory, root, "emil", 1)]
     try:
         with screen.bar(each * len(WRITERS)) as show:
@@ -219,7 +283,9 @@ def write_and_kill(node: Node, root: str, records: int, screen: Screen) -> None:
         for writer in writers:
             writer.wait()
         seconds = time.perf_counter() - began
-        screen.done("write", f"{len(WRITERS)} processes, {promised:,} records, all durable, in {seconds:.1f} s")
+        screen.done(
+            "write", f"{len(WRITERS)} processes, {promised:,} records, all durable, in {seconds:.1f} s: HTTP too"
+        )
         ends = final_read(node, root)
         for partition, follower in enumerate(followers):
             follower.wait_until(ends[partition])
@@ -269,8 +335,36 @@ def read_some(node: Node, records: int, screen: Screen) -> None:
     screen.done("by tag", f"{alerts:,} records have the tag alert")
 
 
+def copy(node: Node, root: str, screen: Screen) -> None:
+    """A second node copies the first, and every column of every record is compared."""
+    began, replica = time.perf_counter(), Node(root, "--replicate-from", node.logd)
+    replica.start()
+    try:
+        ends = read_ends(node)
+        while read_ends(replica) != ends:
+            time.sleep(0.05)
+        seconds = time.perf_counter() - began
+    finally:
+        replica.end(signal.SIGTERM)
+    for partition in range(len(ends)):
+        directories = node.directory, replica.directory
+        ours, theirs = (FileReader(directory, TOPIC, partition=partition).table() for directory in directories)
+        if not ours.equals(theirs):
+            raise Wrong(f"partition {partition} of the replica is not what the node has")
+    screen.done("replica", f"a second node has all {sum(ends):,} records, equal, {seconds:.1f} s after its start")
+
+
+def read_ends(node: Node) -> list[int]:
+    """How many records each partition has; none where there is no topic yet."""
+    try:
+        with urllib.request.urlopen(f"http://{node.http}/topics/{TOPIC}", timeout=30) as answer:
+            return [partition["committed"] for partition in json.load(answer)["partitions"]]
+    except urllib.error.HTTPError:
+        return []
+
+
 def run(root: str, records: int, screen: Screen) -> None:
-    screen.console.print("\n[bold]Logboom[/]: a node, three writers, two followers, one kill -9\n")
+    screen.console.print("\n[bold]Logboom[/]: a node, three writers, two followers, one kill -9, and a copy\n")
     node = Node(root)
     seconds = node.start()
     try:
@@ -278,6 +372,8 @@ def run(root: str, records: int, screen: Screen) -> None:
         node.command("topic", "create", TOPIC, "--partitions", str(PARTITIONS))
         write_and_kill(node, root, records, screen)
         read_some(node, records, screen)
+        os.mkdir(f"{root}/copy")
+        copy(node, f"{root}/copy", screen)
         report = check(read_histories(sorted(Path(root).glob("history-*"))))
         tell(report, records, screen)
         for command in ("topic list", f"read {TOPIC}/0 --tag alert --limit 3 -n", "head " + TOPIC):
@@ -304,7 +400,9 @@ def stay(node: Node, screen: Screen) -> None:
         f"  logboom read {TOPIC}/0 --from latest --follow\n"
         f"  logboom write {TOPIC} 'hello' --key sensor-1\n"
         f"  logboom stats\n"
-        f"  logboom topic list\n\nCtrl-C ends it.",
+        f"  logboom topic list\n"
+        f"  curl -N 'http://{node.http}/topics/{TOPIC}/tail?partition=0'\n\n"
+        f"Every call of the API: http://{node.http}/docs\n\nCtrl-C ends it.",
         soft_wrap=True,
     )
     with Writer(TOPIC, node.address, partition=0) as writer:

@@ -21,10 +21,14 @@ LogboomError
 │   ├── WriteFailed            the operating system refused the write
 │   ├── LogReadOnly            damaged, failed or closed: the log takes no writes, and says why
 │   ├── WritesRefused          an operator has switched the topic or the node to read-only
+│   ├── ReadOnlyReplica        the node is a copy of another one, which takes the writes
+│   ├── RecordsRejected        a validator of the topic has said no
+│   ├── ValidatorFailed        a validator of the topic could not be asked
 │   └── Overloaded             too much is waiting to be written or synced; nothing of this was
 ├── OutcomeUnknown             the connection was lost before the answer: appended or not, nobody here knows
 ├── Unavailable                not now: the node is starting, stopping, or cannot be reached
 │   ├── ShuttingDown           the node is stopping
+│   ├── FeedEnded              what was said of a log to its copy holds no more: to be asked again
 │   └── ConnectionLost         no connection to a node, or the one there was is gone
 ├── LimitExceeded              more than a limit allows; says which, and what it is
 ├── ProtocolError              bytes that are not what the protocol says
@@ -51,6 +55,7 @@ LogboomError
     ├── IndexOutOfRange        a batch number the log does not hold, or may not truncate to
     ├── Damage                 bytes that were once sound are not: where, and which seqnos
     ├── SyncFailed             a sync failed: what was not yet promised is unknown, the log stops writing
+    ├── ReplicaDiverged        a copy holds what its source does not: it is no prefix of it
     ├── DumpError
     │   ├── DumpCorrupt        bytes of a dump that are not as they were written
     │   ├── DumpIncomplete     a dump that ends before its end
@@ -64,6 +69,9 @@ LogboomError
 """
 
 from __future__ import annotations
+
+import re
+from typing import Final
 
 
 class LogboomError(Exception):
@@ -200,6 +208,40 @@ class WritesRefused(AppendRefused):
         self.reason = reason
 
 
+class ReadOnlyReplica(AppendRefused):
+    """The node copies another one. Whoever wants to write or change something does it there."""
+
+    def __init__(self, source: str) -> None:
+        super().__init__(
+            f"this node is a replica of {source} and takes no writes: write there, or end that with `logboom promote`"
+        )
+        self.source = source
+
+
+class RecordsRejected(AppendRefused):
+    """A validator of the topic has looked at the records and refuses them."""
+
+    def __init__(self, topic: str, url: str, status: int, reason: str) -> None:
+        super().__init__(f"a validator of topic {topic!r} refuses this ({url} answered {status}): {reason}")
+        self.topic = topic
+        self.url = url
+        self.status = status
+        self.reason = reason
+
+
+class ValidatorFailed(AppendRefused):
+    """A validator of the topic did not answer, and without its answer nothing is appended."""
+
+    def __init__(self, topic: str, url: str, reason: str) -> None:
+        super().__init__(
+            f"a validator of topic {topic!r} could not be asked ({url}): {reason}; "
+            "mend it, or let validators.on_failure be accept"
+        )
+        self.topic = topic
+        self.url = url
+        self.reason = reason
+
+
 class Overloaded(AppendRefused):
     """Too many bytes wait to be written or synced. Nothing of this was appended: send it again later."""
 
@@ -225,6 +267,15 @@ class ShuttingDown(Unavailable):
 
     def __init__(self, message: str = "the node is shutting down") -> None:
         super().__init__(message)
+
+
+class FeedEnded(Unavailable):
+    """What a copy was told of a log when it began holds no more. It asks again, and learns what does."""
+
+    def __init__(self, log: str, reason: str) -> None:
+        super().__init__(f"{log}: {reason}")
+        self.log = log
+        self.reason = reason
 
 
 class ConnectionLost(Unavailable):
@@ -434,6 +485,19 @@ class SyncFailed(StorageError):
     """A sync failed. What was not yet promised is unknown; the log stops writing and a restart recovers."""
 
 
+class ReplicaDiverged(StorageError):
+    """A copy of a log has a batch that its source does not have, or has differently."""
+
+    def __init__(self, log: str, index: int, reason: str) -> None:
+        super().__init__(
+            f"{log}: batch {index} is not what the source has: {reason}; "
+            "nothing more is copied; delete the replica's data directory to begin anew"
+        )
+        self.log = log
+        self.index = index
+        self.reason = reason
+
+
 class DumpError(StorageError):
     """Something about a dump."""
 
@@ -501,3 +565,16 @@ class DirectoryInUse(StorageError):
 
 class DirectoryUnusable(StorageError):
     """Not a data directory this release can write to."""
+
+
+CODES: Final[dict[str, type[LogboomError]]] = {
+    re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower(): value
+    for name, value in list(vars().items())
+    if isinstance(value, type) and issubclass(value, LogboomError)
+}
+"""Every error by its stable name on a wire: its own in lower case with dashes, `seqno-out-of-range`."""
+_NAMES: Final = {value: code for code, value in CODES.items()}
+
+
+def code_of(error: LogboomError) -> str:
+    return next(_NAMES[kind] for kind in type(error).__mro__ if kind in _NAMES)

@@ -11,6 +11,7 @@ from logboom.broker.api import (
     Appended,
     Chunk,
     CursorInfo,
+    Measures,
     NodeStats,
     Part,
     PartitionInfo,
@@ -18,6 +19,7 @@ from logboom.broker.api import (
     Settings,
     TopicInfo,
 )
+from logboom.broker.measures import Histogram
 from logboom.errors import BatchError, TopicNotFound
 
 TOPIC_ID = "00112233445566778899aabbccddeeff"
@@ -148,6 +150,12 @@ class MemoryBroker:
 
     async def stats(self) -> NodeStats:
         return NodeStats("n", "c", "0", 0, 0, len(self.logs), len(self.logs), {}, {}, {}, {})
+
+    async def measures(self) -> Measures:
+        return Measures({}, {}, Histogram().shown())
+
+    async def promote(self) -> None:
+        self.refusal = ""
 
 
 class MemorySubscription:

@@ -11,9 +11,8 @@ import pytest
 from binary.memory import MemoryBroker
 from binary.peer import run, serve
 from logboom.broker.api import CursorInfo, PartitionInfo, ReadRequest, TopicInfo
-from logboom.errors import DumpError
+from logboom.errors import CODES, DumpError
 from logboom.protocols.binary import messages
-from logboom.protocols.binary.errors import CODES
 from logboom.protocols.binary.handler import METHODS
 from logboom.protocols.binary.messages import Kind
 
@@ -23,6 +22,8 @@ NEVER_SENT = {
     "local-protocol-error",
     "buffer-full",
     "index-out-of-range",
+    "replica-diverged",
+    "feed-ended",
     "not-opened",
     "not-local",
     "directory-in-use",

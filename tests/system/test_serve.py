@@ -143,7 +143,7 @@ def test_the_ready_file_and_the_ready_line_say_where_it_is_and_the_file_goes_wit
         for address in (*ready["binary"], f"unix:{unix}"):
             stats = asyncio.run(stats_of(address))
             assert (stats.node_id, stats.cluster_id) == (ready["node_id"], ready["cluster_id"])
-            assert stats.connections == {"binary": 1}
+            assert stats.connections == {"binary": 1, "logd": 0, "http": 0}
         for command in (["check"], ["doctor"], ["doctor", "--quick"]):
             done = subprocess.run(
                 [sys.executable, "-m", "logboom", *command, "--json", str(tmp_path / "data")],

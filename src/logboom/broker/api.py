@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection
+from logboom.broker.measures import Measures
 from logboom.errors import Damage
 from logboom.storage.append import Answer, Appended
 from logboom.storage.bookmark import Bookmark
@@ -31,13 +32,19 @@ __all__ = [
     "Broker",
     "Chunk",
     "CursorInfo",
+    "Feed",
+    "Feeds",
     "Filter",
+    "Measures",
     "NodeStats",
+    "Origin",
     "Part",
     "PartitionInfo",
     "ReadRequest",
+    "ReplicaStats",
     "Settings",
     "Start",
+    "Stored",
     "Subscription",
     "TopicInfo",
 ]
@@ -87,6 +94,13 @@ class Broker(Protocol):
 
     async def accept(self, topic: str | None = None) -> None: ...
     async def stats(self) -> NodeStats: ...
+    async def measures(self) -> Measures:
+        """What was counted of each topic and each protocol since the start."""
+        ...
+
+    async def promote(self) -> None:
+        """A replica copies no more and takes writes from now on; done when it does. Nothing to do for other nodes."""
+        ...
 
     # Staged publish (open, stage, publish, discard) has its place here.
 
@@ -94,6 +108,28 @@ class Broker(Protocol):
 class Subscription(Protocol):
     async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
         """Waits for news: records, or how far it has come where a filter left none."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Feeds(Protocol):
+    """What a node gives to those who copy it."""
+
+    async def feed(self, topic: str, partition: int | None, index: int) -> Feed:
+        """The stored batches of a log, from the one with this index on; 0 and 1 are the first there is.
+
+        Where that one is gone the feed begins with the first that is not, and says so. Raises IndexOutOfRange for one
+        that is not next or before.
+        """
+        ...
+
+
+class Feed(Protocol):
+    origin: Origin
+
+    async def next(self, max_bytes: int = READ_BYTES, wait_ms: int = 1000) -> Stored:
+        """Committed batches as they are stored, whole, control batches too; none where nothing came in time."""
         ...
 
     async def close(self) -> None: ...
@@ -171,6 +207,11 @@ class Chunk(NamedTuple):
     """With a filter: the seqnos of the records in `data`, as i64, little-endian."""
 
     @property
+    def record_count(self) -> int:
+        """From `seqno` on; lost ones too."""
+        return self.next_seqno - self.seqno if self.seqnos is None else self.seqnos.nbytes // 8
+
+    @property
     def at_end(self) -> bool:
         return self.next_seqno >= self.committed
 
@@ -204,6 +245,34 @@ class Chunk(NamedTuple):
             found = Batch.parse(self.data).records()
             for record, seqno in zip(found, self.seqnos.cast("B").cast("q"), strict=True):
                 yield msgspec.structs.replace(record, seqno=seqno)
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """What a copy must know of a log before its batches."""
+
+    node_id: str
+    cluster_id: str
+    topic: str
+    topic_id: str
+    partitions: int
+    partition: int
+    settings: Settings
+    index: int
+    """Of the first batch that comes."""
+    snapshot: bytes
+    """A storage.tail.Snapshot, encoded: all that the log knew before that batch. Empty where the one who asks has it:
+    where it asked for this very index, and that is above 1."""
+
+
+class Stored(NamedTuple):
+    """A piece of a feed."""
+
+    data: memoryview
+    next_index: int
+    """Of the batch that comes next."""
+    first: int
+    committed: int
+    committed_index: int
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):
@@ -261,8 +330,26 @@ class NodeStats(msgspec.Struct, frozen=True):
     connections: dict[str, int] = {}
     """Now, by protocol."""
     refused: str | None = None
+    failure: str | None = None
+    """Why the node takes no writes until it is restarted; `refused` says so too."""
     upkeep: Any = None
     memory_bytes: int = 0
     open_files: int = 0
     limits: dict[str, int] = {}
     """What the node allows, by the names of `broker.limits.Limits`."""
+    replica: ReplicaStats | None = None
+    """Of a node that copies another one."""
+
+
+class ReplicaStats(msgspec.Struct, frozen=True):
+    source: str
+    """Where it copies from."""
+    connected: bool
+    lag_records: int
+    """Committed there and not here, of all logs together, as far as was heard."""
+    lag_logs: dict[str, int]
+    """The logs that lag most, by `topic/partition`."""
+    heard: int | None = None
+    """When the source was last heard of, microseconds."""
+    error: str | None = None
+    """Why it does not copy, or what it cannot copy."""

@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
+
+import msgspec
 
 from logboom.batch import Batch
 from logboom.batch.builder import build_control
@@ -23,6 +25,7 @@ from logboom.batch.header import HEADER_SIZE, stamp
 from logboom.broker.api import PartitionInfo, TopicInfo
 from logboom.broker.committing import Committer, logger
 from logboom.broker.config import BrokerConfig
+from logboom.broker.measures import Meter
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
     LogboomError,
@@ -37,8 +40,8 @@ from logboom.errors import (
 from logboom.storage.config import LogConfig
 from logboom.storage.directory import DataDirectory
 from logboom.storage.log import Log
-from logboom.storage.tail import Floor
-from logboom.storage.topic import Settings, Topic
+from logboom.storage.tail import Floor, Snapshot
+from logboom.storage.topic import FlushSettings, Settings, Topic
 
 Maker = Literal["user", "write", "node"]
 
@@ -51,6 +54,7 @@ class Hosted:
     writers: list[LogWriter | LogboomError]
     """The owner of each log, or why it cannot be opened."""
     refused: str | None = None
+    meter: Meter = field(default_factory=Meter)
 
     def writer(self, partition: int | None) -> LogWriter:
         """The owner of this partition's log; of the only one, where none is named."""
@@ -63,6 +67,11 @@ class Hosted:
         if isinstance(writer, LogboomError):
             raise writer
         return writer
+
+    @property
+    def numbered(self) -> list[tuple[int, LogWriter]]:
+        """The owners of the logs that are open, by partition."""
+        return [(number, writer) for number, writer in enumerate(self.writers) if isinstance(writer, LogWriter)]
 
     @property
     def open_writers(self) -> list[LogWriter]:
@@ -96,7 +105,9 @@ def describe_log(number: int, writer: LogWriter | LogboomError) -> PartitionInfo
 
 
 class Catalog:
-    def __init__(self, data: DataDirectory, committer: Committer, config: BrokerConfig) -> None:
+    def __init__(self, data: DataDirectory, committer: Committer, config: BrokerConfig, is_copy: bool = False) -> None:
+        self.is_copy = is_copy
+        """Whether another node writes these topics: then no term begins here, and only what is synced is shown."""
         self._data = data
         self._committer = committer
         self._config = config
@@ -130,8 +141,11 @@ class Catalog:
     def log_config(self, settings: Settings) -> LogConfig:
         return replace(settings.log_config(), batch_bytes_max=self._config.limits.batch_bytes)
 
-    def open_logs(self) -> dict[str, Log | LogboomError]:
-        """Recover every log, many at a time; by its name. On a thread, before anything else."""
+    def open_logs(self, takes_over: bool = False) -> dict[str, Log | LogboomError]:
+        """Recover every log, many at a time; by its name. On a thread, before anything else.
+
+        `takes_over` begins a term in all of them: they were another node's.
+        """
         groups: dict[LogConfig, list[str]] = {}
         for topic in self._data.topics():
             groups.setdefault(self.log_config(topic.settings), []).extend(topic.log_names)
@@ -141,18 +155,19 @@ class Catalog:
                 opened.update(zip(names, self._data.open_logs(names, config), strict=True))
             except (OSError, LogboomError):
                 opened.update({name: self._open_one(name, config) for name in names})
-        if not self._data.was_clean:
-            self._begin_terms(opened)
+        if takes_over or not (self._data.was_clean or self.is_copy):
+            topics = [topic for topic in self._data.topics() if takes_over or topic.settings.flush.policy == "os"]
+            self._begin_terms({name: opened[name] for topic in topics for name in topic.log_names})
+            self._data.sync()
         return opened
 
-    def _begin_terms(self, logs: dict[str, Log | LogboomError]) -> None:
-        """With flush = os an unclean end may have taken records back that readers had seen: a new term tells them.
+    def _begin_terms(self, logs: Mapping[str, Log | LogboomError]) -> None:
+        """Readers may have seen records that are not here: with flush = os an unclean end may have taken some back,
+        and what was a copy may have ended before its source did. A new term tells them.
 
         It is written down at once: the next end may come, clean or not, before the next record does.
         """
-        lazy = [topic for topic in self._data.topics() if topic.settings.flush.policy == "os"]
-        for name in [name for topic in lazy for name in topic.log_names]:
-            log = logs[name]
+        for name, log in logs.items():
             if isinstance(log, Log) and log.refusal is None:
                 term = log.term + 1
                 try:
@@ -160,7 +175,26 @@ class Catalog:
                 except LogboomError as error:
                     logger.warning("%s: term %d is not written down yet: %s", name, term, error)
                     self._terms[name] = term
-        self._data.sync()
+
+    def begin_terms(self) -> None:
+        """In all logs: they were another node's. On a thread, while nobody else has them; to be synced afterwards."""
+        logs: dict[str, Log | LogboomError] = {}
+        for hosted in self._topics.values():
+            logs |= {hosted.topic.log_name(number): writer.log for number, writer in hosted.numbered}
+        self._begin_terms(logs)
+
+    def take_over(self) -> list[LogWriter]:
+        """The topics are this node's own from now on; the owners of their logs."""
+        self.is_copy = False
+        owned = []
+        for hosted in self._topics.values():
+            for number, writer in hosted.numbered:
+                writer.configure(hosted.topic.settings)
+                unwritten = self._terms.pop(hosted.topic.log_name(number), None)
+                if unwritten is not None:
+                    writer.begin_term(unwritten)
+                owned.append(writer)
+        return owned
 
     def _open_one(self, name: str, config: LogConfig) -> Log | LogboomError:
         try:
@@ -183,13 +217,27 @@ class Catalog:
             return log
         log.commit(log.synced_index)  # a single node knows that what it recovered is synced
         term = self._terms.pop(topic.log_name(partition), None)
-        return LogWriter(f"{topic.name}/{partition}", log, topic.settings, self._committer, term)
+        return LogWriter(f"{topic.name}/{partition}", log, self._written_as(topic), self._committer, term)
+
+    def _written_as(self, topic: Topic) -> Settings:
+        """A copy that showed what it can lose would have to take it back from its readers."""
+        if not self.is_copy:
+            return topic.settings
+        return msgspec.structs.replace(topic.settings, flush=FlushSettings("each"))
 
     async def create(
         self, name: str, partitions: int | None = None, settings: Settings | None = None, by: Maker = "user"
     ) -> Hosted:
         """Whoever makes it by writing, or needs it for the node itself, may find that it is there."""
         return await self._finish(lambda: self._create(name, partitions, settings, by))
+
+    async def adopt(self, topic: Topic) -> Hosted:
+        """A topic of the node that this one copies, with the id it has there. It may be here already."""
+        return await self._finish(lambda: self._adopt(topic))
+
+    async def begin_anew(self, hosted: Hosted, partition: int, snapshot: Snapshot) -> Hosted:
+        """Put a log that begins with these numbers in the place of one, of which nobody waits for anything."""
+        return await self._finish(lambda: self._begin_anew(hosted, partition, snapshot))
 
     async def configure(self, name: str, settings: Settings) -> Hosted:
         if name in self._internal:
@@ -216,12 +264,19 @@ class Catalog:
         topic = Topic.make(name, rules.partitions if partitions is None else partitions, settings or rules.settings)
         if by != "node":
             rules.admit(name, len(self), self._config.limits, by == "write")
+        return await self._begin(topic)
+
+    async def _adopt(self, topic: Topic) -> Hosted:
+        known = self._topics.get(topic.name)
+        return known if known is not None and known.topic.id == topic.id else await self._begin(topic)
+
+    async def _begin(self, topic: Topic) -> Hosted:
         if self._committer.failure is not None:
             raise self._committer.failure
         try:
             return self.host(topic, await asyncio.to_thread(self._make, topic))
         except (OSError, RuntimeError) as error:  # the last one: no thread could be made
-            raise StorageError(f"topic {name!r} could not be made: {error}") from error
+            raise StorageError(f"topic {topic.name!r} could not be made: {error}") from error
 
     def _make(self, topic: Topic) -> dict[str, Log | LogboomError]:
         """On a thread. A topic whose logs cannot be made is taken back."""
@@ -234,6 +289,20 @@ class Catalog:
                 self._data.delete_topic(topic.name)
             raise
 
+    async def _begin_anew(self, hosted: Hosted, partition: int, snapshot: Snapshot) -> Hosted:
+        writer, name = hosted.writer(partition), hosted.topic.log_name(partition)
+        async with self._committer.pause():
+            if writer.gone is not None:
+                raise writer.gone
+            config = self.log_config(hosted.topic.settings)
+            try:
+                log = await asyncio.to_thread(self._data.begin_anew, name, snapshot, config)
+            except OSError as error:
+                raise StorageError(f"{writer.name} could not be begun anew: {error}") from error
+            log.commit(log.synced_index)
+            writer.begin_anew(log)
+        return hosted
+
     async def _configure(self, name: str, settings: Settings) -> Hosted:
         hosted = self.find(name)
         try:
@@ -241,7 +310,8 @@ class Catalog:
         except OSError as error:
             raise StorageError(f"the settings of topic {name!r} could not be written: {error}") from error
         for writer in hosted.open_writers:
-            writer.configure(settings)
+            writer.configure(self._written_as(hosted.topic))
+            writer.wake()  # whoever copies the log must learn of this
             writer.log.config = self.log_config(settings)
             if writer.unsynced_bytes:
                 self._committer.want(writer)  # it may be waiting for longer than is allowed now

@@ -13,18 +13,18 @@ from __future__ import annotations
 import logging
 import time
 from asyncio import AbstractEventLoop, Future
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from logboom.batch import Batch
 from logboom.broker.limits import Limits, Rejections
+from logboom.broker.measures import Histogram
 from logboom.broker.promise import Entry
 from logboom.broker.writing import LogWriter
 from logboom.errors import LogboomError, LogReadOnly, SyncFailed
-from logboom.storage.append import Answer, Appended
+from logboom.storage.append import Appended
 from logboom.storage.files import OpenFiles
 from logboom.storage.log import PendingSync
 
@@ -44,12 +44,13 @@ class Counts:
     synced_logs: int = 0
     sync_s: float = 0.0
     longest_sync_s: float = 0.0
+    sync: Histogram = field(default_factory=Histogram)
     rejections: Rejections = field(default_factory=Rejections)
 
-    def note(self, batches: Sequence[Batch], answers: Sequence[Answer]) -> int:
+    def note(self, entry: Entry) -> int:
         """Returns the highest index among the answers."""
-        last = 0
-        for batch, answer in zip(batches, answers, strict=True):
+        last = batches = records = size = 0
+        for batch, answer in zip(entry.batches, entry.answers, strict=True):
             if not isinstance(answer, Appended):
                 self.refused += 1
                 self.rejections.note(answer)
@@ -58,9 +59,13 @@ class Counts:
             if answer.repeat:
                 self.repeats += 1
             else:
-                self.batches += 1
-                self.records += answer.record_count
-                self.bytes += len(batch.data)
+                batches += 1
+                records += answer.record_count
+                size += len(batch.data)
+        self.batches += batches
+        self.records += records
+        self.bytes += size
+        entry.appended = (batches, records, size)
         return last
 
 
@@ -193,6 +198,7 @@ class Committer:
         counts.syncs += 1
         counts.synced_logs += len(turns)
         counts.sync_s += took_s
+        counts.sync.note(took_s)
         counts.longest_sync_s = max(counts.longest_sync_s, took_s)
         if error is not None:
             self.fail(SyncFailed(f"a sync failed: {error}"), error)

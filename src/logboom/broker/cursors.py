@@ -7,7 +7,7 @@ and made again is noticed where it is used. Commits that come while another is b
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -22,6 +22,8 @@ TOPIC: Final = "_cursors"
 FILE: Final = "cursors"
 """Their snapshot, below DATA/internal."""
 LIMIT: Final = "limits.cursors"
+CursorKey = tuple[str, str, int]
+"""A cursor's name, its topic's, and the partition."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,249}", re.ASCII)
 
 
@@ -73,6 +75,16 @@ class Cursors:
         gone: dict[bytes, bytes | None] = {key: None for key, _, _ in found}
         await self._state.put(gone)
         return len(gone)
+
+    async def copy(self, bookmarks: Mapping[CursorKey, str | None], now: int) -> None:
+        """As another node has them; those that are None are gone there. Durable when this returns."""
+        changes: dict[bytes, bytes | None] = {}
+        for (cursor, topic, partition), bookmark in bookmarks.items():
+            check_name(cursor)
+            place = None if bookmark is None else Bookmark.parse(bookmark)
+            standing = None if place is None else Standing(place.topic_id, place.seqno, place.term, now)
+            changes[_key(cursor, topic, partition)] = None if standing is None else msgspec.msgpack.encode(standing)
+        await self._state.put(changes)
 
     async def forget_topic(self, topic_id: str) -> None:
         """The topic with this id was deleted."""

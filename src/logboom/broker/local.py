@@ -12,11 +12,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -28,6 +28,7 @@ from logboom.broker.api import (
     Appended,
     Chunk,
     CursorInfo,
+    Measures,
     NodeStats,
     Part,
     PartitionInfo,
@@ -42,14 +43,19 @@ from logboom.broker.cursors import FILE as CURSORS_FILE
 from logboom.broker.cursors import LIMIT as CURSORS_LIMIT
 from logboom.broker.cursors import TOPIC as CURSORS_TOPIC
 from logboom.broker.cursors import Cursors
+from logboom.broker.feeding import LocalFeed, begin_feed
 from logboom.broker.internal import InternalLog, StateLog
+from logboom.broker.measures import Measured, Meter
 from logboom.broker.promise import Entry, Promise
 from logboom.broker.reading import LogReading, Position
+from logboom.broker.replica import Replica, claim_role, recover_logs
 from logboom.broker.upkeep import Upkeep
+from logboom.broker.validating import Validation, Validators
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
     BookmarkLost,
     LogboomError,
+    ReadOnlyReplica,
     ShuttingDown,
     SyncFailed,
     TopicNotAllowed,
@@ -60,16 +66,28 @@ from logboom.storage.directory import DataDirectory
 from logboom.storage.disk import Disk
 from logboom.storage.log import Log
 from logboom.storage.reading import READ_BYTES
+from logboom.storage.role import Role, is_copying
 from logboom.storage.topic import FlushSettings
 
 WRITE_THREADS: Final = 2
+SLICE: Final = 256
+"""Topics or cursors that are described in one go; then others have their turn."""
+VALIDATION_SHARE: Final = 0.5
+"""Of the time there is for closing: for validators; the rest is the disk's."""
+Thing = TypeVar("Thing")
 _STRENGTH: Final = {"none": 0, "leader": 1, "durable": 2}
 
 
 class LocalBroker:
     """Implements broker.api.Broker; see there for what the methods promise."""
 
-    def __init__(self, data: DataDirectory, config: BrokerConfig) -> None:
+    def __init__(
+        self,
+        data: DataDirectory,
+        config: BrokerConfig,
+        validators: Validators | None = None,
+        role: Role | None = None,
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.config = config
         self.limits = config.limits
@@ -89,11 +107,20 @@ class LocalBroker:
         """How often each rule and limit has said no; front-ends count here too."""
         self.connections: dict[str, Callable[[], int]] = {}
         """How many there are now, by protocol; front-ends say so."""
-        self._catalog = Catalog(data, self._committer, config)
+        self.meters: dict[str, Meter] = {}
+        """What came and went, by protocol; front-ends count it."""
+        self._catalog = catalog = Catalog(data, self._committer, config, is_copying(role))
         self._reading = LogReading(loop, reads, config.limits, self._fetch)
+        self._validation = Validation(loop, reads, self._committer, validators)
         self._wake = asyncio.Event()
         self._upkeep = Upkeep(data, config.upkeep, self._wake_upkeep)
         self._cursors: Cursors | None = None
+        self.replica: Replica | None = None
+        """While the node is a copy of another one: for whoever does the copying."""
+        if role is not None and not role.promoted:
+            self.replica = Replica(data, catalog, self._committer, self._its_cursors, self._delete, role)
+            self._reading.is_copy = True
+        self._promoting = asyncio.Lock()
         self._refused: str | None = None
         self._closing = False
         self._making: dict[str, list[tuple[Part, Promise, int, Acks | None]]] = {}
@@ -102,16 +129,27 @@ class LocalBroker:
 
     @classmethod
     async def open(
-        cls, path: str, config: BrokerConfig | None = None, cluster_id: str | None = None, disk: Disk | None = None
+        cls,
+        path: str,
+        config: BrokerConfig | None = None,
+        cluster_id: str | None = None,
+        disk: Disk | None = None,
+        validators: Validators | None = None,
+        replicate: Role | None = None,
     ) -> LocalBroker:
-        """Take the directory, recover every log, and begin to look after them."""
+        """Take the directory, recover every log, and begin to look after them.
+
+        Without `validators` there is nobody to ask: topics that demand it refuse, or accept, as their settings say.
+        `replicate` makes an empty directory a copy; one that is a copy already needs nobody to say so.
+        """
         config = config or BrokerConfig()
         began = time.monotonic()
         take = partial(DataDirectory.open, path, disk, reserve_bytes=config.reserve_bytes, cluster_id=cluster_id)
         data = await asyncio.to_thread(take)
         try:
-            broker = cls(data, config)
-            logs = await asyncio.to_thread(broker._catalog.open_logs)
+            role = await asyncio.to_thread(claim_role, data, replicate)
+            broker = cls(data, config, validators, role)
+            logs = await asyncio.to_thread(recover_logs, data, broker._catalog, role)
             for topic in data.topics():
                 broker._catalog.host(topic, logs)
             broker.recovered = _describe_recovery(data, logs, time.monotonic() - began)
@@ -130,7 +168,7 @@ class LocalBroker:
 
         async def append(batch: Batch) -> Appended:
             promise = Promise(self._loop, 1, 1)
-            writer.submit(Entry(promise, 0, [batch], "durable"))
+            writer.submit(Entry(promise, 0, [batch], "durable", meter=hosted.meter))
             (answer,) = await promise.future
             if isinstance(answer, LogboomError):
                 raise answer
@@ -157,6 +195,7 @@ class LocalBroker:
         """A request that changes something, and is counted where it is refused."""
         try:
             self._check_open()
+            self._check_original()
             yield
         except LogboomError as error:
             self.rejections.note(error)
@@ -182,7 +221,7 @@ class LocalBroker:
     async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]:
         return [
             hosted.describe()
-            for hosted in self._catalog.all()
+            async for hosted in _sliced(self._catalog.all())
             if hosted.topic.name.startswith(prefix) and (internal or not hosted.topic.name.startswith("_"))
         ]
 
@@ -193,6 +232,7 @@ class LocalBroker:
 
     async def _delete(self, name: str, topic_id: str | None) -> None:
         hosted = await self._catalog.delete(name, topic_id)
+        self._validation.drop(hosted)
         await self._its_cursors().forget_topic(hosted.topic.id)
         self._wake.set()
 
@@ -226,6 +266,7 @@ class LocalBroker:
         try:
             if self._closing:
                 raise ShuttingDown
+            self._check_original()
             if part.topic in self._making or (part.topic_id is None and self._catalog.get(part.topic) is None):
                 self._route_later(part, promise, offset, acks)
                 return
@@ -240,11 +281,16 @@ class LocalBroker:
         if not part.batches:
             promise.settle(offset, [])
             return
-        rules = hosted.topic.settings.acks
+        settings = hosted.topic.settings
+        rules = settings.acks
         wanted = acks or rules.default
         if _STRENGTH[wanted] < _STRENGTH[rules.least]:
             wanted = rules.least
-        writer.submit(Entry(promise, offset, part.batches, wanted, part.expect_seqno))
+        entry = Entry(promise, offset, part.batches, wanted, part.expect_seqno, hosted.meter)
+        if settings.validators.urls or writer in self._validation.lanes:
+            self._validation.submit(hosted, part.partition or 0, writer, entry)
+        else:
+            writer.submit(entry)
 
     def _route_later(self, part: Part, promise: Promise, offset: int, acks: Acks | None) -> None:
         """The topic is not there yet: a write makes it, where the rules allow that."""
@@ -285,7 +331,7 @@ class LocalBroker:
         if partition is None and request.start.bookmark is not None:
             partition = Bookmark.parse(request.start.bookmark).partition
         writer = hosted.writer(partition)
-        return await self._reading.begin(hosted.topic, writer, hosted.writers.index(writer), request)
+        return await self._reading.begin(hosted.topic, writer, hosted.writers.index(writer), hosted.meter, request)
 
     async def commit_cursor(self, cursor: str, topic: str, partition: int | None, bookmark: str) -> None:
         with self._counting():
@@ -302,7 +348,7 @@ class LocalBroker:
         return self._its_cursors().fetch(cursor, topic, hosted.writers.index(hosted.writer(partition)))
 
     async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
-        return [self._with_lag(info) for info in self._its_cursors().list(topic, prefix)]
+        return [self._with_lag(info) async for info in _sliced(self._its_cursors().list(topic, prefix))]
 
     def _with_lag(self, info: CursorInfo) -> CursorInfo:
         hosted = self._catalog.get(info.topic)
@@ -314,8 +360,8 @@ class LocalBroker:
         return msgspec.structs.replace(info, lag=max(0, writer.log.committed - info.seqno))
 
     async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
-        self._check_open()
-        return await self._its_cursors().delete(cursor, topic)
+        with self._counting():
+            return await self._its_cursors().delete(cursor, topic)
 
     async def _fetch(self, cursor: str, topic: str, partition: int) -> str | None:
         return self._its_cursors().fetch(cursor, topic, partition)
@@ -342,6 +388,7 @@ class LocalBroker:
         committer, reads = self._committer, self._reading.counts
         counts = committer.counts
         writers = committer.writers
+        failure = None if committer.failure is None else str(committer.failure)
         return NodeStats(
             node_id=self.node.node_id,
             cluster_id=self.node.cluster_id,
@@ -376,16 +423,52 @@ class LocalBroker:
             },
             rejections=dict(self.rejections),
             connections={protocol: count() for protocol, count in self.connections.items()},
-            refused=self._refused or (None if committer.failure is None else str(committer.failure)),
+            refused=self._refused or failure,
+            failure=failure,
             upkeep=msgspec.to_builtins(self._upkeep.stats),
             memory_bytes=_memory_bytes(),
             open_files=len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
             limits=msgspec.to_builtins(self.limits),
+            replica=None if self.replica is None else self.replica.stats(),
         )
+
+    async def measures(self) -> Measures:
+        topics: dict[str, Measured] = {}
+        async for hosted in _sliced(self._catalog.all()):
+            topics[hosted.topic.name] = hosted.meter.shown()
+        protocols = {protocol: meter.shown() for protocol, meter in self.meters.items()}
+        return Measures(topics, protocols, self._committer.counts.sync.shown())
+
+    async def feed(self, topic: str, partition: int | None, index: int) -> LocalFeed:
+        """See broker.api.Feeds."""
+        self._check_open()
+        _check_not_internal(topic)
+        return await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
+
+    async def promote(self) -> None:
+        self._check_open()
+        await asyncio.shield(self._spawn(self._take_over()))  # who asked may wait no longer
+
+    async def _take_over(self) -> None:
+        async with self._promoting:
+            if self.replica is None:
+                return
+            logger.info("promoted: %s is copied no more", self.replica.role.source)
+            await self.replica.take_over()
+            self.replica, self._upkeep.retains, self._reading.is_copy = None, True, False
+            self._wake.set()
 
     def _check_open(self) -> None:
         if self._closing:
             raise ShuttingDown
+
+    def replica_of(self) -> str | None:
+        """Where it copies from; None where it takes writes."""
+        return None if self.replica is None else self.replica.role.source
+
+    def _check_original(self) -> None:
+        if self.replica is not None:
+            raise ReadOnlyReplica(self.replica.role.source)
 
     def _check_accepted(self, hosted: Hosted) -> None:
         if self._refused is not None:
@@ -434,6 +517,7 @@ class LocalBroker:
         self._wake.set()
         try:
             async with asyncio.timeout(deadline_s):
+                await self._validation.close(deadline_s * VALIDATION_SHARE)
                 if self._tasks:
                     await asyncio.wait(self._tasks)
                 if self._cursors is not None:
@@ -476,6 +560,13 @@ class LocalSubscription:
         if not self._closed:
             self._closed = True
             self._reading.counts.subscriptions -= 1
+
+
+async def _sliced(things: Sequence[Thing]) -> AsyncIterator[Thing]:
+    for number, thing in enumerate(things, 1):
+        yield thing
+        if number % SLICE == 0:
+            await asyncio.sleep(0)
 
 
 def now_us() -> int:

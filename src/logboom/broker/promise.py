@@ -5,8 +5,11 @@ from __future__ import annotations
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Sequence
 from itertools import accumulate
+from time import perf_counter
+from typing import ClassVar
 
 from logboom.batch import Batch
+from logboom.broker.measures import Meter
 from logboom.errors import LogboomError
 from logboom.storage.append import Answer
 from logboom.storage.topic import Acks
@@ -15,14 +18,19 @@ from logboom.storage.topic import Acks
 class Promise:
     """Kept when every part has its answers."""
 
-    __slots__ = ("_answers", "_missing", "future")
+    __slots__ = ("_answers", "_missing", "began", "future")
 
     def __init__(self, loop: AbstractEventLoop, batches: int, parts: int) -> None:
         self.future: Future[list[Answer]] = loop.create_future()
+        self.began = perf_counter()
         self._answers: list[Answer | None] = [None] * batches
         self._missing = parts
         if not parts:
             self.future.set_result([])
+
+    def split(self, parts: int) -> None:
+        """One part becomes several, each with answers of its own."""
+        self._missing += parts - 1
 
     def settle(self, offset: int, answers: Sequence[Answer]) -> None:
         """The answers for one part, whose first batch has this number."""
@@ -35,22 +43,45 @@ class Promise:
 class Entry:
     """One part of an append, on its way into one log."""
 
-    __slots__ = ("acks", "answers", "batches", "expect", "give_up_at", "offset", "promise", "size", "work_bytes")
+    __slots__ = (
+        "acks",
+        "answers",
+        "appended",
+        "batches",
+        "expect",
+        "give_up_at",
+        "meter",
+        "offset",
+        "promise",
+        "size",
+        "work_bytes",
+    )
+    stamped: ClassVar[bool] = False
+    """Whether the batches bring their numbers along."""
 
     def __init__(
-        self, promise: Promise, offset: int, batches: Sequence[Batch], acks: Acks, expect: int | None = None
+        self,
+        promise: Promise,
+        offset: int,
+        batches: Sequence[Batch],
+        acks: Acks,
+        expect: int | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.promise = promise
         self.offset = offset
         self.batches = batches
         self.acks = acks
         self.expect = expect
+        self.meter = meter
         self.size = self.work_bytes = 0
         for batch in batches:
             header = batch.header
             self.size += header.size
             self.work_bytes += max(header.size, header.body_size)
         self.answers: Sequence[Answer] = ()
+        self.appended = (0, 0, 0)
+        """Batches, records and bytes that the log has taken."""
         self.give_up_at = 0.0
         """When it has waited for room long enough."""
 
@@ -62,8 +93,28 @@ class Entry:
         counts = [batch.header.record_count for batch in self.batches]
         return list(accumulate(counts[:-1], initial=self.expect))
 
+    def split(self) -> list[Entry]:
+        """One for each batch, unless they demand to stand together."""
+        count = len(self.batches)
+        if count == 1 or self.expect is not None:
+            return [self]
+        self.promise.split(count)
+        return [
+            Entry(self.promise, self.offset + number, [batch], self.acks, None, self.meter)
+            for number, batch in enumerate(self.batches)
+        ]
+
     def settle(self) -> None:
+        if self.meter is not None and self.appended[0]:
+            self.meter.note_append(*self.appended, perf_counter() - self.promise.began)
         self.promise.settle(self.offset, self.answers)
 
     def fail(self, error: LogboomError) -> None:
         self.promise.settle(self.offset, [error] * len(self.batches))
+
+
+class CopiedEntry(Entry):
+    """Batches of a log's source, on their way into the copy."""
+
+    __slots__ = ()
+    stamped = True

@@ -12,12 +12,14 @@ from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Final
 
 from logboom.batch.header import HEADER_SIZE, read_header
 from logboom.broker.api import Chunk, Filter, ReadRequest
 from logboom.broker.filtering import FOUND_BYTES, Found, filter_run
 from logboom.broker.limits import Limits
+from logboom.broker.measures import Meter
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
     BatchError,
@@ -28,6 +30,7 @@ from logboom.errors import (
     SeqnoOutOfRange,
     ShuttingDown,
     TopicRecreated,
+    Unavailable,
 )
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.log import Log
@@ -54,6 +57,7 @@ class Position:
     seqno: int
     skip: bool
     """Whether to go on behind what is gone."""
+    meter: Meter
     filter: Filter | None = None
     run: Run | None = None
     """What was read last: where it ends need not be looked up."""
@@ -79,8 +83,12 @@ class LogReading:
     fetch: Fetch
     counts: ReadCounts = field(default_factory=ReadCounts)
     closing: bool = False
+    is_copy: bool = False
+    """Whether the logs are written at another node: what is not here may be on its way."""
 
-    async def begin(self, topic: Topic, writer: LogWriter, partition: int, request: ReadRequest) -> Position:
+    async def begin(
+        self, topic: Topic, writer: LogWriter, partition: int, meter: Meter, request: ReadRequest
+    ) -> Position:
         """Find the position that a request names."""
         start, log = request.start, writer.log
         bookmark = start.bookmark
@@ -88,7 +96,10 @@ class LogReading:
             bookmark = await self.fetch(start.cursor, topic.name, partition)
         skip = request.gaps == "skip"
         if bookmark is not None:
-            seqno = _resume(topic, writer, partition, Bookmark.parse(bookmark), skip)
+            place = Bookmark.parse(bookmark)
+            if self.is_copy and place.seqno > log.committed and place.topic_id == topic.id_bytes:
+                raise Unavailable(f"{writer.name} is a copy that ends at seqno {log.committed}: {place.seqno} may come")
+            seqno = _resume(topic, writer, partition, place, skip)
         elif start.seqno is not None:
             seqno = start.seqno
         elif start.time is not None:
@@ -100,7 +111,7 @@ class LogReading:
             wanted.selection()  # what it cannot mean is said at once
             if not (wanted.tags_any or wanted.tags_all or wanted.channel is not None or wanted.key is not None):
                 wanted = None
-        return Position(topic, partition, writer, seqno, skip, wanted)
+        return Position(topic, partition, writer, seqno, skip, meter, wanted)
 
     async def next(self, position: Position, max_bytes: int, max_records: int | None, wait_ms: int | None) -> Chunk:
         """What comes next. Empty only where nothing came in time, or where a filter left nothing on the way."""
@@ -112,21 +123,28 @@ class LogReading:
                 raise ShuttingDown
             if position.writer.gone is not None:
                 raise position.writer.gone
+            looked_at, log = perf_counter(), position.writer.log
             try:
                 chunk = await self._look(position, max_bytes, max_records)
             except Damage:
                 if position.writer.gone is not None:  # its files are, too
                     raise position.writer.gone from None
-                raise
+                if not log.closed or self.closing:
+                    raise
+                if log is position.writer.log:
+                    await position.writer.news()  # another one takes its place
+                continue
             if chunk is not None:
                 self.counts.chunks += 1
                 self.counts.bytes += len(chunk.data)
+                if chunk.record_count:
+                    position.meter.note_read(chunk.record_count, len(chunk.data), perf_counter() - looked_at)
                 return chunk
             moved = position.seqno > began  # a filter came to the end without a find: a subscriber is told
-            if (moved and deadline is None) or not await self._wait(position.writer, deadline):
+            if (moved and deadline is None) or not await self.wait(position.writer, deadline):
                 return self._chunk(position, began, TERM_UNKNOWN, memoryview(b""))
 
-    async def _wait(self, writer: LogWriter, deadline: float | None) -> bool:
+    async def wait(self, writer: LogWriter, deadline: float | None) -> bool:
         """Whether there was news before the deadline. None came between the look and this: one thread does both."""
         rest_s = None if deadline is None else deadline - self.loop.time()
         if rest_s is not None and rest_s <= 0:
@@ -147,7 +165,7 @@ class LogReading:
             return await self._look_filtered(position, position.filter, max_bytes)
         while (run := self._run(position, max_bytes, max_records)) is not None:
             try:
-                data = await self._data(run)
+                data = await self.data(run)
                 break
             except Damage as damage:
                 self._pass_over(position, damage)
@@ -181,7 +199,8 @@ class LogReading:
             raise damage
         position.seqno = until
 
-    async def _data(self, run: Run) -> memoryview:
+    async def data(self, run: Run) -> memoryview:
+        """The bytes of a run, in memory."""
         data = run.view()
         if run.mappable and not resident(data):
             self.counts.warmed += 1

@@ -36,6 +36,7 @@ from logboom.broker.trash import Trash
 from logboom.errors import LogboomError
 from logboom.storage.directory import DataDirectory
 from logboom.storage.hooks import HookEntry
+from logboom.storage.role import is_copying, read_role
 from logboom.storage.segment import Segment
 from logboom.storage.topic import Topic
 
@@ -63,6 +64,8 @@ class Upkeep:
             *(Throttle(settings.scrub_bytes_per_second), settings.scrub_every_ms * 1000),
         )
         self._trash = Trash(data, self._tally, self._jobs)
+        self.retains = not is_copying(read_role(data.files.disk, data.path))
+        """Whether retention and its hooks are this node's to do: of a copy they are the source's."""
         self._logs: dict[str, Kept] = {}
         self._passed_at: int | None = None
         self._round: deque[str] = deque()
@@ -202,7 +205,7 @@ class Upkeep:
 
     def _retain(self, names: list[str], now: int) -> None:
         logs = [self._logs[name] for name in names if name in self._logs and not self._logs[name].log.closed]
-        if not logs:
+        if not logs or not self.retains:
             return
         swapping = self._rewriter.swapping
         self._retainer.retain(logs, now, swapping, self._running())
@@ -247,6 +250,8 @@ class Upkeep:
         self._retain(list(touched), now)
 
     def _start_hooks(self, now: int) -> None:
+        if not self.retains:
+            return
         running = {entry.topic for entry in self._running()}
         tries = 0
         while tries < LOGS_PER_STEP and (due := self._retainer.queue.due(now, running, self._blocked)):
@@ -284,6 +289,6 @@ class Upkeep:
 
     def _next_hook(self, now: int) -> int | None:
         running = {entry.topic for entry in self._running()}
-        if len(running) >= self._settings.hooks_max:
+        if len(running) >= self._settings.hooks_max or not self.retains:
             return None
         return self._retainer.queue.next_due(now, running, self._blocked)

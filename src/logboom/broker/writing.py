@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from logboom.batch import Batch
 from logboom.broker.promise import Entry
 from logboom.errors import LogboomError, LogReadOnly, Overloaded, SyncFailed
-from logboom.storage.append import Answer
+from logboom.storage.append import Answer, Appended
 from logboom.storage.log import Log, PendingSync
 from logboom.storage.topic import Settings
 
@@ -100,17 +100,29 @@ class LogWriter:
         return not self.busy and not self._committer.paused
 
     def _enqueue(self, entry: Entry) -> None:
+        overloaded = self.overload(entry.size)
+        if overloaded is not None:
+            return self._committer.refuse(entry, overloaded)
+        entry.give_up_at = self._loop.time() + self._committer.limits.append_wait_ms / 1000
+        self._queue.append(entry)
+        self._count_queued(entry, 1)
+        return self.go_on()
+
+    def overload(self, size: int) -> Overloaded | None:
+        """Why so many bytes more may not wait for this log."""
         committer, limits = self._committer, self._committer.limits
         for waiting, most in (
             (self.queued_bytes, limits.unsynced_bytes_per_log),
             (committer.queued_bytes, limits.unsynced_bytes),
         ):
-            if waiting and waiting + entry.size > most:
-                return committer.refuse(entry, Overloaded(self.name, waiting, most))
-        entry.give_up_at = self._loop.time() + limits.append_wait_ms / 1000
-        self._queue.append(entry)
-        self._count_queued(entry, 1)
-        return self.go_on()
+            if waiting and waiting + size > most:
+                return Overloaded(self.name, waiting, most)
+        return None
+
+    def count_waiting(self, size: int) -> None:
+        """So many bytes more, or less, wait for this log: in its queue, or before it."""
+        self.queued_bytes += size
+        self._committer.queued_bytes += size
 
     def _give_up(self) -> None:
         """Some have waited for room long enough."""
@@ -123,8 +135,7 @@ class LogWriter:
         self.go_on()
 
     def _count_queued(self, entry: Entry, sign: int) -> None:
-        self.queued_bytes += sign * entry.size
-        self._committer.queued_bytes += sign * entry.size
+        self.count_waiting(sign * entry.size)
         if entry.acks != "durable":
             self._eager += sign
 
@@ -169,7 +180,11 @@ class LogWriter:
         """On whatever thread has the log: one call for all of them. Their answers are not given to anybody yet."""
         together: list[Entry] = []
         for entry in entries:
-            if entry.expect is not None and len(entry.batches) > 1:  # whether the first gets its seqno decides for all
+            if entry.stamped:
+                self._append_together(together)
+                self._replicate(entry)
+                together = []
+            elif entry.expect is not None and len(entry.batches) > 1:  # the first one's seqno decides for all
                 self._append_together(together)
                 self._append_together([entry])
                 together = []
@@ -195,6 +210,24 @@ class LogWriter:
         for entry in entries:
             entry.answers = answers[offset : offset + len(entry.batches)]
             offset += len(entry.batches)
+
+    def _replicate(self, entry: Entry) -> None:
+        """As above, for batches that have their numbers already."""
+        failure: LogboomError | None = None
+        try:
+            self.log.replicate(entry.batches)
+        except LogboomError as error:
+            failure = error
+        except Exception as error:  # nothing of ours: what was written is not known
+            failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
+            self._committer.call_soon(self._committer.fail, failure, error)
+        last, headers = self.log.last_index, [batch.header for batch in entry.batches]
+        entry.answers = [
+            failure
+            if failure is not None and header.index > last
+            else Appended(header.base_seqno, header.record_count, header.index, header.append_time)
+            for header in headers
+        ]
 
     append_on_thread = _append
 
@@ -226,7 +259,7 @@ class LogWriter:
         log, counts = self.log, self._committer.counts
         before, durable, synced = counts.bytes, False, log.synced_index
         for entry in entries:
-            last = counts.note(entry.batches, entry.answers)
+            last = counts.note(entry)
             if entry.acks == "durable" and last > synced:
                 durable = True
                 self._awaiting.append((last, entry))
@@ -291,6 +324,8 @@ class LogWriter:
         while self._unsynced_from and self._unsynced_from[0][0] <= synced:
             self._count_unsynced(-self._unsynced_from.popleft()[1])
         self._commit(synced)
+        if self._commits_unsynced:
+            self.wake()  # those who copy this log wait for what is synced
         while self._awaiting and self._awaiting[0][0] <= synced:
             _, waiting = self._awaiting.popleft()
             if isinstance(waiting, Entry):
@@ -373,13 +408,22 @@ class LogWriter:
                     answer if isinstance(answer, LogboomError) or answer.index <= self.log.synced_index else written
                     for answer in waiting.answers
                 ]
-                waiting.answers = answers
+                waiting.answers, waiting.meter = answers, None
                 waiting.settle()
             elif not waiting.done():
                 waiting.set_exception(written)
         self._count_unsynced(-self.unsynced_bytes)
         self._unsynced_from.clear()
         self.wake()
+
+    def begin_anew(self, log: Log) -> None:
+        """Another log is in the place of this one, of which nobody waits for anything."""
+        self.log = log
+        self.wake()
+
+    def begin_term(self, term: int) -> None:
+        """What is appended from now on is of this term."""
+        self._term = term
 
     def stop(self, error: OSError) -> None:
         """A sync of this or another log has failed: no more writes, though reads go on."""

@@ -32,6 +32,7 @@ _COMMANDS = {
         "stats": "What is a node doing?",
         "refuse": "Take no more writes: of a topic, or of the whole node.",
         "accept": "Take writes again, after `logboom refuse`.",
+        "promote": "Let a replica take over from its source.",
         "ping": "Does a node answer, and how soon?",
         "bench": "How fast is a node? Load with latency percentiles.",
         "config": "Show, check and explain a node's configuration.",

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
-from typing import Final
+from datetime import datetime, timedelta
 
+from logboom.batch.moment import EPOCH
 from logboom.batch.record import microseconds
 from logboom.server.units import parse_duration
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_moment(text: str, now: int | None = None) -> int:
@@ -43,20 +41,6 @@ def show_moment(moment: int | None) -> str:
     if moment is None:
         return "-"
     try:
-        return (_EPOCH + timedelta(microseconds=moment)).astimezone().isoformat(timespec="milliseconds")
+        return (EPOCH + timedelta(microseconds=moment)).astimezone().isoformat(timespec="milliseconds")
     except (OverflowError, ValueError, OSError):
         return str(moment)
-
-
-def rfc3339(moment: int | None) -> str | int | None:
-    """Exactly, in UTC; the number itself where the calendar ends.
-
-    >>> rfc3339(1)
-    '1970-01-01T00:00:00.000001Z'
-    """
-    if moment is None:
-        return None
-    try:
-        return (_EPOCH + timedelta(microseconds=moment)).isoformat(timespec="microseconds").replace("+00:00", "Z")
-    except OverflowError:
-        return moment

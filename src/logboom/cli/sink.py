@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from logboom.batch.arrow import ORDER
-from logboom.cli.ndjson import encode_record
+from logboom.batch.ndjson import encode_record
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import App, Parameter
 
+from logboom.batch.ndjson import readable
 from logboom.cli.connection import ask, servers_of
-from logboom.cli.ndjson import readable
 from logboom.cli.options import Flag, Json, Server
 from logboom.cli.output import show_table
 from logboom.errors import ConfigError, LogboomError, TopicNotFound

@@ -17,7 +17,7 @@ from logboom.cli.output import show_json, show_pairs
 from logboom.server.units import show_duration, show_size
 
 if TYPE_CHECKING:
-    from logboom.broker.api import NodeStats
+    from logboom.broker.api import NodeStats, ReplicaStats
     from logboom.client.remote import RemoteBroker
 
 DETAILS = """\
@@ -60,7 +60,10 @@ def _pairs(found: NodeStats) -> Iterator[tuple[str, Any]]:
     yield "version", found.version
     yield "started", show_moment(found.started)
     yield "up", show_duration(found.now - found.started)
-    yield "writes", "accepted" if found.refused is None else f"refused: {found.refused or 'switched to read-only'}"
+    taken = "accepted" if found.replica is None else "refused: this node is a replica"
+    yield "writes", taken if found.refused is None else f"refused: {found.refused or 'switched to read-only'}"
+    if found.replica is not None:
+        yield from _replica_pairs(found.replica, found.now)
     yield "topics", found.topics
     yield "logs", found.logs
     yield "memory", show_size(found.memory_bytes)
@@ -71,6 +74,17 @@ def _pairs(found: NodeStats) -> Iterator[tuple[str, Any]]:
     if isinstance(found.upkeep, dict):
         yield "upkeep.errors", found.upkeep.get("errors", 0)
         yield "upkeep.last_error", found.upkeep.get("last_error")
+
+
+def _replica_pairs(replica: ReplicaStats, now: int) -> Iterator[tuple[str, Any]]:
+    heard = "never" if replica.heard is None else f"{show_duration(max(0, now - replica.heard))} ago"
+    yield "replica.source", replica.source
+    yield "replica.connected", f"{'yes' if replica.connected else 'no'}, last heard of {heard}"
+    yield "replica.lag", f"{replica.lag_records:,} records"
+    for log, lag in replica.lag_logs.items():
+        yield f"replica.lag.{log}", lag
+    if replica.error is not None:
+        yield "replica.error", replica.error
 
 
 def _short(value: float) -> float:

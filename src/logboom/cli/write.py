@@ -220,7 +220,7 @@ def _record_of_text(line: bytes, same: Record) -> Record:
 
 def _record_of_line(line: bytes, same: Record) -> Record:
     from logboom import Record
-    from logboom.cli.ndjson import decode_record
+    from logboom.batch.ndjson import decode_record
 
     found = decode_record(line)
     key = same.key if found.key is None else found.key

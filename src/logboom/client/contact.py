@@ -3,7 +3,7 @@
 It is `ready` when the node has said hello and the topic is known to be the one the writer began with. A topic that is
 not there is made, if the node allows it, but only the first time: one that is gone later is an error (`fatal`), and so
 is another one in its place. A connection that is lost is tried again at once, on every server in turn, then with a
-growing pause.
+growing pause. A replica is no server to write to, and what it lacks may only not have come yet: the next one's turn.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from logboom.errors import (
     LimitExceeded,
     LogboomError,
     Overloaded,
+    ReadOnlyReplica,
     RemoteProtocolError,
     TopicDeleted,
     TopicError,
@@ -162,6 +163,8 @@ class Contact:
     def _welcomed(self, welcome: Welcome) -> list[Buffer]:
         assert self.session is not None
         self.limits, self._cluster_id = welcome.limits, welcome.cluster_id
+        if welcome.replica_of is not None:
+            raise ReadOnlyReplica(welcome.replica_of)
         found = next((info for info in welcome.topics if info.name == self.topic), None)
         if found is not None:
             self._know(found)

@@ -14,7 +14,7 @@ from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.address import Address
 from logboom.client.backoff import Backoff
 from logboom.client.reading import Reading
-from logboom.errors import LogboomError, RemoteProtocolError, TopicRecreated, Unavailable
+from logboom.errors import LogboomError, ReadOnlyReplica, RemoteProtocolError, TopicRecreated, Unavailable
 from logboom.protocols.binary.messages import CommitCursor, Kind, Read
 
 RETRY_S: Final = 30.0
@@ -147,7 +147,13 @@ class Fetching:
 
         def ask() -> Steps:
             head = CommitCursor(cursor, reading.topic, reading.partition, reading.bookmark)
-            yield Ask(Kind.CALL, head)
+            try:
+                yield Ask(Kind.CALL, head)
+            except ReadOnlyReplica as error:
+                if len(self._servers) == 1:
+                    raise
+                self._proven = False  # to read from, perhaps: the next one's turn
+                raise Unavailable(str(error)) from error
 
         return self._persist(ask, self._clock() + RETRY_S)
 

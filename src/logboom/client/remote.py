@@ -22,6 +22,7 @@ from logboom.broker.api import (
     Appended,
     Chunk,
     CursorInfo,
+    Measures,
     NodeStats,
     Part,
     PartitionInfo,
@@ -48,6 +49,7 @@ _topics = Decoder(list[TopicInfo])
 _partition = Decoder(PartitionInfo)
 _cursors = Decoder(list[CursorInfo])
 _stats = Decoder(NodeStats)
+_measures = Decoder(Measures)
 _count = Decoder(int)
 _text: Decoder[str | None] = Decoder(str | None)
 _nothing = Decoder(None)
@@ -151,6 +153,12 @@ class RemoteBroker:
 
     async def stats(self) -> NodeStats:
         return await self._call(messages.Stats(), _stats)
+
+    async def measures(self) -> Measures:
+        return await self._call(messages.GetMeasures(), _measures)
+
+    async def promote(self) -> None:
+        await self._call(messages.Promote(), _nothing)
 
     def append(self, parts: Sequence[Part], acks: Acks | None = None) -> Future[list[Answer]]:
         """With acks none the answers say SEQNO_UNKNOWN: the node sends none."""

@@ -46,23 +46,22 @@ class Pace:
 
 
 class Gate:
-    """What all listeners of a node share. `open_now` says how many connections there are, `refusal` what those over
-    the limit are told."""
+    """What all listeners of a node share. `open_now` says how many connections there are."""
 
     def __init__(
-        self, connections_max: int, per_second: int, open_now: Callable[[], int], refusal: bytes, counts: Counter[str]
+        self, connections_max: int, per_second: int, open_now: Callable[[], int], counts: Counter[str]
     ) -> None:
         self._connections_max = connections_max
         self._pace = Pace(per_second)
         self._open_now = open_now
-        self._refusal = refusal
         self._counts = counts
         self._entering: set[asyncio.Task[None]] = set()
         self._lingering: set[socket.socket] = set()
         self._told_at = -TELL_EVERY_S
 
-    async def serve(self, listening: socket.socket, factory: Factory) -> None:
-        """Until cancelled. `listening` does not block, and listens already."""
+    async def serve(self, listening: socket.socket, factory: Factory, refusal: bytes) -> None:
+        """Until cancelled. `listening` does not block, and listens already; `refusal` is what those over the limit
+        are told."""
         loop = asyncio.get_running_loop()
         while True:
             await self._pace.turn()
@@ -72,7 +71,7 @@ class Gate:
                 await self._endure(error)
                 continue
             if self._open_now() + len(self._entering) >= self._connections_max:
-                self._refuse(connection)
+                self._refuse(connection, refusal)
                 continue
             # Not awaited: a protocol that fails to begin would hold up everybody behind it.
             task = loop.create_task(self._enter(connection, factory))
@@ -99,13 +98,13 @@ class Gate:
         self._tell("no connection can be accepted: %s; accepting goes on as soon as there is room", error.strerror)
         await asyncio.sleep(RETRY_S)
 
-    def _refuse(self, connection: socket.socket) -> None:
+    def _refuse(self, connection: socket.socket, refusal: bytes) -> None:
         """Say why, if that costs nothing, and close. Closing at once would take the words away from a client that has
         sent something."""
         self._counts["limits.connections"] += 1
         self._tell("there are %d connections, which is limits.connections: more are refused", self._connections_max)
         with contextlib.suppress(OSError):
-            connection.send(self._refusal)
+            connection.send(refusal)
             connection.shutdown(socket.SHUT_WR)
         if len(self._lingering) >= LINGERING_MAX:
             connection.close()

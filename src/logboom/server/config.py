@@ -13,15 +13,29 @@ import msgspec
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits, TopicRules
 from logboom.errors import ConfigError
-from logboom.server.endpoint import PORT, Endpoint
+from logboom.protocols.http.settings import HttpSettings
+from logboom.protocols.logd.settings import LogdSettings
+from logboom.server.endpoint import HTTP_PORT, LOGD_PORT, PORT, Endpoint
 from logboom.storage.config import MIB
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
+PORTS: Final = {"binary": PORT, "logd": LOGD_PORT, "http": HTTP_PORT}
+
+
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     binary: tuple[str, ...] = (f"127.0.0.1:{PORT}",)
     unix: str | None = None
+    logd: tuple[str, ...] = (f"127.0.0.1:{LOGD_PORT}",)
+    http: tuple[str, ...] = (f"127.0.0.1:{HTTP_PORT}",)
+
+    def endpoints(self, protocol: str) -> list[Endpoint]:
+        """Raises ConfigError."""
+        try:
+            return [Endpoint.parse(address, PORTS[protocol]) for address in getattr(self, protocol)]
+        except ValueError as error:
+            raise ConfigError(f"listen.{protocol}", str(error)) from None
 
 
 class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -31,23 +45,28 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reserve_bytes: int = 64 * MIB
     shutdown_deadline_ms: int = 10_000
     log_level: LogLevel = "info"
+    replicate_from: str | None = None
     listen: Listen = Listen()
     limits: Limits = Limits()
     topics: TopicRules = TopicRules()
+    logd: LogdSettings = LogdSettings()
+    http: HttpSettings = HttpSettings()
     upkeep: UpkeepSettings = msgspec.field(default_factory=UpkeepSettings)
 
     def check(self) -> NodeConfig:
         """What no single key can say. Raises ConfigError."""
-        if not self.listen.binary and self.listen.unix is None:
+        listen = self.listen
+        if not any(listen.endpoints(protocol) for protocol in PORTS) and listen.unix is None:
             raise ConfigError(
-                "listen", "there is nothing to listen on: name an address in listen.binary or listen.unix"
+                "listen", "there is nothing to listen on: name an address in listen.binary or listen.http"
             )
-        for address in self.listen.binary:
+        if self.replicate_from is not None:
             try:
-                Endpoint.parse(address)
+                Endpoint.parse(self.replicate_from, LOGD_PORT)
             except ValueError as error:
-                raise ConfigError("listen.binary", str(error)) from None
+                raise ConfigError("replicate_from", str(error)) from None
         self.limits.check()
+        self.http.check()
         self.topics.check()
         return self
 

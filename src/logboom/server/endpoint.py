@@ -7,6 +7,8 @@ import re
 from typing import Final, NamedTuple
 
 PORT: Final = 1773
+LOGD_PORT: Final = 1774
+HTTP_PORT: Final = 1775
 _FORM: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:/\s]*))(?::(?P<port>\d{1,5}))?", re.ASCII)
 
 
@@ -21,12 +23,13 @@ class Endpoint(NamedTuple):
     port: int = PORT
 
     @classmethod
-    def parse(cls, text: str) -> Endpoint:
+    def parse(cls, text: str, default_port: int = PORT) -> Endpoint:
         """Raises ValueError with what an address looks like."""
         form = _FORM.fullmatch(text.strip())
-        port = PORT if form is None or form["port"] is None else int(form["port"])
+        port = default_port if form is None or form["port"] is None else int(form["port"])
         if form is None or not text.strip() or port > 65535:
-            raise ValueError(f"{text!r} is no address: write 127.0.0.1:{PORT}, [::1]:{PORT} or *:{PORT}")
+            example = default_port
+            raise ValueError(f"{text!r} is no address: write 127.0.0.1:{example}, [::1]:{example} or *:{example}")
         host = form["six"] or form["host"]
         return cls("" if host == "*" else host, port)
 

@@ -16,6 +16,7 @@ import msgspec.inspect as types
 from logboom.broker import config as upkeep
 from logboom.broker import limits
 from logboom.errors import ConfigError
+from logboom.protocols.http import settings as http
 from logboom.server import config
 from logboom.server.meanings import MEANINGS
 from logboom.server.units import format_duration, format_size, parse_duration, parse_size
@@ -27,6 +28,7 @@ Kind = Literal["size", "duration", "number", "share", "flag", "text", "texts", "
 _RANGES: Final[dict[str, tuple[float, float]]] = {
     **config.RANGES,
     **{f"limits.{name}": span for name, span in limits.RANGES.items()},
+    **{f"http.{name}": span for name, span in http.RANGES.items()},
     **{f"upkeep.{name}": span for name, span in upkeep.RANGES.items()},
     "topics.partitions": (1, topic.PARTITIONS_MAX),
     **{f"topics.settings.{name}": span for name, span in topic.RANGES.items()},

@@ -26,13 +26,13 @@ _CONNECT_S: Final = 1.0
 logger = logging.getLogger("logboom.server")
 
 
-def bind_all(addresses: Sequence[str], are_default: bool) -> list[socket.socket]:
+def bind_all(endpoints: Sequence[Endpoint], key: str, are_default: bool) -> list[socket.socket]:
     """A default address that is taken is skipped with a warning; one that somebody asked for is an error."""
     bound: list[socket.socket] = []
     try:
-        for address in addresses:
+        for endpoint in endpoints:
             try:
-                bound += bind(Endpoint.parse(address))
+                bound += bind(endpoint, key)
             except ConfigError as error:
                 if not are_default:
                     raise
@@ -44,14 +44,14 @@ def bind_all(addresses: Sequence[str], are_default: bool) -> list[socket.socket]
     return bound
 
 
-def bind(endpoint: Endpoint) -> list[socket.socket]:
+def bind(endpoint: Endpoint, key: str) -> list[socket.socket]:
     """One socket for each address that the host has. Raises ConfigError with what to do."""
     try:
         found = socket.getaddrinfo(
             endpoint.host or None, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
     except (socket.gaierror, UnicodeError) as error:
-        raise ConfigError("listen.binary", f"{endpoint}: {error}: name an address of this machine") from None
+        raise ConfigError(key, f"{endpoint}: {error}: name an address of this machine") from None
     bound: list[socket.socket] = []
     for family, kind, protocol, _, address in dict.fromkeys(found):
         sock = socket.socket(family, kind, protocol)
@@ -67,7 +67,7 @@ def bind(endpoint: Endpoint) -> list[socket.socket]:
                 continue  # such as localhost with IPv6 switched off
             for other in bound:
                 other.close()
-            raise ConfigError("listen.binary", explain(endpoint, error)) from None
+            raise ConfigError(key, explain(endpoint, error)) from None
         bound.append(sock)
     return bound
 
@@ -139,12 +139,21 @@ def _identity_of(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def listen(sock: socket.socket) -> None:
-    """Raises ConfigError: another process may have been quicker."""
-    try:
-        sock.listen(BACKLOG)
-    except OSError as error:
-        raise ConfigError("listen", explain(endpoint_of(sock), error)) from None
+def listen_all(sockets: Sequence[socket.socket], are_default: bool) -> list[socket.socket]:
+    """Those that listen now. Another process may have been quicker: then the same holds as for `bind_all`."""
+    listening = []
+    for sock in sockets:
+        try:
+            sock.listen(BACKLOG)
+        except OSError as error:
+            taken = ConfigError("listen", explain(endpoint_of(sock), error))
+            if not are_default:
+                raise taken from None
+            logger.warning("%s; skipped", taken)
+            sock.close()
+        else:
+            listening.append(sock)
+    return listening
 
 
 def endpoint_of(sock: socket.socket) -> Endpoint:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+_NONE: Final = ", HOST:PORT; an empty list is none. There is no authentication."
 SECTION_MEANINGS: Final = {
     "": "The node.",
     "listen": "Where it listens.",
@@ -15,6 +16,9 @@ SECTION_MEANINGS: Final = {
     "topics.settings.recompression": "How closed segments are stored anew.",
     "topics.settings.flush": "When what was written is synced, and with that shown to readers.",
     "topics.settings.acks": "What a writer is promised.",
+    "topics.settings.validators": "Web hooks that are asked before records are appended.",
+    "logd": "The logd text protocol.",
+    "http": "HTTP with JSON.",
     "upkeep": "Retention, recompression and scrubbing, in the background.",
 }
 
@@ -25,11 +29,24 @@ MEANINGS: Final = {
     "reserve_bytes": "Free space on the volume below which nothing is written; reads go on.",
     "shutdown_deadline_ms": "A node that was told to stop ends after so long at the latest.",
     "log_level": "What is told on standard error.",
+    "replicate_from": "The logd address of a node to copy, HOST:PORT: this node is a read-only replica of it.",
     "listen.binary": (
         "Addresses for the binary protocol, HOST:PORT; port 0 is any free one. There is no authentication: whoever "
         "reaches the address may read and write."
     ),
     "listen.unix": "Path of a Unix socket for the binary protocol; in a file, relative to that file.",
+    "listen.logd": f"Addresses for the logd text protocol{_NONE}",
+    "listen.http": f"Addresses for HTTP{_NONE}",
+    "logd.shutdown": "Whether SHUTDOWN, from anybody who reaches the port, ends the node.",
+    "http.body_bytes": "The largest body of a request, as sent and inflated.",
+    "http.head_bytes": "The longest request line with all its headers.",
+    "http.head_ms": "A request whose head has not come by then is answered 408.",
+    "http.body_ms": "A body that stands still for so long is answered 408.",
+    "http.keep_alive_ms": "A connection without a request is closed after so long.",
+    "http.page_records": "Records on a page where the request does not say.",
+    "http.page_records_max": "The most records that a request may ask for.",
+    "http.cors_origins": "Origins whose web pages may call, such as https://example.org; * is all.",
+    "http.changes_topic": "The topic behind /changes.",
     "limits.connections": "Open at once; more are told so and closed. Lowered to what the open files limit leaves.",
     "limits.connections_per_second": "More wait in the system's queue, and are accepted later.",
     "limits.topics": "How many topics there may be. Each costs memory, and a start looks at all of them.",
@@ -72,6 +89,10 @@ MEANINGS: Final = {
     "topics.settings.flush.interval_ms": "For the policy interval.",
     "topics.settings.acks.default": "What a writer that does not say gets: none, leader (written) or durable (synced).",
     "topics.settings.acks.least": "A weaker wish is raised to this.",
+    "topics.settings.validators.urls": "Each gets the records as JSON, all at the same time, and must answer 2xx.",
+    "topics.settings.validators.timeout_ms": "One that has not answered by then has failed.",
+    "topics.settings.validators.concurrency": "Appends of a topic that are with its validators at once; others wait.",
+    "topics.settings.validators.on_failure": "What becomes of records whose validator does not answer.",
     "upkeep.recompress_bytes_per_second": "Read in order to recompress, at most; none is no limit.",
     "upkeep.scrub_bytes_per_second": "Read in order to find damage, at most; none is no limit.",
     "upkeep.scrub_every_ms": "Every closed segment is read again after so long.",

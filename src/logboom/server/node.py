@@ -11,20 +11,27 @@ import asyncio
 import logging
 import os
 import socket
-from typing import Final
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import msgspec
 
 from logboom import __version__
 from logboom.broker.local import LocalBroker
-from logboom.errors import ConfigError, DirectoryInUse, DirectoryUnusable, LimitExceeded
-from logboom.protocols.binary.codec import encode_front
-from logboom.protocols.binary.errors import encode_failure
+from logboom.broker.measures import Meter
+from logboom.errors import ConfigError, DirectoryInUse, DirectoryUnusable
 from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
-from logboom.protocols.binary.messages import Kind
+from logboom.protocols.http.front_end import HttpFrontEnd
+from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.server.accepting import Gate
+from logboom.server.config import PORTS
 from logboom.server.descriptors import connections_allowed, raise_limit
 from logboom.server.endpoint import Endpoint
-from logboom.server.listening import UnixSocket, bind_all, endpoint_of, listen
+from logboom.server.keys import KEYS
+from logboom.server.listening import UnixSocket, bind_all, endpoint_of, listen_all
+from logboom.server.replicating import Replication, prepare
 from logboom.server.sources import DEFAULT, Loaded
+from logboom.server.webhooks import WebHooks
 
 HARMLESS: Final = frozenset(("lock", "state", "node.json.tmp", "lost+found"))
 """What a start that was cut short, or a file system, leaves in a directory that is not a node's yet."""
@@ -36,59 +43,85 @@ ANSWERS_SHARE: Final = 0.5
 logger = logging.getLogger("logboom.server")
 
 
+class FrontEnd(Protocol):
+    """What a node needs of a protocol."""
+
+    meter: Meter
+
+    @property
+    def refusal(self) -> bytes:
+        """What a connection over the limit is told."""
+        ...
+
+    def factory(self) -> asyncio.BaseProtocol: ...
+    @property
+    def connections(self) -> int: ...
+    async def close(self, grace_s: float) -> None: ...
+
+
 class Node:
-    def __init__(self, broker: LocalBroker, front: BinaryFrontEnd, connections_max: int) -> None:
+    def __init__(self, broker: LocalBroker, hooks: WebHooks, fronts: dict[str, FrontEnd], connections_max: int) -> None:
         self.broker = broker
+        self._hooks = hooks
+        self._replication: Replication | None = None
         self.connections_max = connections_max
-        self.endpoints: list[Endpoint] = []
+        self.endpoints: dict[str, list[Endpoint]] = {}
+        """Where it listens, by protocol."""
         self.unix: UnixSocket | None = None
-        self._front = front
-        self._sockets: list[socket.socket] = []
+        self._fronts = fronts
+        self._sockets: dict[str, list[socket.socket]] = {}
         self._gate: Gate | None = None
         self._accepting: list[asyncio.Task[None]] = []
+        for protocol, front in fronts.items():
+            broker.connections[protocol] = lambda front=front: front.connections  # type: ignore[misc]
+            broker.meters[protocol] = front.meter
 
     @classmethod
-    async def open(cls, loaded: Loaded) -> Node:
-        """Raises ConfigError, StorageError or OSError where it cannot start; then nothing is left open."""
+    async def open(cls, loaded: Loaded, end: Callable[[], None] = lambda: None) -> Node:
+        """Raises ConfigError, StorageError or OSError where it cannot start; then nothing is left open.
+
+        `end` is called where a client may end the node, and does.
+        """
         config = loaded.config
         connections_max = _connections_max(loaded)
-        sockets = bind_all(config.listen.binary, loaded.sources["listen.binary"] == DEFAULT)
+        sockets = _bind(loaded)
+        hooks = WebHooks()
         try:
-            if not sockets and config.listen.unix is None:
-                raise ConfigError(
-                    "listen", "nothing is left to listen on: name a free port, such as --listen 127.0.0.1:0"
-                )
-            broker = await _open_broker(loaded)
+            broker = await _open_broker(loaded, connections_max, hooks)
         except BaseException:
             _close_all(sockets)
             raise
-        identity = Identity(broker.node.node_id, broker.node.cluster_id)
-        front = BinaryFrontEnd(
-            *(broker, broker.limits, broker.rejections, broker.directory, f"logboom/{__version__}", identity)
-        )
-        broker.connections["binary"] = lambda: front.connections
-        node = cls(broker, front, connections_max)
+        node = cls(broker, hooks, _make_fronts(broker, loaded, end), connections_max)
         try:
-            node._listen(sockets, config.listen.unix)
+            if config.replicate_from is not None:
+                node._replication = Replication.start(broker)
+            node._listen(sockets, loaded)
         except BaseException:
             _close_all(sockets)
             await node.close(config.shutdown_deadline_ms / 1000)
             raise
         return node
 
-    def _listen(self, sockets: list[socket.socket], unix: str | None) -> None:
-        error = LimitExceeded("limits.connections", self.connections_max, "try later, or raise it")
-        refusal = encode_front(Kind.ERROR, 0, encode_failure(error))
+    @property
+    def _open_connections(self) -> int:
+        return sum(front.connections for front in self._fronts.values())
+
+    def _listen(self, sockets: dict[str, list[socket.socket]], loaded: Loaded) -> None:
         per_second, counts = self.broker.limits.connections_per_second, self.broker.rejections
-        self._gate = gate = Gate(self.connections_max, per_second, lambda: self._front.connections, refusal, counts)
-        for sock in sockets:
-            listen(sock)
-        if unix is not None:
-            self.unix = UnixSocket(unix)
+        self._gate = gate = Gate(self.connections_max, per_second, lambda: self._open_connections, counts)
         self._sockets = sockets
-        self.endpoints = [endpoint_of(sock) for sock in sockets]
-        listening = [*sockets, *([self.unix.socket] if self.unix is not None else [])]
-        self._accepting = [asyncio.create_task(gate.serve(sock, self._front.factory)) for sock in listening]
+        for protocol, some in sockets.items():
+            sockets[protocol] = listen_all(some, are_default=_is_default(loaded, protocol))
+        if loaded.config.listen.unix is not None:
+            self.unix = UnixSocket(loaded.config.listen.unix)
+        _check_any(sockets, loaded)
+        self.endpoints = {protocol: [endpoint_of(sock) for sock in some] for protocol, some in sockets.items()}
+        listening = [(protocol, sock) for protocol, some in sockets.items() for sock in some]
+        if self.unix is not None:
+            listening.append(("binary", self.unix.socket))
+        for protocol, sock in listening:
+            front = self._fronts[protocol]
+            self._accepting.append(asyncio.create_task(gate.serve(sock, front.factory, front.refusal)))
 
     async def close(self, deadline_s: float) -> None:
         """Raises SyncFailed where something written could not be made durable, TimeoutError where time ran out."""
@@ -101,18 +134,70 @@ class Node:
             self._gate.close()
         if self.unix is not None:
             self.unix.close()
-        await self._front.close(deadline_s * ANSWERS_SHARE)
+        await asyncio.gather(*(front.close(deadline_s * ANSWERS_SHARE) for front in self._fronts.values()))
+        if self._replication is not None:
+            await self._replication.close()
         await self.broker.close(max(0.0, ends_at - asyncio.get_running_loop().time()))
+        await self._hooks.close()
 
 
-async def _open_broker(loaded: Loaded) -> LocalBroker:
+def _make_fronts(broker: LocalBroker, loaded: Loaded, end: Callable[[], None]) -> dict[str, FrontEnd]:
+    config, server_name = loaded.config, f"logboom/{__version__}"
+    identity = Identity(broker.node.node_id, broker.node.cluster_id)
+    shared = broker, broker.limits, broker.rejections
+
+    plain = {name: KEYS[name].write(value) for name, value in loaded.values().items()}
+    logd = LogdFrontEnd(*shared, config.logd, lambda: plain, broker, end)
+    return {
+        "binary": BinaryFrontEnd(*shared, broker.directory, server_name, identity, broker.replica_of),
+        "logd": logd,
+        "http": HttpFrontEnd(*shared, config.http, lambda: describe_config(loaded), logd.converse, server_name),
+    }
+
+
+def describe_config(loaded: Loaded) -> dict[str, Any]:
+    """Every key of the configuration: its value, where that is from, and what it means."""
+    return {
+        name: {"value": value, "source": loaded.sources[name], "meaning": KEYS[name].meaning}
+        for name, value in loaded.values().items()
+    }
+
+
+def _bind(loaded: Loaded) -> dict[str, list[socket.socket]]:
+    """The sockets of each protocol. Raises ConfigError where none is left."""
+    listen = loaded.config.listen
+    bound: dict[str, list[socket.socket]] = {}
+    try:
+        for protocol in PORTS:
+            endpoints = listen.endpoints(protocol)
+            bound[protocol] = bind_all(endpoints, f"listen.{protocol}", _is_default(loaded, protocol))
+        _check_any(bound, loaded)
+    except BaseException:
+        _close_all(bound)
+        raise
+    return bound
+
+
+def _is_default(loaded: Loaded, protocol: str) -> bool:
+    return loaded.sources[f"listen.{protocol}"] == DEFAULT
+
+
+def _check_any(sockets: dict[str, list[socket.socket]], loaded: Loaded) -> None:
+    if not any(sockets.values()) and loaded.config.listen.unix is None:
+        raise ConfigError("listen", "nothing is left to listen on: name a free port, such as --listen 127.0.0.1:0")
+
+
+async def _open_broker(loaded: Loaded, connections_max: int, hooks: WebHooks) -> LocalBroker:
     loop = asyncio.get_running_loop()
     gives_up_at = loop.time() + IN_USE_S
-    config = loaded.config
+    limits = msgspec.structs.replace(loaded.config.limits, connections=connections_max)
+    config = msgspec.structs.replace(loaded.config, limits=limits)
     _check_directory(config.data)
+    role = await prepare(config.replicate_from, config.data, config.cluster_id)
+    cluster_id = config.cluster_id if role is None else role.cluster_id
     while True:
         try:
-            return await LocalBroker.open(config.data, config.broker(), config.cluster_id)
+            return await LocalBroker.open(config.data, config.broker(), cluster_id, validators=hooks, replicate=role)
         except DirectoryInUse:
             if loop.time() >= gives_up_at:
                 raise
@@ -146,6 +231,6 @@ def _connections_max(loaded: Loaded) -> int:
     return allowed
 
 
-def _close_all(sockets: list[socket.socket]) -> None:
-    for sock in sockets:
+def _close_all(sockets: dict[str, list[socket.socket]]) -> None:
+    for sock in (sock for some in sockets.values() for sock in some):
         sock.close()

@@ -120,7 +120,7 @@ async def _open(loaded: Loaded, stop: Stop) -> Node | int:
     """The node, or the exit code where there is none."""
     for variable in loaded.ignored:
         logger.info("%s in the environment is no setting of a node", variable)
-    opening = asyncio.create_task(Node.open(loaded))
+    opening = asyncio.create_task(Node.open(loaded, stop.asked.set))
     asked = asyncio.create_task(stop.asked.wait())
     await asyncio.wait((opening, asked), return_when=asyncio.FIRST_COMPLETED)
     asked.cancel()
@@ -142,7 +142,7 @@ async def _announce(node: Node, ready: Ready, loaded: Loaded, ready_file: str | 
     if len(found) > TOLD_MAX:
         logger.warning("and %d more like these; `logboom doctor %s` tells all", len(found) - TOLD_MAX, ready.directory)
     logger.info("%s", summary)
-    for endpoint in node.endpoints:
+    for endpoint in (endpoint for some in node.endpoints.values() for endpoint in some):
         if not endpoint.is_local:
             logger.warning("%s can be reached from elsewhere, and there is no authentication", endpoint)
     if ready_file is not None:

@@ -23,6 +23,8 @@ class Ready(msgspec.Struct, frozen=True):
 
     pid: int
     binary: list[str]
+    logd: list[str]
+    http: list[str]
     unix: str | None
     node_id: str
     cluster_id: str
@@ -32,7 +34,7 @@ class Ready(msgspec.Struct, frozen=True):
     def of(cls, node: Node) -> Ready:
         return cls(
             pid=os.getpid(),
-            binary=[str(endpoint) for endpoint in node.endpoints],
+            **{protocol: [str(endpoint) for endpoint in some] for protocol, some in node.endpoints.items()},
             unix=None if node.unix is None else node.unix.path,
             node_id=node.broker.node.node_id,
             cluster_id=node.broker.node.cluster_id,
@@ -50,7 +52,8 @@ def describe(ready: Ready, stats: NodeStats, loaded: Loaded, connections_max: in
         "",
         f"  data       {ready.directory}",
         f"  node       {ready.node_id} of cluster {ready.cluster_id}",
-        f"  listening  {', '.join(_addresses(ready))}",
+        *_role(stats, loaded),
+        *_listening(ready),
         f"  topics     {stats.topics:,}",
         f"  limits     {connections_max:,} connections, batches of {format_size(limits.batch_bytes)}, "
         f"{format_size(limits.unsynced_bytes)} waiting for the disk",
@@ -58,11 +61,29 @@ def describe(ready: Ready, stats: NodeStats, loaded: Loaded, connections_max: in
         "",
         "Try, in another terminal:",
         "",
-        *(f"  logboom {command}" for command in _commands(ready)),
+        *(f"  {command}" for command in _commands(ready, stats.replica is not None)),
         "",
         "Ctrl-C ends it.",
     ]
     return "\n".join(lines)
+
+
+def _role(stats: NodeStats, loaded: Loaded) -> Iterator[str]:
+    if stats.replica is not None:
+        copies = "it serves reads" if loaded.config.replicate_from is not None else "it serves reads, and copies nothing"
+        yield f"  replica    of {stats.replica.source}: {copies}; writes go there"
+
+
+def _listening(ready: Ready) -> Iterator[str]:
+    front = "listening"
+    for protocol, addresses in (
+        ("binary", list(_addresses(ready))),
+        ("logd", ready.logd),
+        ("HTTP", [f"http://{address.replace('*:', 'localhost:')}" for address in ready.http]),
+    ):
+        if addresses:
+            yield f"  {front:<9}  {protocol:<6}  {', '.join(addresses)}"
+            front = ""
 
 
 def _addresses(ready: Ready) -> Iterator[str]:
@@ -78,11 +99,16 @@ def _settings(loaded: Loaded) -> str:
     return f"{len(changed)} changed, by {', '.join(dict.fromkeys(changed))}"
 
 
-def _commands(ready: Ready) -> Iterator[str]:
-    address = next(_addresses(ready))
-    usual = address in (f"127.0.0.1:{PORT}", f"*:{PORT}", f"0.0.0.0:{PORT}")
-    server = "" if usual else f" --server {address}"
-    yield f"topic create events{server}"
-    yield f"write events{server} hello world"
-    yield f"read events{server} --follow"
-    yield f"stats{server}"
+def _commands(ready: Ready, is_replica: bool) -> Iterator[str]:
+    for address in list(_addresses(ready))[:1]:
+        usual = address in (f"127.0.0.1:{PORT}", f"*:{PORT}", f"0.0.0.0:{PORT}")
+        server = "" if usual else f" --server {address}"
+        if not is_replica:
+            yield f"logboom topic create events{server}"
+            yield f"logboom write events{server} hello world"
+        yield f"logboom read events{server} --follow"
+        yield f"logboom stats{server}"
+        if is_replica:
+            yield f"logboom promote{server}    # when its source is lost: it takes writes"
+    for address in ready.http[:1]:
+        yield f"curl http://{address.replace('*:', 'localhost:')}/topics/events/records"

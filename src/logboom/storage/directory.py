@@ -29,8 +29,10 @@ from logboom.storage.disk import Disk, File, OsDisk, read_file, replace_file
 from logboom.storage.envelope import UNREADABLE
 from logboom.storage.files import RESERVE_BYTES, OpenFiles
 from logboom.storage.log import Log
+from logboom.storage.recovery import begin_log
 from logboom.storage.segment import parse_name
 from logboom.storage.state import State
+from logboom.storage.tail import Snapshot
 from logboom.storage.topic import Settings, Topic, read_topics, write_topic
 
 FORMAT: Final = 1
@@ -225,6 +227,19 @@ class DataDirectory:
         if slot.standing is not None:
             slot.clear()
             slot.sync()
+
+    def begin_anew(self, name: str, snapshot: Snapshot, config: LogConfig | None = None) -> Log:
+        """Throw away what a log holds, and begin it with these numbers. Nobody else may be using it.
+
+        After a crash half way there is some end of the old log, or an empty one: then this is to be done again.
+        """
+        old = self.open_log(name, config)
+        old.close()
+        self.forget_log(name)
+        old.clear()
+        generation = max(old.generation, snapshot.generation) + 1
+        begin_log(self._disk, old.directory, msgspec.structs.replace(snapshot, generation=generation))
+        return self.open_log(name, config)
 
     def log_names(self) -> list[str]:
         """The logs there are, by their paths below the directory."""

@@ -130,6 +130,11 @@ class Log(ReadableLog):
         return self._synced_index
 
     @property
+    def generation(self) -> int:
+        """Rises whenever files take the place of others: it tells readers in other processes to look."""
+        return self._generation
+
+    @property
     def term(self) -> int:
         return self._tail.term
 
@@ -671,6 +676,11 @@ class Log(ReadableLog):
         for segment in self._segments:
             self._files.forget(segment.log_path)
         self._dirty = None
+
+    def clear(self) -> None:
+        """Remove all files of a log that is closed, oldest first: a crash half way leaves a log that begins later."""
+        for segment in (*self._leftovers, *self._segments):
+            self._remove(segment)
 
 
 def _lies_below(segment: Segment, seqno: int) -> bool:

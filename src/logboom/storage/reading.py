@@ -122,16 +122,17 @@ class ReadableLog:
                 return Run(segment.file(), hint[0], size, seqno, end[1], hint[2], end[2], size >= MAP_BYTES)
             return self._run(number, segment.find_seqno(seqno, end, hint), seqno, max_bytes, until, end)
 
-    def read_index(self, index: int, max_bytes: int = READ_BYTES) -> Run | None:
-        """Written batches from this one on, committed or not: for replication. None at the end of the log."""
-        if not self.first_index <= index <= self.last_index + 1:
-            raise IndexOutOfRange(index, self.first_index, self.last_index + 1)
-        if index > self.last_index:
+    def read_index(self, index: int, max_bytes: int = READ_BYTES, committed: bool = False) -> Run | None:
+        """Written batches from this one on, or only committed ones: for replication. None at the end of those."""
+        last = self.committed_index if committed else self.last_index
+        if not self.first_index <= index <= last + 1:
+            raise IndexOutOfRange(index, self.first_index, last + 1)
+        if index > last:
             return None
         number = self._number_of_index(index)
         segment = self._segments[number]
         with self._whole(segment):
-            end = self._whole_end(number)
+            end = self._visible_end(number) if committed else self._whole_end(number)
             return self._run(number, segment.find_index(index, end), segment.first_seqno, max_bytes, None, end)
 
     def seqno_at(self, timestamp: int) -> int:

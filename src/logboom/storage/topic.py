@@ -22,9 +22,12 @@ from logboom.storage.envelope import UNREADABLE
 
 NAME_IN_PATH_MAX: Final = 80
 PARTITIONS_MAX: Final = 10_000
+VALIDATORS_MAX: Final = 16
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _DIRECTORY: Final = re.compile(r"[A-Za-z0-9._-]{1,80}~([0-9a-f]{32})", re.ASCII)
+_URL: Final = re.compile(r"https?://[^\s/?#]+[^\s]*", re.ASCII | re.IGNORECASE)
 _DAY_MS: Final = DAY_US // 1000
 
 
@@ -81,6 +84,18 @@ class AcksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     least: Acks = "none"
 
 
+class ValidatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Web hooks that are asked before records are appended."""
+
+    urls: tuple[str, ...] = ()
+    """All are asked at the same time; each must answer 2xx."""
+    timeout_ms: int = 2_000
+    concurrency: int = 16
+    """How many appends of the topic are with the validators at once; the others wait."""
+    on_failure: Literal["refuse", "accept"] = "refuse"
+    """What becomes of records whose validator does not answer."""
+
+
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     segment: SegmentSettings = SegmentSettings()
     retention: RetentionSettings = RetentionSettings()
@@ -88,11 +103,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     recompression: RecompressionSettings = RecompressionSettings()
     flush: FlushSettings = FlushSettings()
     acks: AcksSettings = AcksSettings()
+    validators: ValidatorSettings = ValidatorSettings()
 
     def check(self) -> Settings:
         """These settings, or a ConfigError that names the key and what it may be."""
         if self.hook.delete is not None and not self.hook.delete.strip():
             raise ConfigError("hook.delete", "is empty: give a command, or none at all")
+        if len(self.validators.urls) > VALIDATORS_MAX:
+            raise ConfigError("validators.urls", f"has {len(self.validators.urls)}, allowed are {VALIDATORS_MAX}")
+        for url in self.validators.urls:
+            if _URL.fullmatch(url) is None:
+                raise ConfigError("validators.urls", f"{url[:200]!r} is no URL: write http://host:port/path")
         for key, (low, high) in RANGES.items():
             group, _, name = key.partition(".")
             value = getattr(getattr(self, group), name)
@@ -115,6 +136,8 @@ RANGES: Final[dict[str, tuple[float, float]]] = {
     "hook.backoff_ms": (1, 86_400_000),
     "hook.backoff_max_ms": (1, 86_400_000),
     "flush.interval_ms": (1, 3_600_000),
+    "validators.timeout_ms": (1, 600_000),
+    "validators.concurrency": (1, 1_000),
     "recompression.level": (1, 19),
     "recompression.min_gain": (0, 0.99),
 }
@@ -127,12 +150,21 @@ class Topic(msgspec.Struct, frozen=True):
     settings: Settings = Settings()
 
     @classmethod
-    def make(cls, name: str, partitions: int = 1, settings: Settings = Settings()) -> Topic:  # noqa: B008
+    def make(
+        cls,
+        name: str,
+        partitions: int = 1,
+        settings: Settings = Settings(),  # noqa: B008
+        topic_id: str | None = None,
+    ) -> Topic:
+        """A new topic; one of another node keeps the id it has there."""
         if _NAME.fullmatch(name) is None:
             raise InvalidTopicName(name)
+        if topic_id is not None and _ID.fullmatch(topic_id) is None:
+            raise ConfigError("id", f"is {topic_id[:100]!r}, allowed are 32 hex digits")
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise ConfigError("partitions", f"is {partitions}, allowed are 1 to {PARTITIONS_MAX}")
-        return cls(uuid.uuid4().hex, name, partitions, settings.check())
+        return cls(topic_id or uuid.uuid4().hex, name, partitions, settings.check())
 
     @property
     def directory(self) -> str:
@@ -150,6 +182,13 @@ class Topic(msgspec.Struct, frozen=True):
     @property
     def log_names(self) -> list[str]:
         return [self.log_name(partition) for partition in range(self.partitions)]
+
+
+def check_name(name: str) -> str:
+    """A name that a topic can have. Raises InvalidTopicName."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidTopicName(name)
+    return name
 
 
 def read_topics(disk: Disk, root: str) -> list[Topic]:

@@ -226,8 +226,8 @@ class LogView(ReadableLog):
     ) -> Run | None:
         return self._again(lambda: super(LogView, self).read(seqno, max_bytes, max_records, after))
 
-    def read_index(self, index: int, max_bytes: int = READ_BYTES) -> Run | None:
-        return self._again(lambda: super(LogView, self).read_index(index, max_bytes))
+    def read_index(self, index: int, max_bytes: int = READ_BYTES, committed: bool = False) -> Run | None:
+        return self._again(lambda: super(LogView, self).read_index(index, max_bytes, committed))
 
     def seqno_at(self, timestamp: int) -> int:
         return self._again(lambda: super(LogView, self).seqno_at(timestamp))

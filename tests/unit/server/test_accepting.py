@@ -42,8 +42,8 @@ async def serving(
     counts: Counter[str] = Counter()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
-        gate = Gate(connections_max, per_second, lambda: len(Echo.open_now), REFUSAL, counts)
-        task = asyncio.create_task(gate.serve(listening, factory))
+        gate = Gate(connections_max, per_second, lambda: len(Echo.open_now), counts)
+        task = asyncio.create_task(gate.serve(listening, factory, REFUSAL))
         try:
             yield listening.getsockname(), counts
         finally:

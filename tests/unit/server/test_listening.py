@@ -11,7 +11,7 @@ import pytest
 
 from logboom.errors import ConfigError
 from logboom.server.endpoint import Endpoint
-from logboom.server.listening import UnixSocket, bind_all, endpoint_of, listen
+from logboom.server.listening import UnixSocket, bind_all, endpoint_of, listen_all
 
 
 @pytest.mark.parametrize(
@@ -40,9 +40,9 @@ def test_what_is_no_address_is_refused(text: str) -> None:
 
 
 def test_any_free_port_is_found() -> None:
-    (sock,) = bind_all(["127.0.0.1:0"], are_default=False)
+    (sock,) = bind_all([Endpoint.parse("127.0.0.1:0")], "listen.binary", are_default=False)
     with sock:
-        listen(sock)
+        assert listen_all([sock], are_default=False) == [sock]
         assert endpoint_of(sock).port > 0
         socket.create_connection(endpoint_of(sock)).close()
 
@@ -51,25 +51,26 @@ def test_a_port_that_is_taken_is_an_error_where_it_was_asked_for_and_skipped_whe
     with socket.create_server(("127.0.0.1", 0)) as other:
         address = "{}:{}".format(*other.getsockname())
         with pytest.raises(ConfigError, match="taken by another process: stop it, or use another port") as refused:
-            bind_all(["127.0.0.1:0", address], are_default=False)
+            bind_all([Endpoint.parse("127.0.0.1:0"), Endpoint.parse(address)], "listen.binary", are_default=False)
         assert address in str(refused.value)
-        assert bind_all([address], are_default=True) == []
+        assert bind_all([Endpoint.parse(address)], "listen.binary", are_default=True) == []
 
 
-def test_a_port_that_somebody_takes_between_binding_and_listening_is_an_error() -> None:
-    (sock,) = bind_all(["127.0.0.1:0"], are_default=False)
+def test_a_port_that_somebody_takes_between_binding_and_listening_is_an_error_unless_it_is_the_default() -> None:
+    (sock,) = bind_all([Endpoint.parse("127.0.0.1:0")], "listen.binary", are_default=False)
     with sock, socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         other.bind(sock.getsockname())
         other.listen()
         with pytest.raises(ConfigError, match="is taken"):
-            listen(sock)
+            listen_all([sock], are_default=False)
+        assert listen_all([sock], are_default=True) == []
 
 
 @pytest.mark.parametrize("address", ["192.0.2.1:0", "no-such-host.invalid:0"])
 def test_an_address_of_another_machine_is_refused(address: str) -> None:
     with pytest.raises(ConfigError, match="of this machine"):
-        bind_all([address], are_default=False)
+        bind_all([Endpoint.parse(address)], "listen.binary", are_default=False)
 
 
 def test_a_unix_socket_is_for_its_owner_and_group_and_leaves_no_file(tmp_path: Path) -> None:

@@ -32,15 +32,15 @@ def test_what_is_written_over_tcp_is_read_over_the_unix_socket(
 ) -> None:
     async def story() -> None:
         node = await Node.open(configured(tmp_path, **{"listen.unix": f"{tmp_path}/node.sock"}))
-        async with connect(str(node.endpoints[0])) as broker:
+        async with connect(str(node.endpoints["binary"][0])) as broker:
             await broker.append([Part("events", [build([b"a", b"b"])])])
         async with connect(f"unix:{tmp_path}/node.sock") as broker:
             chunk = await broker.read(ReadRequest("events"))
             assert [record.value for record in chunk.records()] == [b"a", b"b"]
-            assert (await broker.stats()).connections == {"binary": 1}
+            assert (await broker.stats()).connections == {"binary": 1, "logd": 0, "http": 0}
         await node.close(10)
         with pytest.raises(LogboomError):
-            await asyncio.wait_for(stats(str(node.endpoints[0])), 30)
+            await asyncio.wait_for(stats(str(node.endpoints["binary"][0])), 30)
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(story())
@@ -73,7 +73,7 @@ def test_a_node_that_cannot_start_leaves_nothing_open(tmp_path: Path) -> None:
 def test_clients_that_are_connected_are_told_that_the_node_ends(tmp_path: Path) -> None:
     async def story() -> None:
         node = await Node.open(configured(tmp_path))
-        async with connect(str(node.endpoints[0])) as broker:
+        async with connect(str(node.endpoints["binary"][0])) as broker:
             await broker.stats()
             await node.close(10)
             with pytest.raises(LogboomError):

@@ -131,7 +131,7 @@ def test_the_default_directory_is_the_one_for_data_of_programs(monkeypatch: pyte
         ("[topics]\nauto_create = 'maybe'", "topics.auto_create", ["true or false"]),
         ("[topics.settings.flush]\npolicy = 'never'", "topics.settings.flush.policy", ["each, interval, os"]),
         ("[listen]\nbinary = ['nonsense:99999']", "listen.binary", ["'nonsense:99999'", "127.0.0.1:1773"]),
-        ("[listen]\nbinary = []", "listen", ["nothing to listen on"]),
+        ("[listen]\nbinary = []\nlogd = []\nhttp = []", "listen", ["nothing to listen on"]),
         ("data = \n", "FILE", ["is not TOML", "line 1"]),
     ],
 )

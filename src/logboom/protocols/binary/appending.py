@@ -7,10 +7,12 @@ nobody can tell where the next batch begins, so one failure stands for the rest 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Final
 
 from logboom.batch import Batch
-from logboom.broker.api import Acks, Answer, Part
+from logboom.broker.api import Acks, Answer, Appended, Part
+from logboom.broker.measures import Meter
 from logboom.errors import BatchError, LimitExceeded, LogboomError, RemoteProtocolError
 from logboom.protocols.binary.codec import encode_front
 from logboom.protocols.binary.errors import encode_failure
@@ -28,10 +30,11 @@ Slots = int | list[BatchError | None]
 class Run:
     """Frames of different logs, or with a demand, are runs of their own: no answer waits for another log's promise."""
 
-    __slots__ = ("_log", "acks", "frames", "parts", "size")
+    __slots__ = ("_began", "_log", "acks", "frames", "parts", "size")
 
     def __init__(self, first: Append) -> None:
         self._log = _only_log(first)
+        self._began = perf_counter()
         self.acks: Acks | None = first.acks
         self.parts: list[Part] = []
         self.frames: list[tuple[int, Slots]] = []
@@ -52,6 +55,22 @@ class Run:
         self.frames.append((correlation, slots))
         self.size += len(payload)
         return [] if type(slots) is int else [slot for slot in slots if slot is not None]  # type: ignore[union-attr]
+
+    def measure(self, meter: Meter, answers: Sequence[Answer]) -> None:
+        """Note what of it was appended."""
+        batches = records = 0
+        for answer in answers:
+            if isinstance(answer, Appended) and not answer.repeat:
+                batches += 1
+                records += answer.record_count
+        if batches:
+            size = self.size if batches == len(answers) else self._appended_bytes(answers)
+            meter.note_append(batches, records, size, perf_counter() - self._began)
+
+    def _appended_bytes(self, answers: Sequence[Answer]) -> int:
+        sent = [batch for part in self.parts for batch in part.batches]
+        pairs = zip(sent, answers, strict=True)
+        return sum(len(batch.data) for batch, answer in pairs if isinstance(answer, Appended) and not answer.repeat)
 
     def answer(self, answers: Sequence[Answer]) -> bytes:
         """The APPENDED frames."""

@@ -6,29 +6,19 @@ side makes the same error of it, so a caller cannot tell whether its broker is i
 
 from __future__ import annotations
 
-import re
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from logboom import errors
-from logboom.errors import LogboomError
+from logboom.errors import CODES, LogboomError, code_of
 from logboom.protocols.binary.messages import Failure
-
-CODES: Final[dict[str, type[LogboomError]]] = {
-    re.sub(r"(?<!^)(?=[A-Z])", "-", name).lower(): value
-    for name, value in vars(errors).items()
-    if isinstance(value, type) and issubclass(value, LogboomError)
-}
-_NAMES: Final = {value: code for code, value in CODES.items()}
 
 
 def encode_failure(error: BaseException) -> Failure:
     """What to tell the other side. Of an error that is not ours it learns no more than that there was one."""
     if not isinstance(error, LogboomError):
         return Failure("logboom-error", f"internal error: {type(error).__name__}")
-    code = next(_NAMES[kind] for kind in type(error).__mro__ if kind in _NAMES)
-    return Failure(code, str(error), _plain(vars(error)))
+    return Failure(code_of(error), str(error), _plain(vars(error)))
 
 
 def decode_failure(failure: Failure) -> LogboomError:

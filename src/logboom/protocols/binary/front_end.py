@@ -7,7 +7,7 @@ long; none runs while there are none.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,9 +15,11 @@ import msgspec
 from logboom.batch import BATCH_SIZE_MAX
 from logboom.broker.api import Broker, TopicInfo
 from logboom.broker.limits import Limits, Rejections
-from logboom.errors import LogboomError, ShuttingDown
+from logboom.broker.measures import Meter
+from logboom.errors import LimitExceeded, LogboomError, ShuttingDown
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, RECEIVE_BYTES, SharedBuffer, encode_front
 from logboom.protocols.binary.connection import BinaryConnection
+from logboom.protocols.binary.errors import encode_failure
 from logboom.protocols.binary.messages import VERSION, Kind, Welcome, WireLimits
 from logboom.storage.producers import REMEMBERED
 
@@ -44,10 +46,15 @@ class BinaryFrontEnd:
         directory: str | None,
         server_name: str,
         identity: Identity,
+        replica_of: Callable[[], str | None] = lambda: None,
     ) -> None:
         self.broker = broker
         self.limits = limits
         self.rejections = rejections
+        self.meter = Meter()
+        full = LimitExceeded("limits.connections", limits.connections, "try later, or raise it")
+        self.refusal = encode_front(Kind.ERROR, 0, encode_failure(full))
+        """What a connection over the limit is told."""
         self.identity = identity
         self.frame_bytes = max(BATCH_SIZE_MAX, limits.read_bytes) + FRAME_BYTES_FIRST
         self.receive_memory = SharedBuffer(RECEIVE_BYTES, limits.receive_bytes)
@@ -55,6 +62,7 @@ class BinaryFrontEnd:
         """The time of the event loop, as of the last sweep."""
         self._directory = directory
         self._server_name = server_name
+        self._replica_of = replica_of
         self._connections: set[BinaryConnection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -159,5 +167,5 @@ class BinaryFrontEnd:
             idle_ms=limits.idle_ms,
             subscriptions=limits.subscriptions_per_connection,
         )
-        welcome = Welcome(VERSION, *self.identity, self._directory, self._server_name, wire, topics)
+        welcome = Welcome(VERSION, *self.identity, self._directory, self._server_name, wire, topics, self._replica_of())
         return encode_front(Kind.WELCOME, correlation, welcome)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
@@ -127,7 +128,9 @@ class Handler:
         self._connection.regulate()
 
     def _answer(self, run: Run, outcome: list[Answer] | BaseException) -> None:
-        if isinstance(outcome, BaseException) and not isinstance(outcome, LogboomError):
+        if not isinstance(outcome, BaseException):
+            run.measure(self._front_end.meter, outcome)
+        elif not isinstance(outcome, LogboomError):
             self._front_end.report(outcome)
         if run.acks != "none":
             self._connection.send(run.fail(outcome) if isinstance(outcome, BaseException) else run.answer(outcome))
@@ -144,7 +147,10 @@ class Handler:
     async def _read(self, correlation: int, request: ReadRequest) -> None:
         connection = self._connection
         await connection.writable()
+        began = perf_counter()
         chunk = await self._front_end.broker.read(request)
+        if request.wait_ms:
+            began = perf_counter()  # how much of it was waiting for news nobody says
         while connection.blocked:
             # What cannot be sent is not held on to: it is read again when it can be.
             request = msgspec.structs.replace(request, start=Start(seqno=chunk.seqno), wait_ms=0)
@@ -152,6 +158,8 @@ class Handler:
             await connection.writable()
             chunk = await self._front_end.broker.read(request)
         connection.send_all(encode_chunk(correlation, chunk)[0])
+        if chunk.record_count:
+            self._front_end.meter.note_read(chunk.record_count, len(chunk.data), perf_counter() - began)
 
     def _take_subscribe(self, frame: Frame) -> None:
         head = _read.decode(frame.head)

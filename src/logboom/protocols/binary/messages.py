@@ -73,6 +73,8 @@ class Welcome(msgspec.Struct):
     server: str
     limits: WireLimits
     topics: list[TopicInfo] = []
+    replica_of: str | None = None
+    """Where the node copies from, which takes the writes in its stead; None where it takes them itself."""
 
 
 class Failure(msgspec.Struct, omit_defaults=True):
@@ -210,6 +212,14 @@ class Stats(msgspec.Struct, tag="stats"):
     pass
 
 
+class GetMeasures(msgspec.Struct, tag="measures"):
+    pass
+
+
+class Promote(msgspec.Struct, tag="promote"):
+    pass
+
+
 Call = (
     CreateTopic
     | ConfigureTopic
@@ -224,5 +234,7 @@ Call = (
     | Refuse
     | Accept
     | Stats
+    | GetMeasures
+    | Promote
 )
 """The head of CALL. The head of RESULT is what the broker's method of that name returns."""

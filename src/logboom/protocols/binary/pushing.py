@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from time import perf_counter
 from typing import TYPE_CHECKING
 
 from logboom.batch.header import Buffer
@@ -49,10 +50,13 @@ class Push:
                     await self._wake.wait()
                 await connection.writable()
                 chunk = await subscription.next(min(self._credit, share(), self._request.max_bytes))
+                began = perf_counter()
                 await connection.writable()
                 buffers, size = encode_chunk(self.correlation, chunk)
                 connection.send_all(buffers)
                 self._credit -= size
+                if chunk.record_count:
+                    self._front_end.meter.note_read(chunk.record_count, len(chunk.data), perf_counter() - began)
                 del chunk, buffers
                 await asyncio.sleep(0)  # others have their turn, however much there is to push
         finally:

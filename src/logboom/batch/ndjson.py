@@ -1,22 +1,25 @@
-"""Records as lines of JSON, and back: what `read --format ndjson` prints, `write --ndjson` takes.
+"""Records as lines of JSON, and back: the same on the command line, over HTTP and to validators.
 
-    {"seqno": 7, "timestamp": "2026-01-31T12:00:00.000001Z", "key": "k", "value": "text", "channel": null,
+    {"seqno": 7, "timestamp": "2026-01-31T12:00:00.000001Z", "key": "k", "value": {"t": 21.5}, "channel": null,
      "tags": ["a"], "headers": [["name", "value"]]}
 
-Bytes are text where they are UTF-8, else {"base64": "..."}. On the way in a value may be any JSON: a string stands for
-its text, null for a tombstone, everything else for its own JSON text, byte by byte as it came.
+On the way in a value may be any JSON: a string stands for its text, null for a tombstone, {"base64": "..."} for these
+bytes, everything else for its own JSON text, byte by byte as it came. On the way out it is the same: a value that is
+the JSON of an object, array, number, true or false on one line is shown as such, other UTF-8 as a string, the rest as
+base64. So whatever was read can be written again and is the same bytes. Keys and headers are strings or base64.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+import re
+from typing import Any, Final
 
 import msgspec
 
+from logboom.batch.moment import parse_rfc3339, rfc3339
 from logboom.batch.record import Record
-from logboom.cli.moment import parse_moment, rfc3339
 from logboom.errors import InvalidColumn
 
 _MISSING = msgspec.Raw()
@@ -41,6 +44,10 @@ class _Base64(msgspec.Struct, forbid_unknown_fields=True):
 _line = msgspec.json.Decoder(_Line)
 _base64 = msgspec.json.Decoder(_Base64)
 _encoder = msgspec.json.Encoder()
+_raw = msgspec.json.Decoder(msgspec.Raw)
+_JSON_BEGINS: Final = frozenset(b"{[-0123456789tf")
+_BRACE: Final = ord("{")
+_CONTROL: Final = re.compile(rb"[\x00-\x1f]")
 
 
 def decode_record(line: bytes) -> Record:
@@ -54,7 +61,7 @@ def decode_record(line: bytes) -> Record:
     timestamp = found.timestamp
     if isinstance(timestamp, str):
         try:
-            timestamp = parse_moment(timestamp)
+            timestamp = parse_rfc3339(timestamp)
         except ValueError as error:
             raise InvalidColumn("timestamp", str(error)) from None
     headers = found.headers.items() if isinstance(found.headers, dict) else found.headers or ()
@@ -102,12 +109,38 @@ def encode_record(
             "seqno": seqno,
             "timestamp": rfc3339(timestamp),
             "key": readable(key),
-            "value": readable(value),
+            "value": show_value(value),
             "channel": channel,
             "tags": tags,
             "headers": [(name, readable(content)) for name, content in headers],
         }
     )
+
+
+def show_value(value: bytes | None) -> msgspec.Raw | str | dict[str, str] | None:
+    """A value as JSON holds it."""
+    if value and value[0] in _JSON_BEGINS:
+        try:
+            whole = len(_raw.decode(value)) == len(value)  # space around it would not come back
+            if whole and _is_text(value) and (value[0] != _BRACE or not _is_base64(value)):
+                return msgspec.Raw(value)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            pass
+    return readable(value)
+
+
+def _is_text(value: bytes) -> bool:
+    """UTF-8 without control characters: what the decoder passes over unseen."""
+    return (value.isascii() or bool(value.decode())) and not _CONTROL.search(value)
+
+
+def _is_base64(value: bytes) -> bool:
+    """Whether a value looks like our way of writing bytes: it must not be taken for it."""
+    try:
+        _base64.decode(value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
 
 
 def readable(data: bytes | None) -> str | dict[str, str] | None:

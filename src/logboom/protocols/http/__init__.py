@@ -1,0 +1,1 @@
+"""HTTP with JSON: for those who have nothing but curl."""

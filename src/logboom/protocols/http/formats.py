@@ -1,0 +1,260 @@
+"""What records go out as (JSON, NDJSON, an Arrow stream, Parquet), and which of these a request wants.
+
+An encoder is a generator of pieces of the body, made as they are asked for, on any thread: of a large page no more than
+one piece is held besides its tables. Nothing loops over records but what makes JSON of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
+
+import msgspec
+from starlette.responses import Response, StreamingResponse
+
+from logboom.batch import vector
+from logboom.batch.arrow import ORDER, schema, to_list
+from logboom.batch.moment import rfc3339
+from logboom.batch.ndjson import readable, show_value
+from logboom.protocols.http.problem import RequestError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from _typeshed import ReadableBuffer
+
+Format = Literal["json", "ndjson", "arrow", "parquet"]
+MEDIA_TYPES: Final[dict[Format, tuple[str, ...]]] = {
+    "json": ("application/json",),
+    "ndjson": ("application/x-ndjson", "application/ndjson", "application/jsonl"),
+    "arrow": ("application/vnd.apache.arrow.stream",),
+    "parquet": ("application/vnd.apache.parquet",),
+}
+"""The first that is wanted most is given; a format answers with whichever of its types was asked for."""
+INLINE_BYTES: Final = 128 * 1024
+"""What is larger is encoded on a thread."""
+LINES_BYTES: Final = 128 * 1024
+TABLES_BYTES: Final = 1024 * 1024
+ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
+_SECOND: Final = 1_000_000
+_encoder = msgspec.json.Encoder()
+
+Piece = TypeVar("Piece")
+
+
+class RecordShown(msgspec.Struct, gc=False):
+    """A record as it is read. It can be written again as it is."""
+
+    seqno: int
+    timestamp: str | int | None
+    """RFC 3339; the number of microseconds since 1970 where the calendar ends."""
+    key: Any
+    """A string, or {"base64": "..."} where it is no text; null where there is none."""
+    value: Any
+    """JSON as it was written; other text as a string; {"base64": "..."} for the rest; null is a tombstone."""
+    channel: str | None
+    tags: Sequence[str]
+    headers: Sequence[tuple[str, Any]]
+
+
+class Place(NamedTuple):
+    """Whose records they are."""
+
+    topic: str
+    partition: int
+
+
+class Choice(NamedTuple):
+    format: Format
+    media_type: str
+
+
+def choose(accept: str | None, named: Format | None = None) -> Choice:
+    """The format named, else the one that an Accept header wants most. Raises RequestError 406.
+
+    >>> choose("text/html, application/json;q=0.5, application/x-ndjson").format
+    'ndjson'
+    """
+    if named is not None:
+        return Choice(named, MEDIA_TYPES[named][0])
+    wanted = _parse_accept(accept or "*/*")
+    best, most = None, 0.0
+    for form, types in MEDIA_TYPES.items():
+        for media_type in types:
+            quality = _quality(wanted, media_type)
+            if quality > most:
+                best, most = Choice(form, media_type), quality
+    if best is None:
+        there_are = ", ".join(types[0] for types in MEDIA_TYPES.values())
+        raise RequestError(
+            f"none of what is accepted can be given: there are {there_are}",
+            406,
+            "not-acceptable",
+            "accept one of these, or add ?format=json, ndjson, arrow or parquet",
+        )
+    return best
+
+
+def _parse_accept(accept: str) -> dict[str, float]:
+    """How much each media range is wanted. What has a quality that is no number is wanted not at all."""
+    wanted: dict[str, float] = {}
+    for entry in accept.split(","):
+        media_range, *parameters = (part.strip().lower() for part in entry.split(";"))
+        quality = 1.0
+        for parameter in parameters:
+            name, _, text = parameter.partition("=")
+            if name.strip() == "q":
+                quality = _parse_quality(text.strip())
+                break
+        wanted[media_range] = max(quality, wanted.get(media_range, 0.0))
+    return wanted
+
+
+def _parse_quality(text: str) -> float:
+    digits = text.replace(".", "", 1)
+    return min(1.0, float(text)) if digits.isascii() and digits.isdecimal() and len(text) < 10 else 0.0
+
+
+def _quality(wanted: dict[str, float], media_type: str) -> float:
+    """Of the range that fits most closely."""
+    for media_range in (media_type, media_type.partition("/")[0] + "/*", "*/*"):
+        if media_range in wanted:
+            return wanted[media_range]
+    return 0.0
+
+
+def encode(form: Format, tables: list[pa.Table], place: Place, facts: msgspec.Struct) -> Iterator[bytes]:
+    """The body of a page. JSON holds `facts` too, whose first field is an empty list of records."""
+    if form == "json":
+        return _encode_json(tables, facts)
+    if form == "ndjson":
+        return (_encoder.encode_lines(rows(part)) for part in cut(tables, LINES_BYTES))
+    return _encode_arrow(tables, place) if form == "arrow" else _encode_parquet(tables, place)
+
+
+def respond(pieces: Iterator[bytes], size: int, media_type: str, headers: dict[str, str]) -> Response:
+    """A body made of records of so many bytes: at once, or where that takes long in pieces, each made on a thread."""
+    if size <= INLINE_BYTES:
+        return Response(b"".join(pieces), headers=headers, media_type=media_type)
+    return StreamingResponse(on_thread(pieces), headers=headers, media_type=media_type)
+
+
+async def on_thread(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:
+    """Each piece is made on a thread, when the one before has been taken."""
+    loop = asyncio.get_running_loop()
+    while (piece := await loop.run_in_executor(None, next, pieces, None)) is not None:
+        yield piece
+
+
+async def at_once(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:
+    for piece in pieces:
+        yield piece
+
+
+def rows(table: pa.Table) -> list[RecordShown]:
+    """The records of a table, which has the columns of `batch.arrow.ORDER`."""
+    seqnos, moments, keys, values, channels, tags, headers = (_column(table, name) for name in ORDER)
+    shown = [[(name, readable(content)) for name, content in pairs] if pairs else () for pairs in headers]
+    columns = (_show_times(moments), map(readable, keys), map(show_value, values), channels, tags, shown)
+    return list(map(RecordShown, seqnos, *columns))
+
+
+def _column(table: pa.Table, name: str) -> list[Any]:
+    column = table.column(name).combine_chunks()
+    if name in ("tags", "headers") and not len(column.flatten()):
+        return [()] * len(column)
+    return to_list(name, column)
+
+
+def _show_times(moments: list[int | None]) -> list[str | int | None]:
+    """As `rfc3339` does. Many records have the same, and most are of the same few seconds."""
+    known: dict[int | None, str | int | None] = {None: None}
+    seconds: dict[int, str | None] = {}
+    for moment in moments:
+        if moment is None or moment in known:
+            continue
+        second, rest = divmod(moment, _SECOND)
+        if second not in seconds:
+            text = rfc3339(second * _SECOND)
+            seconds[second] = text[:20] if isinstance(text, str) else None
+        begin = seconds[second]
+        known[moment] = moment if begin is None else f"{begin}{rest:06d}Z"
+    return [known[moment] for moment in moments]
+
+
+def cut(tables: list[pa.Table], size: int) -> Iterator[pa.Table]:
+    """The same records in tables of about so many bytes."""
+    for table in tables:
+        step = max(1, len(table) * size // max(1, table.nbytes))
+        for start in range(0, len(table), step):
+            yield table.slice(start, step)
+
+
+def _encode_json(tables: list[pa.Table], facts: msgspec.Struct) -> Iterator[bytes]:
+    """The records are put in where an empty list of them begins."""
+    head, tail = _encoder.encode(facts).split(b"[", 1)
+    head += b"["
+    for part in cut(tables, LINES_BYTES):
+        yield head + _encoder.encode(rows(part))[1:-1]
+        head = b","
+    yield tail if head == b"," else head + tail
+
+
+def _encode_arrow(tables: list[pa.Table], place: Place) -> Iterator[bytes]:
+    sink = _Sink()
+    with vector.pa.ipc.new_stream(sink, _schema()) as writer:
+        for part in cut(tables, TABLES_BYTES):
+            writer.write_table(_with_place(part, place))
+            yield sink.drain()
+    yield sink.drain()
+
+
+def _encode_parquet(tables: list[pa.Table], place: Place) -> Iterator[bytes]:
+    import pyarrow.parquet as pq
+
+    sink = _Sink()
+    with pq.ParquetWriter(sink, _schema(), compression="zstd") as writer:
+        for part in cut(tables, ROW_GROUP_BYTES):
+            writer.write_table(_with_place(part, place))
+            yield sink.drain()
+    yield sink.drain()
+
+
+def _schema() -> pa.Schema:
+    """Of a record of any log."""
+    pa = vector.pa
+    return pa.schema([("topic", pa.string()), ("partition", pa.int32()), *schema()])
+
+
+def _with_place(table: pa.Table, place: Place) -> pa.Table:
+    """In one piece, with a topic and a partition for each record."""
+    pa, count = vector.pa, len(table)
+    columns = [pa.repeat(place.topic, count), pa.repeat(pa.scalar(place.partition, pa.int32()), count)]
+    return pa.Table.from_arrays([*columns, *table.combine_chunks().columns], schema=_schema())
+
+
+class _Sink(io.RawIOBase):
+    """A file that can be taken away while it is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: ReadableBuffer) -> int:
+        part = bytes(data)
+        self._parts.append(part)
+        self._size += len(part)
+        return len(part)
+
+    def tell(self) -> int:
+        return self._size
+
+    def drain(self) -> bytes:
+        whole = b"".join(self._parts)
+        self._parts.clear()
+        return whole

@@ -1,0 +1,153 @@
+"""The HTTP API of one node: makes a connection for whoever comes, and looks after all of them.
+
+Knows a Broker and nothing of what is behind it. One timer sweeps all connections, for those that are silent or stuck
+for too long, and keeps the time that answers carry; none runs while there are none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from email.utils import formatdate
+from typing import Any, Final
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from logboom.broker.api import Broker
+from logboom.broker.gathering import GATHER_BYTES, Gatherer
+from logboom.broker.limits import Limits, Rejections
+from logboom.broker.measures import Meter
+from logboom.protocols.http.connection import STALL_S, HttpConnection
+from logboom.protocols.http.handler import Handler
+from logboom.protocols.http.problem import RequestError, raw_problem
+from logboom.protocols.http.settings import HttpSettings
+
+SWEEP_S: Final = 1.0
+
+Converse = Callable[[bytes], Awaitable[bytes]]
+"""logd commands to the answers they get."""
+
+
+class HttpFrontEnd:
+    """Construct it in the event loop it will serve."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        limits: Limits,
+        rejections: Rejections,
+        settings: HttpSettings,
+        config: Callable[[], dict[str, Any]],
+        converse: Converse | None = None,
+        server_name: str = "logboom",
+    ) -> None:
+        self.broker = broker
+        self.limits = limits
+        self.rejections = rejections
+        self.settings = settings
+        self.config = config
+        """The node's configuration as JSON can hold it, key by key: value, source, meaning."""
+        self.converse = converse
+        self.meter = Meter()
+        self.gatherer = Gatherer(broker, min(GATHER_BYTES, limits.batch_bytes // 2))
+        self.closing = asyncio.Event()
+        """Set when nothing new is taken: what waits for news ends."""
+        self.held_bytes = 0
+        """Of bodies that have come, or are coming, and whose requests are not answered yet."""
+        self.handler = Handler(self)
+        """The API as an ASGI app."""
+        self.refusal = raw_problem(
+            RequestError(
+                f"there are as many connections as limits.connections = {limits.connections:,} allows",
+                503,
+                "limit-exceeded",
+                "try again later, or raise it",
+            )
+        )
+        """A whole response for those who come when there are too many."""
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time()
+        """The time of the event loop, as of the last sweep."""
+        self.state = ServerState()
+        self.config_of_uvicorn = Config(
+            self.handler,
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+        )
+        self.config_of_uvicorn.load()
+        self._server = server_name.encode()
+        self._timer: asyncio.TimerHandle | None = None
+        self._left = asyncio.Event()
+
+    def factory(self) -> asyncio.Protocol:
+        return HttpConnection(self)
+
+    @property
+    def connections(self) -> int:
+        """Open now."""
+        return len(self.state.connections)
+
+    async def close(self, grace_s: float) -> None:
+        """Take no more requests, let what was promised go out, then close every connection."""
+        self.closing.set()
+        for connection in self._all():
+            connection.finish()
+        try:
+            async with asyncio.timeout(grace_s):
+                await self._wait_until_empty()
+        except TimeoutError:
+            self.abort()
+        await self._wait_until_empty()
+
+    async def _wait_until_empty(self) -> None:
+        while self.state.connections:
+            self._left.clear()
+            await self._left.wait()
+        while self.state.tasks:
+            await asyncio.wait(set(self.state.tasks))
+
+    def abort(self) -> None:
+        """Close every connection, whatever it waits for."""
+        self.closing.set()
+        for connection in self._all():
+            connection.abort()
+        for task in self.state.tasks:
+            task.cancel()
+
+    # What connections call.
+
+    def wake(self) -> None:
+        """One is about to enter."""
+        if self._timer is None:
+            self._sweep()
+
+    def leave(self) -> None:
+        if not self.state.connections:
+            self._left.set()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    def report(self, error: BaseException) -> None:
+        """An error that is not the peer's."""
+        self.loop.call_exception_handler({"message": "the HTTP front-end has failed in a request", "exception": error})
+
+    def _all(self) -> list[HttpConnection]:
+        return [connection for connection in self.state.connections if isinstance(connection, HttpConnection)]
+
+    def _sweep(self) -> None:
+        self.now = now = self.loop.time()
+        date = formatdate(time.time(), usegmt=True).encode()
+        self.state.default_headers = [(b"date", date), (b"server", self._server)]
+        for connection in self._all():
+            if connection.check_at <= now:
+                connection.check(now)
+        settings = self.settings
+        shortest_s = min(settings.head_ms, settings.body_ms, settings.keep_alive_ms, 1000 * STALL_S) / 1000
+        self._timer = self.loop.call_later(min(SWEEP_S, shortest_s / 4), self._sweep)

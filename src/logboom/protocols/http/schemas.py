@@ -1,0 +1,123 @@
+"""The types of the API as JSON schema: what msgspec knows of them, and what their source says of each field.
+
+Made of the types that encode and decode, so it cannot say anything else than they do. The same types give the same
+schemas, in the same order.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import pairwise
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect as shapes
+
+from logboom.storage import topic
+
+_PREFIX: Final = "#/components/schemas/"
+Schema = dict[str, Any]
+
+
+class Schemas:
+    """All that these types need, each struct once and by its name."""
+
+    def __init__(self, types: Iterable[Any]) -> None:
+        wanted = list(dict.fromkeys(types))
+        structs = list(dict.fromkeys(_structs(shapes.multi_type_info(wanted))))
+        made, components = msgspec.json.schema_components([*wanted, *structs], ref_template=_PREFIX + "{name}")
+        self._components: dict[str, Schema] = _modern(components)
+        self._schemas: dict[Any, Schema] = dict(zip([*wanted, *structs], _modern(made), strict=True))
+        for struct in structs:
+            _explain(self.component(struct), struct)
+        self._limit_settings()
+
+    def of(self, kind: Any) -> Schema:
+        """Of one of the types, as it is used."""
+        return self._schemas[kind]
+
+    def component(self, struct: type[msgspec.Struct]) -> Schema:
+        """The schema itself, where `of` is a reference to it."""
+        return self._components[self._schemas[struct]["$ref"].removeprefix(_PREFIX)]
+
+    def without(self, structs: Iterable[type[msgspec.Struct]]) -> dict[str, Schema]:
+        """The components by name, but these."""
+        left_out = {self._schemas[struct]["$ref"].removeprefix(_PREFIX) for struct in structs}
+        return {name: schema for name, schema in sorted(self._components.items()) if name not in left_out}
+
+    def _limit_settings(self) -> None:
+        """Topics have settings whose ranges are not part of their types."""
+        for key, (low, high) in topic.RANGES.items():
+            group, _, name = key.partition(".")
+            struct = type(getattr(topic.Settings(), group))
+            if struct in self._schemas:
+                _limit(self.component(struct)["properties"][name], low, high)
+
+
+def _modern(schema: Any) -> Any:
+    """Tuples as JSON schema has them since 2020."""
+    if isinstance(schema, list | tuple):
+        return [_modern(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: _modern(part) for name, part in schema.items()}
+    if isinstance(made.get("items"), list):
+        made |= {"prefixItems": made["items"], "items": False}
+    return made
+
+
+def _limit(schema: Schema, low: float, high: float) -> None:
+    number = next(part for part in schema.get("anyOf", [schema]) if part["type"] != "null")
+    number.update(minimum=low, maximum=high)
+
+
+def _structs(found: Any) -> Iterator[type[msgspec.Struct]]:
+    """Every struct in descriptions of types, which are structs themselves."""
+    if isinstance(found, shapes.StructType):
+        yield found.cls
+    if isinstance(found, shapes.Type | shapes.Field):
+        found = [getattr(found, name) for name in found.__struct_fields__]
+    if isinstance(found, list | tuple):
+        for part in found:
+            yield from _structs(part)
+
+
+def _explain(schema: Schema, struct: type[msgspec.Struct]) -> None:
+    schema.pop("title", None)
+    if struct.__doc__:
+        schema["description"] = inspect.cleandoc(struct.__doc__)
+    meanings = field_meanings(struct)
+    for field in msgspec.structs.fields(struct):
+        if field.name in meanings:
+            shown = schema["properties"][field.encode_name]
+            shown["description"] = meanings[field.name]
+
+
+def field_meanings(struct: type[msgspec.Struct]) -> dict[str, str]:
+    """What stands below each field in the source; nothing where there is no source."""
+    return _classes(struct.__module__).get(struct.__name__, {})
+
+
+@cache
+def _classes(module: str) -> dict[str, dict[str, str]]:
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (OSError, KeyError):
+        return {}
+    return {node.name: dict(_meanings(node)) for node in tree.body if isinstance(node, ast.ClassDef)}
+
+
+def _meanings(node: ast.ClassDef) -> Iterator[tuple[str, str]]:
+    for field, below in pairwise(node.body):
+        if (
+            isinstance(field, ast.AnnAssign)
+            and isinstance(field.target, ast.Name)
+            and isinstance(below, ast.Expr)
+            and isinstance(below.value, ast.Constant)
+            and isinstance(below.value.value, str)
+        ):
+            yield field.target.id, inspect.cleandoc(below.value.value)

@@ -1,0 +1,1 @@
+"""The logd text protocol: for those who have nothing but netcat."""

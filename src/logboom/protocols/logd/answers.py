@@ -1,0 +1,123 @@
+"""What a node says, as bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+import msgspec
+
+from logboom.broker.api import Chunk, CursorInfo, Stored, TopicInfo
+from logboom.errors import BatchError, Damage, LogboomError
+from logboom.protocols.logd.errors import reason_of
+from logboom.protocols.logd.requests import LogName
+
+PONG: Final = b"PONG\r\n"
+DONE: Final = b"OK 0 0\r\n"
+UNPRINTABLE: Final = frozenset(map(chr, (*range(32), 127)))
+
+
+class Page(NamedTuple):
+    """Records of a chunk, as they go out."""
+
+    topic_id: str
+    batches: list[bytes]
+    records: int
+    next_seqno: int
+    error: LogboomError | None
+    """Why it goes no further, where something there cannot be read."""
+
+
+def encode_ok(seqno: int, count: int) -> bytes:
+    return b"OK %d %d\r\n" % (seqno, count)
+
+
+def encode_oks(seqno: int, count: int) -> bytes:
+    """An answer for each of so many records.
+
+    >>> encode_oks(7, 2)
+    b'OK 7 1\\r\\nOK 8 1\\r\\n'
+    """
+    return (b"OK %d 1\r\n" * count) % tuple(range(seqno, seqno + count))
+
+
+def encode_refusal(reason: bytes) -> bytes:
+    return b"ERR %b\r\n" % reason
+
+
+def encode_error(error: BaseException) -> bytes:
+    return encode_refusal(reason_of(error))
+
+
+def encode_facts(lines: list[bytes]) -> bytes:
+    body = b"".join(lines)
+    return b"MOK %d\r\n%b" % (len(body), body)
+
+
+def encode_fact(key: str, value: Any) -> bytes:
+    """
+    >>> encode_fact("limits.topics", 20000), encode_fact("refused", None)
+    (b'limits.topics: 20000\\r\\n', b'refused: null\\r\\n')
+    """
+    if not isinstance(value, str) or UNPRINTABLE.intersection(value):
+        value = msgspec.json.encode(value).decode()
+    return f"{key}: {value}\r\n".encode()
+
+
+def encode_tree(facts: dict[str, Any], above: str = "") -> Iterator[bytes]:
+    """A line for each leaf; its key is the way there, with dots."""
+    for key, value in facts.items():
+        name = f"{above}.{key}" if above else str(key)
+        if isinstance(value, dict) and value:
+            yield from encode_tree(value, name)
+        else:
+            yield encode_fact(name, value)
+
+
+def encode_topic(topic: TopicInfo) -> Iterator[bytes]:
+    for log in topic.partitions:
+        facts = f"id={topic.id} first={log.first} committed={log.committed}"
+        yield encode_fact(f"{topic.name}/{log.partition}", facts)
+
+
+def encode_cursor(cursor: CursorInfo) -> bytes:
+    return encode_fact(cursor.cursor, f"{cursor.topic}/{cursor.partition} {cursor.bookmark}")
+
+
+def encode_batch(log: LogName, values: list[bytes | None]) -> bytes:
+    """A tombstone is an empty body here."""
+    bodies = [value or b"" for value in values]
+    data = b"".join([b"MSG %d\r\n%b\r\n" % (len(body), body) for body in bodies])
+    return b"BATCH %d %b %d %d\r\n%b" % (len(data), log.text, crc32(data), len(values), data)
+
+
+def encode_chunk(log: LogName, chunk: Chunk, most: int | None = None) -> Page:
+    """The records of a chunk from where it begins, no more than `most`; up to the first that cannot be read."""
+    until = chunk.next_seqno if most is None else min(chunk.next_seqno, chunk.seqno + most)
+    found: list[bytes] = []
+    following, error = chunk.seqno, None
+    try:
+        for batch in chunk.batches():
+            base = batch.header.base_seqno
+            if base >= until:
+                break
+            values = batch.values()[max(0, following - base) : until - base]
+            found.append(encode_batch(log, values))
+            following = max(following, base) + len(values)
+    except (BatchError, Damage) as reason:
+        error = reason
+    else:
+        following = until
+    return Page(chunk.topic_id, found, following - chunk.seqno, following, error)
+
+
+def encode_page(seqno: int, page: Page) -> bytes:
+    """`seqno` is that of the first record, or where one was looked for."""
+    return b"".join((encode_ok(seqno, len(page.batches)), *page.batches))
+
+
+def encode_stored(log: LogName, stored: Stored) -> bytes:
+    """What goes before the stored bytes."""
+    facts = (len(stored.data), stored.next_index, stored.first, stored.committed, stored.committed_index)
+    return b"STORED %b %d %d %d %d %d\r\n" % (log.text, *facts)

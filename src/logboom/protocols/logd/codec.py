@@ -1,0 +1,275 @@
+"""From bytes to requests, without any I/O: the same requests wherever the stream was cut.
+
+Lines end in CRLF or LF and have at most LINE_BYTES_MAX bytes; a body has the length its line says, and a line's end
+behind it. MSG commands for one log that come one after another are one request with many values: the loop over them is
+the hot path. After the first command that cannot be understood nothing more is read.
+
+Between two calls a decoder holds an unfinished command and nothing else, and counts it in the memory that all of them
+share. Lengths are checked before anything is kept.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from zlib import crc32
+
+from logboom.batch.header import Buffer
+from logboom.errors import LimitExceeded
+from logboom.protocols.logd.errors import (
+    CHECKSUM_MISMATCH,
+    INVALID_PROTOCOL,
+    INVALID_REQUEST,
+    MISSING_TOPIC,
+    TOO_LARGE,
+    UNAVAILABLE,
+)
+from logboom.protocols.logd.requests import (
+    LINES,
+    WORDS,
+    LogName,
+    Messages,
+    Refusal,
+    Refused,
+    Request,
+    parse_length,
+    parse_line,
+    parse_log,
+    parse_number,
+)
+
+LINE_BYTES_MAX: Final = 4096
+RUN_BYTES: Final = 1024 * 1024
+"""MSG commands of more than so many bytes are several requests."""
+RECORDS_MAX: Final = 65_536
+"""In one request: records of next to nothing would be objects of many times their bytes."""
+_DIGITS_MAX: Final = 19
+
+
+class SharedMemory:
+    """What all decoders of a node may hold together."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.bytes = 0
+
+    def claim(self, size: int) -> None:
+        """A decoder holds so much more, or less where `size` is negative."""
+        if size > 0 and self.bytes + size > self.bytes_max:
+            raise LimitExceeded("limits.receive_bytes", self.bytes_max, "too many large bodies are under way at once")
+        self.bytes += size
+
+
+class _Unfinished(Exception):
+    """A command that has not come whole."""
+
+    def __init__(self, end: int) -> None:
+        self.end = end
+        """Before so much of the data is there it need not be looked at again."""
+
+
+class _Broken(Exception):
+    """Nobody can tell where the next command begins."""
+
+    def __init__(self, reason: bytes) -> None:
+        self.reason = reason
+
+
+class Decoder:
+    __slots__ = ("_body_bytes_max", "_claimed", "_memory", "_need", "_rest", "_run_bytes", "is_broken")
+
+    def __init__(self, body_bytes_max: int, memory: SharedMemory, run_bytes: int = RUN_BYTES) -> None:
+        self._body_bytes_max = body_bytes_max
+        self._memory = memory
+        self._run_bytes = run_bytes
+        self._rest: bytes | bytearray = b""
+        self._need = 0
+        """So many bytes must there be before it is worth another look."""
+        self._claimed = 0
+        self.is_broken = False
+
+    @property
+    def held_bytes(self) -> int:
+        """Of a command that has begun and not ended."""
+        return len(self._rest)
+
+    def receive(self, data: Buffer) -> list[Request]:
+        """Every request that is complete now. A Refusal that is the last ends the stream."""
+        if self.is_broken:
+            return []
+        rest = self._rest
+        if len(rest) + len(data) < self._need:
+            return self._grow(data)
+        stream = b"".join((rest, data))
+        self._rest, self._need = b"", 0
+        requests: list[Request] = []
+        at, end = 0, len(stream)
+        try:
+            while at < end:
+                at = self._next(stream, at, requests)
+        except _Unfinished as unfinished:
+            self._keep(stream[at:], unfinished.end - at, requests)
+        except _Broken as broken:
+            self._break(broken.reason, requests)
+        else:
+            self._hold(0)
+        return requests
+
+    def close(self) -> None:
+        """Nothing more will be received: what has come of a command is dropped."""
+        self._rest, self._need = b"", 0
+        self._hold(0)
+
+    def _grow(self, data: Buffer) -> list[Request]:
+        requests: list[Request] = []
+        rest = self._rest if isinstance(self._rest, bytearray) else bytearray(self._rest)
+        try:
+            self._hold(len(rest) + len(data))
+        except LimitExceeded:
+            self._break(UNAVAILABLE, requests)
+        else:
+            rest += data
+            self._rest = rest
+        return requests
+
+    def _keep(self, rest: bytes, need: int, requests: list[Request]) -> None:
+        try:
+            self._hold(len(rest))
+        except LimitExceeded:
+            self._break(UNAVAILABLE, requests)
+        else:
+            self._rest, self._need = rest, need
+
+    def _hold(self, size: int) -> None:
+        if size != self._claimed:
+            self._memory.claim(size - self._claimed)
+            self._claimed = size
+
+    def _break(self, reason: bytes, requests: list[Request]) -> None:
+        self.is_broken = True
+        self.close()
+        requests.append(Refusal(reason, is_last=True))
+
+    def _next(self, data: bytes, at: int, requests: list[Request]) -> int:
+        """Read the command that begins here; where the next one begins."""
+        newline = data.find(b"\n", at, at + LINE_BYTES_MAX)
+        if newline < 0:
+            raise _unfinished_line(data, at)
+        word, *arguments = data[at : newline - 1 if data[newline - 1 : newline] == b"\r" else newline].split(b" ")
+        try:
+            if word == b"MSG":
+                return self._messages(data, at, newline + 1, arguments, requests)
+            if word == b"BATCH":
+                return self._batch(data, at, newline + 1, arguments, requests)
+        except Refused as refused:
+            raise _Broken(refused.reason) from None
+        if word not in LINES:
+            raise _Broken(INVALID_PROTOCOL)
+        requests.append(parse_line(word, arguments))
+        return newline + 1
+
+    def _messages(self, data: bytes, at: int, body: int, arguments: list[bytes], requests: list[Request]) -> int:
+        """MSG, and all that follow it for the same log."""
+        if len(arguments) < 2:
+            raise Refused(MISSING_TOPIC)
+        if len(arguments) > 2:
+            raise Refused(INVALID_PROTOCOL)
+        length = self._length(arguments[1])
+        end = _end_of_body(data, body + length)
+        try:
+            log = parse_log(arguments[0])
+        except Refused as refused:
+            requests.append(Refusal(refused.reason))
+            return end
+        until = max(end, at + self._run_bytes)
+        values, end = _read_bodies(data, at, until, b"MSG %b " % log.text, RECORDS_MAX, self._body_bytes_max)
+        requests.append(Messages(log, values, end - at))
+        return end
+
+    def _batch(self, data: bytes, at: int, body: int, arguments: list[bytes], requests: list[Request]) -> int:
+        if len(arguments) < 2:
+            raise Refused(MISSING_TOPIC)
+        end = body + self._length(arguments[0])
+        if end > len(data):
+            raise _Unfinished(end)
+        try:
+            log, values = self._read_batch(data, body, end, arguments[1:])
+            requests.append(Messages(log, values, end - at, is_batch=True))
+        except Refused as refused:
+            requests.append(Refusal(refused.reason))
+        return end
+
+    def _read_batch(
+        self, data: bytes, at: int, until: int, arguments: list[bytes]
+    ) -> tuple[LogName, list[bytes | None]]:
+        if len(arguments) != 3:
+            raise Refused(INVALID_REQUEST)
+        log = parse_log(arguments[0])
+        checksum, count = map(parse_number, arguments[1:])
+        if crc32(memoryview(data)[at:until]) != checksum:
+            raise Refused(CHECKSUM_MISMATCH)
+        if count > RECORDS_MAX:
+            raise Refused(TOO_LARGE)
+        values, end = _read_bodies(data, at, until, b"MSG ", count, self._body_bytes_max)
+        if not count or len(values) != count or end != until:
+            raise Refused(INVALID_REQUEST)
+        return log, values
+
+    def _length(self, text: bytes) -> int:
+        length = parse_length(text)
+        if length > self._body_bytes_max:
+            raise Refused(TOO_LARGE)
+        return length
+
+
+def _unfinished_line(data: bytes, at: int) -> Exception:
+    """What to make of a line without an end: a stranger is told apart by its first word, however little there is."""
+    word, space, _ = data[at : at + LINE_BYTES_MAX].partition(b" ")
+    known = word in WORDS if space else any(known.startswith(word.removesuffix(b"\r")) for known in WORDS)
+    if not known:
+        return _Broken(INVALID_PROTOCOL)
+    return _Broken(TOO_LARGE) if len(data) - at >= LINE_BYTES_MAX else _Unfinished(len(data) + 1)
+
+
+def _end_of_body(data: bytes, at: int) -> int:
+    """Where the next command begins, behind the line's end that belongs to a body."""
+    after = data[at : at + 2]
+    if after == b"\r\n":
+        return at + 2
+    if after[:1] == b"\n":
+        return at + 1
+    if not after or after == b"\r":
+        raise _Unfinished(at + len(after) + 1)
+    raise _Broken(INVALID_PROTOCOL)
+
+
+def _read_bodies(
+    data: bytes, at: int, until: int, front: bytes, records_max: int, bytes_max: int
+) -> tuple[list[bytes | None], int]:
+    """The bodies of commands that are `front` and a length, one behind another; and where they end.
+
+    As far as they are whole, sound, and end before `until`: what comes then is for others to judge.
+    """
+    values: list[bytes | None] = []
+    startswith, add = data.startswith, values.append
+    line, line_size, length = b"\n", 1, 0
+    while startswith(front, at) and len(values) < records_max:
+        if startswith(line, at):
+            body = at + line_size
+        else:
+            body = data.find(b"\n", at, at + LINE_BYTES_MAX) + 1
+            digits = data[at + len(front) : body - 1].removesuffix(b"\r")
+            if not body or not digits.isdigit() or len(digits) > _DIGITS_MAX or int(digits) > bytes_max:
+                break
+            line, line_size, length = data[at:body], body - at, int(digits)
+        end = body + length
+        if startswith(b"\r\n", end):
+            following = end + 2
+        elif startswith(b"\n", end):
+            following = end + 1
+        else:
+            break
+        if following > until:
+            break
+        add(data[body:end])
+        at = following
+    return values, at

@@ -1,0 +1,96 @@
+"""Reads, and reads that go on: records as they come, and stored batches for a copy.
+
+At most one chunk is held for each: the next one is asked for when the peer has read what it was sent. Whoever spawns
+these closes the subscription or the feed when they have ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from logboom.broker.api import Feed, ReadRequest, Start, Stored, Subscription
+from logboom.errors import LogboomError
+from logboom.protocols.logd import answers
+from logboom.protocols.logd.requests import LogName
+
+if TYPE_CHECKING:
+    from logboom.protocols.logd.front_end import LogdFrontEnd
+    from logboom.protocols.logd.handler import Peer
+
+CHUNK_BYTES: Final = 1024 * 1024
+"""Of stored batches that become one answer; a single batch may be larger."""
+FEED_WAIT_MS: Final = 2000
+"""After so long a feed says how far its log is, where that has changed and no batch has come."""
+NO_LIMIT: Final = 2**31
+
+
+async def read_page(front_end: LogdFrontEnd, log: LogName, start: int, limit: int) -> answers.Page:
+    """What is there now. Raises where the very first record cannot be read."""
+    began = time.perf_counter()
+    size = min(CHUNK_BYTES, front_end.limits.read_bytes)
+    limit = min(limit, NO_LIMIT)
+    request = ReadRequest(log.topic, Start(seqno=start), log.partition, max_bytes=size, max_records=limit)
+    page = answers.encode_chunk(log, await front_end.broker.read(request), limit)
+    if page.error is not None and not page.batches:
+        raise page.error
+    _note(front_end, page, began)
+    return page
+
+
+async def follow(peer: Peer, front_end: LogdFrontEnd, log: LogName, subscription: Subscription) -> None:
+    size = min(CHUNK_BYTES, front_end.limits.read_bytes)
+    try:
+        while True:
+            await peer.writable()
+            chunk = await subscription.next(size)
+            began = time.perf_counter()
+            page = answers.encode_chunk(log, chunk)
+            _note(front_end, page, began)
+            await peer.writable()
+            if page.batches:
+                peer.send(answers.encode_page(chunk.seqno, page))
+            if page.error is not None:
+                raise page.error
+            del chunk, page
+            await asyncio.sleep(0)  # others have their turn, however much there is to send
+    except LogboomError as error:
+        peer.send(answers.encode_error(error))
+    except Exception as error:
+        front_end.report(error)
+        peer.send(answers.encode_error(error))
+
+
+async def push_stored(peer: Peer, front_end: LogdFrontEnd, log: LogName, feed: Feed, share: Callable[[], int]) -> None:
+    """Until the log is gone, or cannot be fed any further; then whoever copies it asks again."""
+    told: tuple[int, ...] = ()
+    wait_ms = 0  # how far the log is, a copy learns at once
+    try:
+        while True:
+            await peer.writable()
+            stored = await feed.next(share(), wait_ms)
+            await peer.writable()
+            if len(stored.data) or stored[1:] != told:
+                told = stored[1:]
+                _send_stored(peer, log, stored)
+            del stored
+            wait_ms = FEED_WAIT_MS
+            await asyncio.sleep(0)
+    except LogboomError:
+        pass
+    except Exception as error:
+        front_end.report(error)
+    peer.send(b"GONE %b\r\n" % log.text)
+
+
+def _send_stored(peer: Peer, log: LogName, stored: Stored) -> None:
+    peer.send(answers.encode_stored(log, stored))
+    if len(stored.data):
+        peer.send(stored.data)
+
+
+def _note(front_end: LogdFrontEnd, page: answers.Page, began: float) -> None:
+    if page.batches:
+        front_end.meter.note_read(page.records, sum(map(len, page.batches)), time.perf_counter() - began)

@@ -1,0 +1,92 @@
+"""What a source tells of itself in lines of `key: value`: who it is, which logs it has, where its cursors stand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from logboom.broker.api import Origin
+from logboom.broker.cursors import CursorKey
+from logboom.errors import RemoteProtocolError
+from logboom.storage.envelope import UNREADABLE
+
+_ORIGIN: Final = msgspec.json.Decoder(Origin)
+
+
+class Listed(NamedTuple):
+    """A log as the source lists it."""
+
+    topic: str
+    partition: int
+    topic_id: str
+    first: int
+    committed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
+
+def read_identity(body: memoryview) -> tuple[str, str]:
+    """Node and cluster id, of STATS."""
+    facts = dict(_lines(body))
+    try:
+        return facts["node_id"], facts["cluster_id"]
+    except KeyError as error:
+        raise RemoteProtocolError(f"the source does not say its {error}") from None
+
+
+def read_topics(body: memoryview) -> list[Listed]:
+    """
+    >>> read_topics(memoryview(b"news/0: id=7f first=0 committed=12\\r\\n"))
+    [Listed(topic='news', partition=0, topic_id='7f', first=0, committed=12)]
+    """
+    return [_listed(log, text) for log, text in _lines(body)]
+
+
+def _listed(log: str, text: str) -> Listed:
+    facts = dict(word.partition("=")[::2] for word in text.split(" "))
+    topic, _, partition = log.rpartition("/")
+    try:
+        return Listed(topic, int(partition), facts["id"], int(facts["first"]), int(facts["committed"]))
+    except (KeyError, ValueError):
+        raise RemoteProtocolError(f"{log}: {text[:100]!r} says nothing of a log") from None
+
+
+def read_cursors(body: memoryview) -> dict[CursorKey, str]:
+    """Their bookmarks. A cursor's name may have a colon, and a space never."""
+    found: dict[CursorKey, str] = {}
+    for line in _split(body):
+        try:
+            name, log, bookmark = line.split(" ")
+            topic, _, partition = log.rpartition("/")
+            found[name.removesuffix(":"), topic, int(partition)] = bookmark
+        except ValueError:
+            raise RemoteProtocolError(f"{line[:100]!r} says nothing of a cursor") from None
+    return found
+
+
+def read_origin(body: memoryview) -> Origin:
+    key, _, text = bytes(body).partition(b": ")
+    try:
+        if key == b"origin":
+            return _ORIGIN.decode(text)
+        reason = f"{key[:40]!r} comes where the origin must be"
+    except UNREADABLE as error:
+        reason = f"an origin that this release does not know: {error}"
+    raise RemoteProtocolError(reason)
+
+
+def _lines(body: memoryview) -> Iterator[tuple[str, str]]:
+    for line in _split(body):
+        key, _, value = line.partition(": ")
+        yield key, value
+
+
+def _split(body: memoryview) -> list[str]:
+    try:
+        return str(body, "utf-8").removesuffix("\r\n").split("\r\n") if len(body) else []
+    except UnicodeDecodeError as error:
+        raise RemoteProtocolError(f"facts that are no text: {error}") from None

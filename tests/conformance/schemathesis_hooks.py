@@ -1,0 +1,85 @@
+"""What Schemathesis has to be told: our media types, how we read numbers, what is worth a visit."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import schemathesis
+
+NAME = re.compile("[A-Za-z0-9._-]{1,249}")
+TOPICS = ("events", "readings", "nothing")
+NEAR = {"partitions": 3, "partition": 2, "seqno": 5, "expect_seqno": 20, "id": 5}
+
+
+@schemathesis.serializer("application/x-ndjson", "application/logd")
+def serialize_text(context: schemathesis.SerializationContext, value: Any) -> bytes:
+    """What is to be no text is none."""
+    return value.encode(errors="replace") if isinstance(value, str) else b"\xff"
+
+
+@schemathesis.deserializer("application/x-ndjson")
+def deserialize_lines(context: schemathesis.DeserializationContext, response: schemathesis.Response) -> Any:
+    """The schema is that of a line, and the first one speaks for all."""
+    lines = response.content.splitlines() or [b'{"seqno":0,"tags":[],"headers":[]}']
+    return json.loads(lines[0])
+
+
+@schemathesis.hook
+def before_load_schema(context: schemathesis.HookContext, raw_schema: dict[str, Any]) -> None:
+    """Tuples in answers are mistranslated into an older dialect: let them be arrays of anything."""
+    for part in raw_schema.values():
+        for inner in part if isinstance(part, list) else [part]:
+            if isinstance(inner, dict):
+                before_load_schema(context, inner)
+    if "prefixItems" in raw_schema:
+        del raw_schema["prefixItems"], raw_schema["items"]
+
+
+@schemathesis.hook
+def map_path_parameters(context: schemathesis.HookContext, path_parameters: dict[str, Any] | None) -> Any:
+    """Of all the names and numbers there may be, those that mean something come often."""
+    found = path_parameters or {}
+    if NAME.fullmatch(str(found.get("topic", ""))):
+        found["topic"] = TOPICS[len(found["topic"]) % len(TOPICS)]
+    if NAME.fullmatch(str(found.get("cursor", ""))):
+        found["cursor"] = "billing"
+    return near(path_parameters)
+
+
+@schemathesis.hook
+def map_query(context: schemathesis.HookContext, query: dict[str, Any] | None) -> Any:
+    return near(query)
+
+
+@schemathesis.hook
+def map_body(context: schemathesis.HookContext, body: Any) -> Any:
+    return near(whole(body))
+
+
+@schemathesis.hook
+def before_call(context: schemathesis.HookContext, case: Any, kwargs: dict[str, Any]) -> None:
+    """No topic gets a command to run, or an address to call, that was made up here."""
+    settings = case.body.get("settings") if isinstance(case.body, dict) else None
+    if isinstance(settings, dict):
+        for group, name in (("hook", "delete"), ("validators", "urls")):
+            if isinstance(found := settings.get(group), dict):
+                found.pop(name, None)
+
+
+def near(fields: Any) -> Any:
+    """Numbers that are right, and less far off. Partitions cost a directory each: some are as good as thousands."""
+    for name, number in fields.items() if isinstance(fields, dict) else ():
+        if name in NEAR and type(number) is int and number > NEAR[name]:
+            fields[name] = 1 + number % NEAR[name]
+    return fields
+
+
+def whole(body: Any) -> Any:
+    """JSON schema takes 1.0 for an integer. The node does not: who writes a point means a measure."""
+    if isinstance(body, dict):
+        return {name: whole(value) for name, value in body.items()}
+    if isinstance(body, list):
+        return [whole(value) for value in body]
+    return int(body) if isinstance(body, float) and body.is_integer() else body

@@ -1,0 +1,90 @@
+"""A logd front-end on an ephemeral port, and a peer that says exactly what a test wants said."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+from logboom.broker.api import Broker, Feeds
+from logboom.broker.limits import Limits, Rejections
+from logboom.protocols.logd.front_end import LogdFrontEnd
+from logboom.protocols.logd.settings import LogdSettings
+
+
+class Served:
+    def __init__(self, front_end: LogdFrontEnd, port: int) -> None:
+        self.front_end = front_end
+        self.port = port
+        self.peers: list[Peer] = []
+
+    async def peer(self) -> Peer:
+        peer = Peer(*await asyncio.open_connection("127.0.0.1", self.port))
+        self.peers.append(peer)
+        return peer
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Returns when this holds; the story's patience is the limit."""
+        while not holds():
+            await asyncio.sleep(0.005)
+
+    @property
+    def transport(self) -> asyncio.Transport:
+        """This side of the only connection."""
+        (connection,) = self.front_end._connections
+        return cast(asyncio.Transport, connection._transport)
+
+
+class Peer:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def line(self) -> bytes:
+        return (await self.reader.readuntil(b"\r\n")).removesuffix(b"\r\n")
+
+    async def ask(self, data: bytes) -> bytes:
+        """The first line of the answer."""
+        self.send(data)
+        return await self.line()
+
+    async def values(self) -> list[bytes]:
+        """Of the next answer with batches."""
+        found: list[bytes] = []
+        _, _, batches = (await self.line()).split()
+        for _ in range(int(batches)):
+            _, _, _, _, count = (await self.line()).split()
+            for _ in range(int(count)):
+                size = int((await self.line()).split()[1])
+                found.append((await self.reader.readexactly(size + 2))[:-2])
+        return found
+
+    async def rest(self) -> bytes:
+        """Everything up to where the node hangs up."""
+        return await self.reader.read()
+
+
+@asynccontextmanager
+async def serve(
+    broker: Broker,
+    limits: Limits = Limits(),  # noqa: B008
+    feeds: Feeds | None = None,
+    **settings: Any,
+) -> AsyncIterator[Served]:
+    front_end = LogdFrontEnd(broker, limits, Rejections(), LogdSettings(**settings), dict, feeds)
+    server = await asyncio.get_running_loop().create_server(front_end.factory, "127.0.0.1", 0, backlog=1024)
+    served = Served(front_end, server.sockets[0].getsockname()[1])
+    try:
+        yield served
+    finally:
+        server.close()
+        await front_end.close(0.0)
+        assert front_end.connections == 0
+        assert front_end.receive_memory.bytes == 0
+        for peer in served.peers:
+            peer.writer.transport.abort()
+        await asyncio.sleep(0)

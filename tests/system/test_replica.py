@@ -1,0 +1,209 @@
+"""A source and its replica as real processes, killed again and again: the copy stays equal, and can take over."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from logboom import Writer, connect
+from logboom.batch import Batch
+from logboom.batch.rewrite import equal
+from logboom.broker.api import NodeStats
+from logboom.storage.directory import DataDirectory
+from system.node import NodeProcess, free_port
+from system.node_load import LOGS, TOPICS, Load, pause
+
+CAUGHT_UP_S = 120.0
+
+
+class Twins:
+    """A source and a replica of it."""
+
+    def __init__(self, root: Path) -> None:
+        logd = f"127.0.0.1:{free_port()}"
+        for name in ("source", "replica"):
+            (root / name).mkdir()
+        quiet = ("--set", "listen.http=")
+        self.source = NodeProcess(root / "source", "--logd", logd, *quiet)
+        follow = ("--replicate-from", logd, "--logd", "127.0.0.1:0")
+        self.replica = NodeProcess(root / "replica", *follow, *quiet)
+        self.alone = NodeProcess(root / "replica", "--logd", "127.0.0.1:0", *quiet)
+        """The replica's directory, started as a node of its own."""
+
+    def __enter__(self) -> Twins:
+        self.source.start()
+        self.replica.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for node in (self.source, self.replica, self.alone):
+            node.__exit__()
+
+    def catch_up(self) -> None:
+        """Until the replica has what the source has; nobody may be writing."""
+        wait_until(lambda: ends_of(self.source.address) == ends_of(self.replica.address), self._said)
+
+    def _said(self) -> str:
+        return "\n".join(node.log.read_text()[-3000:] for node in (self.source, self.replica))
+
+
+def wait_until(is_true: Callable[[], bool], complaint: Callable[[], str]) -> None:
+    deadline = time.monotonic() + CAUGHT_UP_S
+    while not is_true():
+        assert time.monotonic() < deadline, complaint()
+        time.sleep(0.05)
+
+
+def ends_of(address: str) -> dict[str, int]:
+    async def ask() -> dict[str, int]:
+        async with connect(address) as broker:
+            topics = await broker.list_topics()
+            return {f"{topic.name}/{log.partition}": log.committed for topic in topics for log in topic.partitions}
+
+    return asyncio.run(ask())
+
+
+def stats_of(address: str) -> NodeStats:
+    async def ask() -> NodeStats:
+        async with connect(address) as broker:
+            return await broker.stats()
+
+    return asyncio.run(ask())
+
+
+def batches_of(node: NodeProcess) -> dict[str, list[Batch]]:
+    """Everything in every log of a node that was stopped."""
+    found: dict[str, list[Batch]] = {}
+    with DataDirectory.open(str(node.directory)) as data:
+        for log_name in LOGS:
+            topic, _, partition = log_name.partition("/")
+            log = data.open_partition(topic, int(partition))
+            batches = found[log_name] = []
+            index = log.first_index
+            while (run := log.read_index(index)) is not None:
+                batches += [Batch.parse(bytes(batch.data)) for batch in run.batches()]
+                index = run.next_index
+    return found
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "logboom", *arguments], capture_output=True, text=True, check=False)
+
+
+def kill_both_sides(root: Path, kills: int) -> None:
+    with Twins(root) as twins, Load(twins.source, root) as load:
+        load.write("w1")
+        load.write("w2")
+        for _ in range(kills):
+            load.wait_for_records(random.randint(50, 400))
+            victims = random.choice(([twins.source], [twins.replica], [twins.source, twins.replica]))
+            for node in victims:
+                node.kill()
+            pause(0.3)
+            for node in victims:
+                node.start()
+        load.wait_for_records(100)
+        load.stop_writers()
+        twins.catch_up()
+        replica = stats_of(twins.replica.address).replica
+        assert replica is not None
+        assert replica.error is None
+        assert twins.replica.stop() == twins.source.stop() == 0
+        there, here = batches_of(twins.source), batches_of(twins.replica)
+        for name in LOGS:
+            assert len(there[name]) == len(here[name]) > 0
+            assert all(map(equal, there[name], here[name]))
+
+
+def test_a_replica_is_equal_however_often_either_side_is_killed_under_load(tmp_path: Path) -> None:
+    kill_both_sides(tmp_path, 4)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_a_replica_is_equal_after_fifty_kills_under_load(tmp_path: Path) -> None:
+    kill_both_sides(tmp_path, 50)
+
+
+def test_a_replica_takes_over_from_a_source_that_was_killed_and_has_an_equal_prefix_of_it(tmp_path: Path) -> None:
+    with Twins(tmp_path) as twins, Load(twins.source, tmp_path) as load:
+        load.write("w1")
+        load.write("w2")
+        wait_until(lambda: all(ends_of(twins.replica.address).get(name) for name in LOGS), lambda: "nothing is copied")
+        load.wait_for_records(500)
+        twins.source.kill()
+        load.kill("w1")
+        load.kill("w2")
+        done = command("promote", "--server", twins.replica.address)
+        assert done.returncode == 0, done.stderr
+        assert "takes writes" in done.stdout
+        again = command("promote", "--server", twins.replica.address)
+        assert (again.returncode, "is no replica" in again.stderr) == (1, True)
+        before = ends_of(twins.replica.address)
+        for topic in TOPICS:
+            with Writer(topic, twins.replica.address) as writer:
+                for number in range(200):
+                    writer.write(b"after %d" % number, key=b"%d" % number)
+        assert sum(ends_of(twins.replica.address).values()) == sum(before.values()) + 200 * len(TOPICS)
+        twins.replica.kill()
+        refused = command("serve", "--data", str(twins.replica.directory), "--replicate-from", "127.0.0.1:1")
+        assert (refused.returncode, "was promoted" in refused.stderr) == (2, True)
+        twins.alone.start()
+        assert ends_of(twins.alone.address).keys() == set(LOGS)
+        assert twins.alone.stop() == 0
+        twins.source.start()
+        assert twins.source.stop() == 0
+        check_prefix(batches_of(twins.source), batches_of(twins.alone), before)
+
+
+def check_prefix(there: dict[str, list[Batch]], here: dict[str, list[Batch]], ends: dict[str, int]) -> None:
+    """Up to the take-over the copy has what the source has; behind it there is a new term, and no gap."""
+    for name, batches in here.items():
+        copied = [batch for batch in batches if batch.header.term == 0]
+        assert len(copied) <= len(there[name])
+        assert all(map(equal, copied, there[name]))
+        assert [batch.header.index for batch in batches] == list(range(1, len(batches) + 1))
+        own = batches[len(copied) :]
+        assert {batch.header.term for batch in own} == {1}
+        assert own[0].header.base_seqno == ends[name]
+        assert all(one.header.next_seqno == two.header.base_seqno for one, two in pairwise(batches))
+
+
+def test_writers_that_know_both_move_over_and_nothing_acknowledged_is_lost_when_it_is_planned(tmp_path: Path) -> None:
+    """Refuse at the source, wait for the copy, promote it, stop the source."""
+    with Twins(tmp_path) as twins:
+        both = SimpleNamespace(address=f"{twins.source.address},{twins.replica.address}")
+        with Load(cast(NodeProcess, both), tmp_path) as load:
+            load.write("w1")
+            load.write("w2")
+            for _ in range(2):
+                load.wait_for_records(200)
+                twins.replica.kill()
+                twins.replica.start()
+            load.wait_for_records(200)
+            assert command("refuse", "--server", twins.source.address).returncode == 0
+            load.wait_for_refusal("WritesRefused")
+            twins.catch_up()
+            assert command("promote", "--server", twins.replica.address).returncode == 0
+            assert twins.source.stop() == 0
+            moved = sum(ends_of(twins.replica.address).values())
+            wait_until(lambda: sum(ends_of(twins.replica.address).values()) > moved + 100, lambda: "nobody moved over")
+            report = load.finish()
+    assert report.clean, report
+    assert report.acknowledged > 300
+
+
+def test_a_new_replica_needs_its_source_and_says_so(tmp_path: Path) -> None:
+    done = command("serve", "--data", str(tmp_path / "new"), "--replicate-from", f"127.0.0.1:{free_port()}")
+    assert done.returncode == 2
+    assert "a replica needs its source when it is started for the first time" in done.stderr

@@ -1,0 +1,279 @@
+"""What the logd front-end asks of a broker, in which order it answers, and what it makes of what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from binary.memory import MemoryBroker
+from binary.peer import LOOPS, run
+from logboom.batch import build
+from logboom.broker.api import NodeStats, Origin, Settings, Stored
+from logboom.broker.config import BrokerConfig
+from logboom.broker.limits import Limits
+from logboom.broker.local import LocalBroker
+from logboom.errors import IndexOutOfRange, TopicDeleted, TopicNotFound
+from logd_lines.peer import serve
+
+STORED = bytes(build([b"stored"]).data)
+
+
+async def events(hold: bool = False) -> MemoryBroker:
+    broker = MemoryBroker(hold)
+    await broker.create_topic("events")
+    return broker
+
+
+def test_messages_that_come_together_are_one_append_with_an_answer_each() -> None:
+    async def story() -> None:
+        broker = await events()
+        async with serve(broker) as node:
+            peer = await node.peer()
+            peer.send(b"".join(b"MSG events 3\r\n%03d\r\n" % number for number in range(500)))
+            assert [await peer.line() for _ in range(500)] == [b"OK %d 1" % number for number in range(500)]
+            assert len(broker.appends) < 10
+            meter = node.front_end.meter
+            assert (meter.records_in, meter.append.shown().count) == (500, meter.batches_in)
+
+    run(story())
+
+
+def test_messages_that_come_while_an_append_is_under_way_are_gathered() -> None:
+    async def story() -> None:
+        broker = await events(hold=True)
+        async with serve(broker) as node:
+            peers = [await node.peer() for _ in range(5)]
+            for number, peer in enumerate(peers):
+                assert await peer.ask(b"PING\r\nMSG events 1\r\n%d\r\n" % number) == b"PONG"
+            await node.until(lambda: bool(broker.held))
+            broker.release()
+            assert await peers[0].line() == b"OK 0 1"
+            broker.release()
+            assert [await peer.line() for peer in peers[1:]] == [b"OK %d 1" % number for number in range(1, 5)]
+            assert len(broker.appends) == 2
+
+    run(story())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_an_answer_waits_for_those_before_it(loop: str) -> None:
+    async def story() -> None:
+        broker = await events(hold=True)
+        await broker.create_topic("others")
+        async with serve(broker) as node:
+            peer = await node.peer()
+            peer.send(b"MSG events 1\na\nPING\nMSG others 1\nb\nHEAD others\nPING\n")
+            await node.until(lambda: len(broker.held) == 2)
+            broker.release(1)
+            assert await (await node.peer()).ask(b"PING\n") == b"PONG"
+            broker.release(0)
+            assert [await peer.line() for _ in range(5)] == [b"OK 0 1", b"PONG", b"OK 0 1", b"OK 0 1", b"PONG"]
+
+    run(story(), loop)
+
+
+def test_what_was_refused_is_refused_one_by_one() -> None:
+    async def story() -> None:
+        async with serve(await events()) as node:
+            peer = await node.peer()
+            peer.send(b"MSG none 1\na\nMSG none 1\nb\nMSG events 1\nc\n")
+            assert [await peer.line() for _ in range(3)] == [b"ERR not found", b"ERR not found", b"OK 0 1"]
+
+    run(story())
+
+
+def test_an_error_that_nobody_foresaw_is_reported_and_the_peer_told_little() -> None:
+    class Broken(MemoryBroker):
+        async def stats(self) -> NodeStats:
+            raise KeyError("secret")
+
+    async def story() -> None:
+        reports: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context["exception"]))
+        async with serve(Broken()) as node:
+            peer = await node.peer()
+            assert await peer.ask(b"STATS\r\n") == b"ERR unavailable"
+            assert await peer.ask(b"PING\r\n") == b"PONG"
+            assert [type(report) for report in reports] == [KeyError]
+
+    run(story())
+
+
+def test_a_page_read_is_counted() -> None:
+    async def story() -> None:
+        broker = await events()
+        async with serve(broker) as node:
+            peer = await node.peer()
+            assert await peer.ask(b"MSG events 1\na\n") == b"OK 0 1"
+            peer.send(b"READ events 0 10\r\nREAD events 1 10\r\n")
+            assert await peer.values() == [b"a"]
+            assert await peer.values() == []
+            meter = node.front_end.meter
+            assert (meter.records_out, meter.read.shown().count) == (1, 1)
+
+    run(story())
+
+
+def test_records_stay_whole_where_batches_must_be_small(tmp_path: Path) -> None:
+    async def story() -> None:
+        limits = Limits(batch_bytes=4096)
+        broker = await LocalBroker.open(str(tmp_path), BrokerConfig(limits=limits))
+        async with serve(broker, limits) as node:
+            peer = await node.peer()
+            peer.send(b"MSG events 500\n%b\n" % bytes(500) * 100 + b"MSG events 4090\n%b\n" % bytes(4090))
+            assert [await peer.line() for _ in range(100)] == [b"OK %d 1" % number for number in range(100)]
+            assert await peer.line() == b"ERR too large"
+            assert await peer.ask(b"PING\r\n") == b"PONG"
+        await broker.close()
+
+    run(story())
+
+
+def test_all_commands_at_once_get_all_their_answers() -> None:
+    async def story() -> None:
+        async with serve(await events()) as node:
+            converse = node.front_end.converse
+            assert await converse(b"") == b""
+            assert await converse(b"MSG events 1\na\nPING\nHEAD events\n") == b"OK 0 1\r\nPONG\r\nOK 0 1\r\n"
+            assert await converse(b"PING\nCLOSE\nPING\n") == b"PONG\r\nOK 0 0\r\n"
+            assert await converse(b"PING\nHUH\nPING\n") == b"PONG\r\nERR invalid protocol\r\n"
+            assert await converse(b"PING\nMSG events 5\nhel") == b"PONG\r\nERR invalid protocol\r\n"
+            endless = b"READ events 0 0\nTAIL events 1\nREPLICATE events/0 1\nPING\n"
+            assert await converse(endless) == b"ERR invalid request\r\n" * 3 + b"PONG\r\n"
+            assert node.front_end.receive_memory.bytes == 0
+
+    run(story())
+
+
+def test_answers_to_commands_at_once_are_bounded() -> None:
+    async def story() -> None:
+        broker = await events()
+        for _ in range(20):
+            broker.logs["events"].append(bytes(build([bytes(50_000)]).data), 1)
+        async with serve(broker, Limits(read_bytes=100_000)) as node:
+            found = await node.front_end.converse(b"READ events 0 100\n" * 100 + b"PING\n")
+            assert len(found) < 300_000
+            assert found.endswith(b"ERR too large\r\nERR too large\r\nPONG\r\n")
+
+    run(story())
+
+
+def test_who_gives_up_a_conversation_leaves_nothing_behind() -> None:
+    async def story() -> None:
+        broker = await events(hold=True)
+        async with serve(broker) as node:
+            conversing = asyncio.create_task(node.front_end.converse(b"MSG events 1\na\nHEAD events\n"))
+            await node.until(lambda: bool(broker.held))
+            conversing.cancel()
+            await asyncio.wait([conversing])
+            broker.release()
+            await asyncio.sleep(0)
+            assert not node.front_end._tasks
+
+    run(story())
+
+
+class Fed:
+    """A feed that gives what a test puts into it."""
+
+    def __init__(self, index: int) -> None:
+        self.origin = Origin("n", "c", "events", "t", 1, 0, Settings(), index, b"snapshot")
+        self.queue: asyncio.Queue[Stored | Exception] = asyncio.Queue()
+        self.last = Stored(memoryview(b""), index, 0, 0, 0)
+        self.closed = 0
+
+    def put(self, data: bytes, first: int = 0) -> None:
+        index = self.last.next_index + (1 if data else 0)
+        self.last = Stored(memoryview(data), index, first, index, index)
+        self.queue.put_nowait(self.last)
+
+    async def next(self, max_bytes: int = 0, wait_ms: int = 1000) -> Stored:
+        if not wait_ms and self.queue.empty():
+            return self.last
+        found = await self.queue.get()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+class Feeding:
+    def __init__(self) -> None:
+        self.feeds: dict[str, Fed] = {}
+
+    async def feed(self, topic: str, partition: int | None, index: int) -> Fed:
+        if topic == "none":
+            raise TopicNotFound(topic, "here")
+        if index > 100:
+            raise IndexOutOfRange(index, 1, 100)
+        feed = self.feeds[f"{topic}/{partition}"] = Fed(index)
+        return feed
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_several_logs_are_fed_over_one_connection(loop: str) -> None:
+    async def story() -> None:
+        feeding = Feeding()
+        async with serve(await events(), feeds=feeding) as node:
+            peer = await node.peer()
+            size = int((await peer.ask(b"REPLICATE events/0 7\r\n")).split()[1])
+            line = await peer.reader.readexactly(size)
+            assert line.endswith(b"\r\n")
+            origin = msgspec.json.decode(line.removeprefix(b"origin: "), type=Origin)
+            assert origin == feeding.feeds["events/0"].origin
+            assert await peer.line() == b"STORED events/0 0 7 0 0 0"
+            size = int((await peer.ask(b"REPLICATE others/3 1\r\n")).split()[1])
+            await peer.reader.readexactly(size)
+            assert await peer.line() == b"STORED others/3 0 1 0 0 0"
+            feeding.feeds["events/0"].put(STORED)
+            assert await peer.line() == b"STORED events/0 %d 8 0 8 8" % len(STORED)
+            assert await peer.reader.readexactly(len(STORED)) == STORED
+            feeding.feeds["others/3"].put(b"", first=5)
+            assert await peer.line() == b"STORED others/3 0 1 5 1 1"
+            assert await peer.ask(b"PING\r\n") == b"PONG"
+            feeding.feeds["events/0"].queue.put_nowait(TopicDeleted("events", "t"))
+            assert await peer.line() == b"GONE events/0"
+            assert await peer.ask(b"REPLICATE none/0 1\r\n") == b"ERR not found"
+            assert await peer.ask(b"REPLICATE events/0 101\r\n") == b"ERR invalid request"
+            assert await peer.ask(b"MSG events 1\r\na\r\n") == b"ERR invalid request"
+            peer.send(b"CLOSE\r\n")
+            assert await peer.rest() == b"OK 0 0\r\n"
+            await node.until(lambda: not node.front_end._tasks)
+            assert [feed.closed for feed in feeding.feeds.values()] == [1, 1]
+
+    run(story(), loop)
+
+
+def test_a_copy_that_does_not_read_is_sent_no_more() -> None:
+    async def story() -> None:
+        feeding = Feeding()
+        async with serve(await events(), feeds=feeding) as node:
+            peer = await node.peer()
+            size = int((await peer.ask(b"REPLICATE events/0 1\r\n")).split()[1])
+            await peer.reader.readexactly(size)
+            peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+            feed = feeding.feeds["events/0"]
+            for _ in range(200):
+                feed.put(bytes(256 * 1024))
+            transport = node.transport
+            await node.until(lambda: transport.get_write_buffer_size() > 1 << 20)
+            other = await node.peer()
+            for _ in range(20):
+                assert await other.ask(b"PING\n") == b"PONG"
+            assert feed.queue.qsize() > 100
+            assert transport.get_write_buffer_size() < 2 << 20
+
+    run(story())
+
+
+def test_a_node_that_feeds_nobody_says_so() -> None:
+    async def story() -> None:
+        async with serve(await events()) as node:
+            assert await (await node.peer()).ask(b"REPLICATE events/0 1\r\n") == b"ERR invalid request"
+
+    run(story())
