@@ -29,7 +29,7 @@ from logboom.broker.local import LocalBroker
 from logboom.protocols.logd import errors
 from logboom.protocols.logd.codec import Decoder, SharedMemory
 from logboom.protocols.logd.front_end import LogdFrontEnd
-from logboom.protocols.logd.requests import Messages, Request
+from logboom.protocols.logd.requests import Messages, Mixed, Request
 from logboom.protocols.logd.settings import LogdSettings
 from logd_lines.wire import Line
 
@@ -110,6 +110,10 @@ def one_by_one(requests: Sequence[Request]) -> Iterator[Any]:
     for request in requests:
         if isinstance(request, Messages) and not request.is_batch:
             yield from ((request.log, value) for value in request.values)
+        elif isinstance(request, Mixed):
+            values = [iter(messages.values) for messages in request.messages]
+            yield from ((request.messages[turn].log, next(values[turn])) for turn in request.turns)
+            assert not any(map(list, values))
         else:
             yield request
 

@@ -30,6 +30,12 @@ class Served:
             await asyncio.sleep(0.005)
 
     @property
+    def ending(self) -> float | None:
+        """When the only connection is to be gone, once it is being closed."""
+        (connection,) = self.front_end._connections
+        return connection._ends_at
+
+    @property
     def transport(self) -> asyncio.Transport:
         """This side of the only connection."""
         (connection,) = self.front_end._connections

@@ -46,14 +46,14 @@ class ScriptedNode:
         self.refuse: Refuse = lambda partition, header: None
         self.limits = WireLimits(2**26, 2**20, 2**25, window, 600_000, 100)
         self.kinds: list[int] = []
+        self.replica_of: str | None = None
 
     def answer(self, frame: Frame) -> list[Buffer]:
         self.kinds.append(frame.kind)
         if frame.kind == Kind.HELLO:
             topics = [self.describe()] if self.exists else []
-            return encode(
-                Kind.WELCOME, frame.correlation, Welcome(1, "node", "cluster", None, "test", self.limits, topics)
-            )
+            facts = "node", "cluster", None, "test", self.limits, topics, self.replica_of
+            return encode(Kind.WELCOME, frame.correlation, Welcome(1, *facts))
         if frame.kind == Kind.CALL:
             self.exists = True
             return encode(Kind.RESULT, frame.correlation, self.describe())
@@ -105,9 +105,9 @@ class ScriptedNode:
 class Line:
     """A writer's core and the connection it has, or has not, to a node."""
 
-    def __init__(self, node: ScriptedNode, spill: Spill | None = None, **options: Any) -> None:
+    def __init__(self, node: ScriptedNode, spill: Spill | None = None, servers: int = 1, **options: Any) -> None:
         self.node = node
-        self.core = Writing("events", WriterOptions(**options), 1, spill)
+        self.core = Writing("events", WriterOptions(**options), servers, spill)
         self.now = 100.0
         self.told: list[Any] = []
         self.losses: list[tuple[LogboomError, int]] = []

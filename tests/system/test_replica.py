@@ -7,21 +7,27 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from itertools import pairwise
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from itertools import count, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 
-from logboom import Writer, connect
+from checker import Recorder, check, make_value, read_histories
+from checker.history import AnyEvent, Invoke, Ok, Unknown
+from logboom import AsyncWriter, Writer, connect
 from logboom.batch import Batch
 from logboom.batch.rewrite import equal
 from logboom.broker.api import NodeStats
+from logboom.client.writing import Written
+from logboom.errors import LogboomError
 from logboom.storage.directory import DataDirectory
 from system.node import NodeProcess, free_port
-from system.node_load import LOGS, TOPICS, Load, pause
+from system.node_load import LOGS, SEGMENT_BYTES, TOPICS, Load, create_topics, pause, read_all
 
 CAUGHT_UP_S = 120.0
 
@@ -201,6 +207,95 @@ def test_writers_that_know_both_move_over_and_nothing_acknowledged_is_lost_when_
             report = load.finish()
     assert report.clean, report
     assert report.acknowledged > 300
+
+
+class Movers:
+    """A writer of either kind, both with both addresses, and what they were told."""
+
+    def __init__(self, both: str, topic: str) -> None:
+        self.events: list[AnyEvent] = []
+        self._writers = Writer(topic, both, batch_bytes=512), AsyncWriter(topic, both, batch_bytes=512)
+        self._ended = asyncio.Event()
+
+    @property
+    def acknowledged(self) -> int:
+        return sum(isinstance(event, Ok) for event in self.events)
+
+    @property
+    def are_cut_off(self) -> bool:
+        return all("not connected" in repr(writer) for writer in self._writers)
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator[None]:
+        """When this ends they have an answer for everything."""
+        blocking, other = self._writers
+        async with other:
+            task = asyncio.create_task(self._write())
+            try:
+                yield
+            finally:
+                self._ended.set()
+                await task
+                await asyncio.to_thread(blocking.close)
+
+    async def _write(self) -> None:
+        blocking, other = self._writers
+        for sequence in count():
+            if self._ended.is_set():
+                return
+            self.events += Invoke("blocking", sequence), Invoke("async", sequence)
+            told = partial(self._told, "blocking", sequence)
+            blocking.write(make_value("blocking", sequence), key=b"%d" % (sequence % 7), callback=told)
+            told = partial(self._told, "async", sequence)
+            await other.write(make_value("async", sequence), key=b"%d" % (sequence % 7), callback=told)
+            await asyncio.sleep(0.002)
+
+    def _told(self, writer: str, sequence: int, outcome: Written | LogboomError) -> None:
+        if isinstance(outcome, LogboomError):
+            self.events.append(Unknown(writer, sequence, repr(outcome)))
+        else:
+            self.events.append(Ok(writer, sequence, f"{outcome.topic}/{outcome.partition}", outcome.seqno))
+
+    async def until(self, is_true: Callable[[], bool]) -> None:
+        async with asyncio.timeout(CAUGHT_UP_S):
+            while not is_true():
+                await asyncio.sleep(0.01)
+
+
+def test_running_writers_that_know_both_go_on_at_the_copy_when_it_is_promoted(tmp_path: Path) -> None:
+    """The copy misses what the source acknowledged last: that is gone, and everything else is there once, in order."""
+    with Twins(tmp_path) as twins:
+        asyncio.run(create_topics(twins.source.address, SEGMENT_BYTES))
+        wait_until(lambda: ends_of(twins.replica.address).keys() == set(LOGS), lambda: "nothing is copied")
+        events, missing = asyncio.run(move_over(twins))
+        histories = tmp_path / "final"
+        with Recorder(histories) as recorder:
+            for log in LOGS:
+                read_all(twins.replica.address, log, recorder)
+        report = check([*events, *read_histories([histories])])
+    assert report.clean, report
+    assert report.unknown == missing > 0, "nobody was told of anything but success"
+
+
+async def move_over(twins: Twins) -> tuple[list[AnyEvent], int]:
+    """What two writers saw; of what is known to be missing, and how much that is, nobody claims that it is there."""
+    movers = Movers(f"{twins.source.address},{twins.replica.address}", "orders")
+    async with movers.at_work():
+        await movers.until(lambda: movers.acknowledged > 200)
+        await asyncio.to_thread(twins.replica.kill)
+        acknowledged = movers.acknowledged
+        await movers.until(lambda: movers.acknowledged > acknowledged + 200)
+        await asyncio.to_thread(twins.source.kill)
+        await movers.until(lambda: movers.are_cut_off)
+        await asyncio.to_thread(twins.replica.start)
+        ends = await asyncio.to_thread(ends_of, twins.replica.address)
+        before = len(movers.events)
+        done = await asyncio.to_thread(command, "promote", "--server", twins.replica.address)
+        assert done.returncode == 0, done.stderr
+        acknowledged = movers.acknowledged
+        await movers.until(lambda: movers.acknowledged > acknowledged + 200)
+    told = [event for event in movers.events[:before] if not isinstance(event, Ok) or event.seqno < ends[event.log]]
+    return [*told, *movers.events[before:]], before - len(told)
 
 
 def test_a_new_replica_needs_its_source_and_says_so(tmp_path: Path) -> None:

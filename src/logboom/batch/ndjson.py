@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +46,7 @@ _encoder = msgspec.json.Encoder()
 _raw = msgspec.json.Decoder(msgspec.Raw)
 _JSON_BEGINS: Final = frozenset(b"{[-0123456789tf")
 _BRACE: Final = ord("{")
-_CONTROL: Final = re.compile(rb"[\x00-\x1f]")
+_CONTROL: Final = bytes(range(32))
 
 
 def decode_record(line: bytes) -> Record:
@@ -119,19 +118,23 @@ def encode_record(
 
 def show_value(value: bytes | None) -> msgspec.Raw | str | dict[str, str] | None:
     """A value as JSON holds it."""
-    if value and value[0] in _JSON_BEGINS:
-        try:
-            whole = len(_raw.decode(value)) == len(value)  # space around it would not come back
-            if whole and _is_text(value) and (value[0] != _BRACE or not _is_base64(value)):
-                return msgspec.Raw(value)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            pass
-    return readable(value)
+    return msgspec.Raw(value) if value and is_json(value) else readable(value)
+
+
+def is_json(value: bytes) -> bool:
+    """Whether a value is shown as the JSON it is."""
+    if value[0] not in _JSON_BEGINS:
+        return False
+    try:
+        whole = len(_raw.decode(value)) == len(value)  # space around it would not come back
+        return whole and _is_text(value) and (value[0] != _BRACE or not _is_base64(value))
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return False
 
 
 def _is_text(value: bytes) -> bool:
     """UTF-8 without control characters: what the decoder passes over unseen."""
-    return (value.isascii() or bool(value.decode())) and not _CONTROL.search(value)
+    return (value.isascii() or bool(value.decode())) and len(value.translate(None, _CONTROL)) == len(value)
 
 
 def _is_base64(value: bytes) -> bool:

@@ -339,6 +339,8 @@ class NodeStats(msgspec.Struct, frozen=True):
     """What the node allows, by the names of `broker.limits.Limits`."""
     replica: ReplicaStats | None = None
     """Of a node that copies another one."""
+    unreadable: list[str] = []
+    """Ids of topics that are on disk and cannot be served: their topic.json is damaged."""
 
 
 class ReplicaStats(msgspec.Struct, frozen=True):

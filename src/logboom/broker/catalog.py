@@ -111,6 +111,8 @@ class Catalog:
         self._data = data
         self._committer = committer
         self._config = config
+        self.terms_missing = 0
+        """In how many logs the term that was to begin in them is not written down."""
         self._topics: dict[str, Hosted] = {}
         self._internal: set[str] = set()
         self.changing = asyncio.Lock()
@@ -167,20 +169,25 @@ class Catalog:
 
         It is written down at once: the next end may come, clean or not, before the next record does.
         """
+        self.terms_missing = 0
         for name, log in logs.items():
-            if isinstance(log, Log) and log.refusal is None:
+            if not isinstance(log, Log) or log.refusal is not None:
+                self.terms_missing += 1
+            else:
                 term = log.term + 1
                 try:
                     _begin_term(log, term)
                 except LogboomError as error:
                     logger.warning("%s: term %d is not written down yet: %s", name, term, error)
                     self._terms[name] = term
+                    self.terms_missing += 1
 
     def begin_terms(self) -> None:
         """In all logs: they were another node's. On a thread, while nobody else has them; to be synced afterwards."""
         logs: dict[str, Log | LogboomError] = {}
         for hosted in self._topics.values():
-            logs |= {hosted.topic.log_name(number): writer.log for number, writer in hosted.numbered}
+            for number, writer in enumerate(hosted.writers):
+                logs[hosted.topic.log_name(number)] = writer.log if isinstance(writer, LogWriter) else writer
         self._begin_terms(logs)
 
     def take_over(self) -> list[LogWriter]:

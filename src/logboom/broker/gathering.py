@@ -74,6 +74,11 @@ class _Contribution:
     moves: int = 0
 
 
+class _Alone(NamedTuple):
+    part: Part
+    done: Future[list[Answer]]
+
+
 @dataclass(slots=True)
 class _Lane:
     """One log, as the callers name it."""
@@ -81,7 +86,7 @@ class _Lane:
     topic: str
     partition: int | None
     under_way: int = 0
-    waiting: deque[tuple[Acks | None, list[_Contribution]]] = field(default_factory=deque)
+    waiting: deque[tuple[Acks | None, list[_Contribution] | _Alone]] = field(default_factory=deque)
     bytes: int = 0
     records: int = 0
     """Of the last group that waits."""
@@ -122,21 +127,44 @@ class Gatherer:
             return
         count = len(contribution.columns.values)
         full = lane.bytes + contribution.size > self._bytes_max or lane.records + count > GATHER_RECORDS
-        if not lane.waiting or full or lane.waiting[-1][0] != acks:
-            lane.waiting.append((acks, []))
+        last_acks, last = lane.waiting[-1] if lane.waiting else (None, None)
+        if not isinstance(last, list) or full or last_acks != acks:
+            last = []
+            lane.waiting.append((acks, last))
             lane.bytes = lane.records = 0
-        lane.waiting[-1][1].append(contribution)
+        last.append(contribution)
         lane.bytes += contribution.size
         lane.records += count
 
     def append_alone(
         self, topic: str, partition: int | None, batch: Batch, acks: Acks | None, expect_seqno: int | None = None
     ) -> Future[list[Answer]]:
-        """A batch that must not be gathered with others; it comes after everything that was added before it."""
+        """A batch that must not be gathered with others; it comes after everything that was added before it.
+
+        So it waits, too: what is under way may be refused for what it holds, and sent again in pieces.
+        """
+        part = Part(topic, [batch], partition, expect_seqno)
         lane = self._lanes.get((topic, partition))
-        while lane is not None and lane.waiting:
-            self._send(lane, *lane.waiting.popleft())
-        return self._broker.append([Part(topic, [batch], partition, expect_seqno)], acks)
+        if lane is None or not lane.under_way:
+            return self._broker.append([part], acks)
+        alone = _Alone(part, self._loop.create_future())
+        lane.waiting.append((acks, alone))
+        return alone.done
+
+    def _send_next(self, lane: _Lane) -> None:
+        acks, item = lane.waiting.popleft()
+        if isinstance(item, list):
+            self._send(lane, acks, item)
+        else:
+            self._send_alone(acks, item)
+
+    def _send_alone(self, acks: Acks | None, alone: _Alone) -> None:
+        try:
+            future = self._broker.append([alone.part], acks)
+        except Exception as error:
+            _fail(alone.done, error)
+        else:
+            future.add_done_callback(lambda future: _pass_on(future, alone.done))
 
     def _send(self, lane: _Lane, acks: Acks | None, group: list[_Contribution]) -> None:
         try:
@@ -146,13 +174,13 @@ class Gatherer:
                 for contribution in group:  # whoever it was, it is the only one to suffer
                     self._send(lane, acks, [contribution])
                 return
-            _fail(group[0], error if isinstance(error, LogboomError) else LogboomError(str(error)))
+            _fail(group[0].done, error if isinstance(error, LogboomError) else LogboomError(str(error)))
             return
         try:
             future = self._broker.append([Part(lane.topic, [batch], lane.partition)], acks)
         except Exception as error:
             for contribution in group:
-                _fail(contribution, error)
+                _fail(contribution.done, error)
             return
         if future.done():
             self._settle(lane, acks, group, future)
@@ -167,10 +195,7 @@ class Gatherer:
         future.add_done_callback(sent)
 
     def _settle(self, lane: _Lane, acks: Acks | None, group: list[_Contribution], future: Future[list[Answer]]) -> None:
-        if future.cancelled():
-            answer: Answer | BaseException = OutcomeUnknown("the append was given up")
-        else:
-            answer = future.exception() or future.result()[0]
+        answer = _error_of(future) or future.result()[0]
         if isinstance(answer, Appended):
             _place(lane.partition or 0, group, answer)
         elif isinstance(answer, _CONTENTS) and len(group) > 1:
@@ -179,7 +204,7 @@ class Gatherer:
             self._move(lane, acks, group, answer)
         else:
             for contribution in group:
-                _fail(contribution, answer)
+                _fail(contribution.done, answer)
 
     def _halve(self, lane: _Lane, acks: Acks | None, group: list[_Contribution]) -> None:
         """One half after the other, before what came later: the first may be refused again, and halved."""
@@ -194,19 +219,22 @@ class Gatherer:
             self._learn(lane.topic, answer.partitions)
         else:
             self._partitions.pop(lane.topic, None)
-        groups = [(acks, group), *lane.waiting]
+        items = [(acks, group), *lane.waiting]
         lane.waiting.clear()
-        for wanted, contributions in groups:
-            for contribution in contributions:
+        for wanted, item in items:
+            if isinstance(item, _Alone):
+                self._send_alone(wanted, item)
+                continue
+            for contribution in item:
                 contribution.moves += 1
                 if contribution.anywhere and contribution.moves <= MOVES_MAX:
                     self._add(lane.topic, None, contribution, wanted)
                 else:
-                    _fail(contribution, answer)
+                    _fail(contribution.done, answer)
 
     def _go_on(self, lane: _Lane) -> None:
         while lane.waiting and not lane.under_way:
-            self._send(lane, *lane.waiting.popleft())
+            self._send_next(lane)
         if not lane.under_way and self._lanes.get((lane.topic, lane.partition)) is lane:
             del self._lanes[lane.topic, lane.partition]
 
@@ -226,10 +254,22 @@ def _place(partition: int, group: list[_Contribution], answer: Appended) -> None
             seqno += count
 
 
-def _fail(contribution: _Contribution, error: BaseException) -> None:
-    if not contribution.done.done():
-        contribution.done.set_exception(error)
-        contribution.done.exception()  # who added it may be gone: that is nothing to complain about
+def _error_of(future: Future[list[Answer]]) -> BaseException | None:
+    return OutcomeUnknown("the append was given up") if future.cancelled() else future.exception()
+
+
+def _pass_on(future: Future[list[Answer]], done: Future[list[Answer]]) -> None:
+    error = _error_of(future)
+    if error is not None:
+        _fail(done, error)
+    elif not done.done():
+        done.set_result(future.result())
+
+
+def _fail(done: Future[Any], error: BaseException) -> None:
+    if not done.done():
+        done.set_exception(error)
+        done.exception()  # who added it may be gone: that is nothing to complain about
 
 
 def _merge(group: list[_Contribution]) -> Columns:

@@ -67,7 +67,7 @@ from logboom.storage.disk import Disk
 from logboom.storage.log import Log
 from logboom.storage.reading import READ_BYTES
 from logboom.storage.role import Role, is_copying
-from logboom.storage.topic import FlushSettings
+from logboom.storage.topic import FlushSettings, unreadable_topics
 
 WRITE_THREADS: Final = 2
 SLICE: Final = 256
@@ -95,6 +95,8 @@ class LocalBroker:
         self.directory = os.path.abspath(data.path)
         self.recovered: list[str] = []
         """What opening found, in words."""
+        self.unreadable: list[str] = []
+        """Ids of topics that are on disk and cannot be served."""
         self.started = now_us()
         self._loop = loop
         self._data = data
@@ -152,7 +154,14 @@ class LocalBroker:
             logs = await asyncio.to_thread(recover_logs, data, broker._catalog, role)
             for topic in data.topics():
                 broker._catalog.host(topic, logs)
-            broker.recovered = _describe_recovery(data, logs, time.monotonic() - began)
+            broker.unreadable = await asyncio.to_thread(unreadable_topics, data.files.disk, data.path)
+            broker.recovered = [
+                *(
+                    f"the topic with id {lost} cannot be served: its topic.json cannot be read"
+                    for lost in broker.unreadable
+                ),
+                *_describe_recovery(data, logs, time.monotonic() - began),
+            ]
             await broker._open_cursors()
         except BaseException:
             await asyncio.to_thread(data.close)
@@ -430,6 +439,7 @@ class LocalBroker:
             open_files=len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
             limits=msgspec.to_builtins(self.limits),
             replica=None if self.replica is None else self.replica.stats(),
+            unreadable=self.unreadable,
         )
 
     async def measures(self) -> Measures:
@@ -453,8 +463,8 @@ class LocalBroker:
         async with self._promoting:
             if self.replica is None:
                 return
-            logger.info("promoted: %s is copied no more", self.replica.role.source)
             await self.replica.take_over()
+            logger.info("promoted: %s is copied no more", self.replica.role.source)
             self.replica, self._upkeep.retains, self._reading.is_copy = None, True, False
             self._wake.set()
 

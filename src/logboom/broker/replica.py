@@ -86,11 +86,12 @@ def check_role(path: str, role: Role, wanted: Role) -> None:
 
 
 def recover_logs(data: DataDirectory, catalog: Catalog, role: Role | None) -> dict[str, Log | LogboomError]:
-    """On a thread. Logs that were another node's begin a term, once."""
+    """On a thread. Logs that were another node's begin a term: once, where that can be written down in all of them."""
     if role is None or not role.promoted or role.settled:
         return catalog.open_logs()
     logs = catalog.open_logs(takes_over=True)
-    write_role(data.files.disk, data.path, msgspec.structs.replace(role, settled=True))
+    if not catalog.terms_missing:
+        write_role(data.files.disk, data.path, msgspec.structs.replace(role, settled=True))
     return logs
 
 
@@ -218,13 +219,13 @@ class Replica:
         if self._committer.failure is not None:
             raise self._committer.failure
         await self.stop()
-        self.stats = self._idle_stats
         await self._write_role(msgspec.structs.replace(self.role, promoted=True))
         async with self._catalog.changing, self._committer.pause():
             await asyncio.to_thread(self._catalog.begin_terms)
             writers = self._catalog.take_over()
         await asyncio.gather(*(writer.synced(writer.log.last_index) for writer in writers))
-        await self._write_role(msgspec.structs.replace(self.role, settled=True))
+        if not self._catalog.terms_missing:  # else the next start sees to them
+            await self._write_role(msgspec.structs.replace(self.role, settled=True))
 
     async def _write_role(self, role: Role) -> None:
         try:

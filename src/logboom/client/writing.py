@@ -213,10 +213,12 @@ class Writing:
         self.is_barred = is_full or contact.fatal is not None or self._trouble is not None
 
     def _is_due(self, lane: Lane, now: float) -> bool:
-        """Full; or the log can take it and it has waited long enough, or somebody waits and nothing is under way."""
+        """Full, or too late; or the log can take it and it has waited long enough, or somebody waits for it alone."""
         gathered = lane.gathered
         if gathered.size >= self.options.batch_bytes:
             return True
+        if gathered.since is not None and now >= gathered.since + self.options.delivery_timeout_s:
+            return True  # to be given up, with what was cut before
         if not self.contact.ready or lane.sent < len(lane.queue) or lane.sent >= self.window:
             return False
         if lane.urgent and not lane.sent:
@@ -237,6 +239,8 @@ class Writing:
             gathered, waiting = lane.gathered, len(lane.queue) - lane.sent
             if gathered.since is not None and contact.ready and not waiting and lane.sent < self.window:
                 look = min(look, gathered.since + options.linger_ms / 1000)
+            if gathered.since is not None:
+                look = min(look, gathered.since + options.delivery_timeout_s)
             if lane.queue and lane.queue[0].place is None:
                 look = min(look, lane.queue[0].since + options.delivery_timeout_s)
             if waiting and contact.ready and lane.resume_at > now:

@@ -21,6 +21,8 @@ BURST_S: Final = 0.1
 SEND_BYTES: Final = 256 * 1024
 """What the system holds for a peer that does not read. All connections share its memory: left to itself it would hold
 megabytes for each, and a thousand such readers would leave nothing for the others."""
+PROBE_S: Final = 60
+"""After so long in silence the system looks whether the peer is still there: who follows a log need not say a word."""
 RETRY_S: Final = 0.1
 TELL_EVERY_S: Final = 10.0
 LINGER_S: Final = 1.0
@@ -83,6 +85,8 @@ class Gate:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
             if connection.family != socket.AF_UNIX:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the loops do so only sometimes
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_S)
             await asyncio.get_running_loop().connect_accepted_socket(factory, connection)
         except OSError as error:  # gone already, or no memory for it
             connection.close()

@@ -41,7 +41,7 @@ MEANINGS: Final = {
     "http.body_bytes": "The largest body of a request, as sent and inflated.",
     "http.head_bytes": "The longest request line with all its headers.",
     "http.head_ms": "A request whose head has not come by then is answered 408.",
-    "http.body_ms": "A body that stands still for so long is answered 408.",
+    "http.body_ms": "A body that stands still, or brings less than 1 KiB a second, for so long is answered 408.",
     "http.keep_alive_ms": "A connection without a request is closed after so long.",
     "http.page_records": "Records on a page where the request does not say.",
     "http.page_records_max": "The most records that a request may ask for.",

@@ -38,6 +38,18 @@ def read_identity(body: memoryview) -> tuple[str, str]:
         raise RemoteProtocolError(f"the source does not say its {error}") from None
 
 
+def read_unreadable(body: memoryview) -> frozenset[str]:
+    """Of STATS: the ids of topics that the source has, and cannot serve.
+
+    >>> read_unreadable(memoryview(b'node_id: n\\r\\nunreadable: ["7f"]\\r\\n'))
+    frozenset({'7f'})
+    """
+    try:
+        return frozenset(msgspec.json.decode(dict(_lines(body)).get("unreadable", "[]"), type=list[str]))
+    except UNREADABLE:
+        raise RemoteProtocolError("the source says something else of its unreadable topics than which") from None
+
+
 def read_topics(body: memoryview) -> list[Listed]:
     """
     >>> read_topics(memoryview(b"news/0: id=7f first=0 committed=12\\r\\n"))

@@ -38,7 +38,7 @@ class Link:
         try:
             async with asyncio.timeout(CONNECT_S):
                 reader, writer = await asyncio.open_connection(source.host, source.port, limit=BUFFER_BYTES)
-        except (OSError, TimeoutError) as error:
+        except (OSError, UnicodeError) as error:
             reason = error.strerror if isinstance(error, OSError) else None
             raise ConnectionLost(f"{source} cannot be reached: {reason or error or 'no answer'}") from None
         return cls(source, reader, writer, heard)

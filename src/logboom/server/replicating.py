@@ -26,7 +26,7 @@ from logboom.client.backoff import Backoff
 from logboom.errors import ConfigError, DirectoryUnusable, LogboomError, Unavailable
 from logboom.server.endpoint import LOGD_PORT, Endpoint
 from logboom.server.replica_carrier import Carrier, Followed, Held, logger
-from logboom.server.replica_facts import Listed, read_cursors, read_identity, read_topics
+from logboom.server.replica_facts import Listed, read_cursors, read_identity, read_topics, read_unreadable
 from logboom.server.replica_link import Link
 from logboom.storage.disk import OsDisk
 from logboom.storage.role import Role, is_copying, read_role
@@ -109,6 +109,8 @@ class Replication:
         self._connected = False
         self._heard_at: int | None = None
         self._error: str | None = None
+        self._unreadable: frozenset[str] = frozenset()
+        """Ids of topics that the source has and cannot serve: what is here of them may be all there is."""
         self._cursors_said: bytes | None = None
         """What the source said last, where all of it is done."""
         self._task: asyncio.Task[None] | None = None
@@ -143,7 +145,7 @@ class Replication:
             lag_records=sum(lags.values()),
             lag_logs={name: lags[name] for name in most},
             heard=self._heard_at,
-            error=self._error or self._trouble(),
+            error=NOT_COPYING.format(source=self._source) if self._closing else self._error or self._trouble(),
         )
 
     def _lag(self, listed: Listed) -> int:
@@ -179,7 +181,9 @@ class Replication:
         """As long as the source answers."""
         link = await Link.connect(self._source, self._hear)
         try:
-            self._check_source(*read_identity(await link.ask("STATS")))
+            stats = await link.ask("STATS")
+            self._check_source(*read_identity(stats))
+            self._unreadable = read_unreadable(stats)
             async with asyncio.TaskGroup() as carrying:
                 self._connected, self._error = True, None
                 logger.info("copying from %s", self._source)
@@ -208,7 +212,7 @@ class Replication:
         """What the source has no more goes; what it has is followed."""
         ids = {log.topic: log.topic_id for log in listed}
         for topic in self._replica.topics():
-            if ids.get(topic.name) != topic.id:
+            if ids.get(topic.name) != topic.id and topic.id not in self._unreadable:
                 logger.info("topic %s, id %s, is gone at the source: deleted", topic.name, topic.id)
                 await self._replica.delete(topic)
         before, self._logs = self._logs, {}

@@ -70,7 +70,9 @@ def describe(ready: Ready, stats: NodeStats, loaded: Loaded, connections_max: in
 
 def _role(stats: NodeStats, loaded: Loaded) -> Iterator[str]:
     if stats.replica is not None:
-        copies = "it serves reads" if loaded.config.replicate_from is not None else "it serves reads, and copies nothing"
+        copies = (
+            "it serves reads" if loaded.config.replicate_from is not None else "it serves reads, and copies nothing"
+        )
         yield f"  replica    of {stats.replica.source}: {copies}; writes go there"
 
 

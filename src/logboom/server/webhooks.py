@@ -82,7 +82,9 @@ async def _post(client: httpx.AsyncClient, url: str, body: bytes) -> Verdict:
             return await _post_once(client, url, body)
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             return await _post_once(client, url, body)  # a connection that was kept may have been closed meanwhile
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
+    except ExceptionGroup as group:  # what became of several addresses of one host
+        raise ConnectionError(str(group.exceptions[0])) from group
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise ConnectionError(str(error) or type(error).__name__) from error
 
 

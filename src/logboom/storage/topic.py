@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from contextlib import suppress
 from typing import Final, Literal
 
 import msgspec
@@ -197,6 +198,19 @@ def read_topics(disk: Disk, root: str) -> list[Topic]:
     names = disk.list(path) if disk.exists(path) else []
     found = [topic for name in names if (topic := read_topic(disk, f"{path}/{name}")) is not None]
     return sorted(found, key=lambda topic: topic.name)
+
+
+def unreadable_topics(disk: Disk, root: str) -> list[str]:
+    """The ids of topics that are there, with files, and whose topic.json cannot be read."""
+    path = f"{root}/topics"
+    found = []
+    for name in disk.list(path) if disk.exists(path) else []:
+        match = _DIRECTORY.fullmatch(name)
+        if match is not None and read_topic(disk, f"{path}/{name}") is None:
+            with suppress(NotADirectoryError):
+                if any(entry == "topic.json" or entry.isdigit() for entry in disk.list(f"{path}/{name}")):
+                    found.append(match[1])
+    return found
 
 
 def find_topic(disk: Disk, root: str, name: str) -> Topic | None:

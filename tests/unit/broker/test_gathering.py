@@ -205,6 +205,51 @@ def test_what_must_stand_alone_comes_after_everything_added_before_it(tmp_path: 
     run(story)
 
 
+def test_what_must_stand_alone_waits_for_those_that_are_sent_again_in_pieces() -> None:
+    async def story() -> None:
+        broker, gatherer = await held()
+        broker.bad = {b"bad"}
+        places = [add(gatherer, value) for value in (b"0", b"1", b"bad", b"2")]
+        alone = [gatherer.append_alone("t", None, build([value]), None) for value in (b"3", b"4")]
+        last = add(gatherer, b"5")
+        await broker.release_all()
+        outcomes = await asyncio.gather(*places, *alone, last, return_exceptions=True)
+        assert isinstance(outcomes.pop(2), RecordsRejected)
+        taken = [values for values in broker.sent if b"bad" not in values]
+        assert taken == [[b"0"], [b"1"], [b"2"], [b"3"], [b"4"], [b"5"]]
+        assert not any(isinstance(outcome, BaseException) for outcome in outcomes)
+
+    run(story)
+
+
+def test_who_stands_alone_learns_of_every_kind_of_failure() -> None:
+    async def story() -> None:
+        broker, gatherer = await held()
+        await broker.create_topic("u")
+        add(gatherer, b"0")
+        given_up, gone = [gatherer.append_alone("t", None, build([b"x"]), None) for _ in range(2)]
+        gone.cancel()
+        broker.release()
+        while not broker.held:
+            await asyncio.sleep(0)
+        broker.held.pop(0)[0].cancel()
+        await broker.release_all()
+        with pytest.raises(OutcomeUnknown):
+            await given_up
+        add(gatherer, b"1")
+        failed = gatherer.append_alone("t", None, build([b"x"]), None)
+
+        def append(parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
+            raise ConnectionLost("gone")
+
+        broker.append = append  # type: ignore[method-assign]
+        await broker.release_all()
+        with pytest.raises(ConnectionLost):
+            await failed
+
+    run(story)
+
+
 async def partitions_of(broker: Broker, topic: str) -> list[list[bytes | None]]:
     found = []
     for info in (await broker.describe_topic(topic)).partitions:

@@ -16,11 +16,13 @@ from logboom.errors import (
     ConnectionLost,
     Damage,
     LogboomError,
+    ReadOnlyReplica,
     SeqnoOutOfRange,
     ShuttingDown,
     TopicDeleted,
     TopicNotFound,
     TopicRecreated,
+    Unavailable,
 )
 from logboom.protocols.binary.messages import CommitCursor
 from logboom.storage.bookmark import Bookmark
@@ -426,3 +428,27 @@ def test_a_chunk_with_a_hole_is_no_chunk(form: str) -> None:
     with pytest.raises(Damage, match="seqnos 10 to"):
         list(getattr(story.reading, form)())
     assert story.reading.seqno == 10
+
+
+def test_a_commit_that_a_replica_refuses_goes_to_the_next_server_and_the_reader_stays_there() -> None:
+    story = Story(servers=(ONE, TWO))
+    story.open()
+    replica = ReadOnlyReplica("two:1774")
+    story.play(story.fetching.commit("c"), (Ask, replica), (Drop, None), (Connect, None), (Ask, None))
+    (connected,) = [step for step in story.taken if isinstance(step, Connect)]
+    assert connected.address == TWO
+    story.fetch((Subscribe, None), (Next, chunk(0, 20, 20)))
+
+
+def test_a_commit_that_every_server_refuses_fails_in_the_end_and_with_one_server_at_once() -> None:
+    replica = ReadOnlyReplica("two:1774")
+    story = Story()
+    story.open()
+    with pytest.raises(ReadOnlyReplica):
+        story.play(story.fetching.commit("c"), (Ask, replica))
+    story = Story(servers=(ONE, TWO))
+    story.open()
+    rounds = [(Ask, replica), (Drop, None), (Connect, None)] * 100
+    with pytest.raises(Unavailable, match="replica of two:1774"):
+        story.play(story.fetching.commit("c"), *rounds)
+    assert sum(story.slept) <= RETRY_S

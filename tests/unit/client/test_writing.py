@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from logboom.batch import Header
+from logboom.batch import Batch, Header, build
+from logboom.batch.header import Producer
 from logboom.client.gathering import Written
 from logboom.errors import (
     BatchTooLarge,
@@ -17,6 +18,7 @@ from logboom.errors import (
     OutcomeUnknown,
     Overloaded,
     PartitionNotFound,
+    ReadOnlyReplica,
     RepeatForgotten,
     TopicDeleted,
     TopicRecreated,
@@ -423,3 +425,86 @@ def test_what_expires_while_the_node_refuses_it_says_why() -> None:
     (error,) = line.told
     assert isinstance(error, ConnectionLost)
     assert str(LowSpace(1, 2)) in str(error)
+
+
+def replica_of(source: str, exists: bool = True) -> ScriptedNode:
+    node = ScriptedNode(exists=exists)
+    node.replica_of = source
+    return node
+
+
+def test_a_replica_is_left_for_the_next_server_with_everything_in_its_order() -> None:
+    source, replica = ScriptedNode(), replica_of("one:1774")
+    line = Line(source, batch_bytes=1, servers=2).connect()
+    line.write(b"0")
+    line.run()
+    line.lose()
+    line.node = replica
+    for value in numbers(3, 1):
+        line.write(value, waits=True)
+    for turn in range(5):
+        served = line.core.contact.server
+        line.connect()
+        assert (line.is_up, replica.batches) == (False, [])
+        assert line.core.contact.server != served, turn
+        assert isinstance(line.core.contact.error, ReadOnlyReplica)
+    line.node = source
+    line.connect()
+    assert source.logs[0] == numbers(4)
+    assert [written.seqno for written in line.told] == [1, 2, 3]
+
+
+def test_a_topic_that_a_replica_does_not_have_yet_is_not_taken_for_deleted() -> None:
+    line = Line(ScriptedNode(), servers=2).connect()
+    line.lose()
+    line.node = replica_of("one:1774", exists=False)
+    line.connect()
+    assert line.core.contact.fatal is None
+    line.node.replica_of = None
+    line.connect()
+    assert isinstance(line.core.contact.fatal, TopicDeleted), "promoted without it"
+
+
+def test_a_writer_that_knows_only_replicas_is_told_at_once_where_to_write() -> None:
+    line = Line(replica_of("one:1774"), servers=2).connect()
+    assert line.core.contact.fatal is None
+    line.connect()
+    assert isinstance(line.core.contact.fatal, ReadOnlyReplica)
+    assert "one:1774" in str(line.core.contact.fatal)
+
+
+def test_a_writer_whose_servers_are_all_replicas_now_gives_up_after_its_timeout_and_says_why() -> None:
+    line = Line(ScriptedNode(), delivery_timeout_s=10).connect()
+    line.lose()
+    line.node = replica_of("one:1774")
+    line.write(b"0", waits=True)
+    line.connect()
+    assert not line.told
+    line.pass_time(11)
+    (error,) = line.told
+    assert isinstance(error, ConnectionLost)
+    assert "replica of one:1774" in str(error)
+
+
+def test_a_promoted_copy_without_the_last_acknowledged_batches_takes_the_rest_once_and_in_order() -> None:
+    """Those are lost with the source. What follows begins under another id, whether the source had it or not."""
+    source, copy = ScriptedNode(), ScriptedNode()
+    line = Line(source, batch_bytes=1, servers=2).connect()
+    for value in numbers(6):
+        line.write(value, waits=True)
+    assert line.send() == 6
+    for _ in range(4):
+        line.hear()
+    line.lose()
+    line.node = copy
+    for _, header in source.batches[:2]:
+        copy.append(0, build_numbered(header))
+    line.write(b"6", waits=True)
+    line.connect()
+    assert copy.logs[0] == [b"0", b"1", b"4", b"5", b"6"]
+    assert [written.seqno for written in line.told] == [0, 1, 2, 3, 2, 3, 4]
+
+
+def build_numbered(header: Header) -> Batch:
+    producer = Producer(header.producer_id, header.producer_epoch, header.producer_seq)
+    return build([b"%d" % header.producer_seq], producer=producer)

@@ -192,3 +192,12 @@ def test_many_changes_come_in_pieces(tmp_path: Path) -> None:
         assert await changes(node, "since=500&limit=500") == (list(range(501, 601)), False, True)
 
     tell(tmp_path, story, limits=Limits(read_wait_ms=100))
+
+
+def test_a_change_may_be_large(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        posted = [await post(node, {"data": data, "tags": ["a"]}) for data in ("\0" * 1_000_000, [1] * 500_000)]
+        assert (await node.client.get("/changes")).json()["changes"] == posted
+        assert (await node.client.get("/changes/2")).json() == posted[1]
+
+    assert tell(tmp_path, story) == []

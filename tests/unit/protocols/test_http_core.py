@@ -174,6 +174,35 @@ def test_old_clients_and_those_who_say_so_are_hung_up_on(tmp_path: Path) -> None
     tell(tmp_path, story)
 
 
+def test_old_clients_get_no_chunks_and_are_not_told_to_go_on(tmp_path: Path) -> None:
+    async def stream(front_end: HttpFrontEnd, request: Request) -> Response:
+        body = await request.body()
+
+        async def some() -> Any:
+            yield b"some "
+            yield body
+
+        return StreamingResponse(some())
+
+    async def story(node: WebNode) -> None:
+        swap(node, operation(stream, "POST"))
+        found = await node.talk(b"POST /it HTTP/1.0\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\nmore")
+        assert found.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert b"transfer-encoding" not in found
+        assert found.endswith(b"\r\n\r\nsome more")
+
+    assert tell(tmp_path, story) == []
+
+
+def test_a_body_that_is_announced_for_nothing_is_not_asked_for(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        found = await node.talk(b"POST /nothing HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n")
+        assert found.startswith(b"HTTP/1.1 404 Not Found\r\n")
+        assert b"connection: close\r\n" in found
+
+    assert tell(tmp_path, story) == []
+
+
 def test_a_body_that_is_announced_is_asked_for(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         peer = await node.connect()
@@ -219,6 +248,16 @@ def test_other_protocols_are_declined_and_http_goes_on(tmp_path: Path) -> None:
         b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
         b"POST /topics/a/records HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length: +1\r\n\r\n",
+        b"POST / HTTP/1.1\r\ncontent-length : 1\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding: chunked, identity\r\n\r\n",
+        b"POST / HTTP/1.1\r\ntransfer-encoding:\r\n chunked\r\n\r\n",
+        b"GET / HTTP/1.1\r\nname: a\r\n b\r\n\r\n",
+        b"GET / HTTP/1.1\nhost: x\n\n",
+        b"GET / HTTP/1.1\r\nname: a\nother: b\r\n\r\n",
+        b"CONNECT a:80 HTTP/1.1\r\n\r\n",
     ],
 )
 def test_what_is_no_http_is_told_so_and_hung_up_on(tmp_path: Path, stream: bytes) -> None:
@@ -261,6 +300,7 @@ def test_a_path_is_decoded_once(tmp_path: Path) -> None:
         assert (await node.client.get("/topics/a%2Eb")).status_code == 200
         answer = await node.client.get("/topics/a%252Eb")
         assert (answer.status_code, answer.json()["code"]) == (400, "invalid-topic-name")
+        assert (await node.client.post("/topics/a.b/records%0A", content=b"1")).status_code == 404
         for path in ("/topics/%ff%fe", "/topics/a%00b", "/topics/" + "x" * 250):
             answer = await node.client.get(path)
             assert (answer.status_code, answer.json()["code"]) == (400, "invalid-topic-name")

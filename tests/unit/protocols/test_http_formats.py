@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import random
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
 from logboom.batch import Record, build_records
 from logboom.batch.ndjson import encode_record
 from logboom.broker.api import Part, ReadRequest, Start
-from logboom.protocols.http.formats import MEDIA_TYPES, choose
+from logboom.protocols.http.formats import MEDIA_TYPES, Format, Place, Stream, choose, encode
 from logboom.protocols.http.problem import RequestError
 from web.node import WebNode, tell
 
@@ -187,6 +192,86 @@ def test_a_format_that_is_named_counts_more_than_accept(tmp_path: Path) -> None:
         assert answer.headers["content-type"] == NDJSON
         answer = await node.client.get(PAGE, headers={"accept": "text/html"})
         assert (answer.status_code, answer.json()["code"]) == (406, "not-acceptable")
+
+    tell(tmp_path, story)
+
+
+LARGE = 2 * 1024 * 1024
+HUGE = [
+    Record(bytes(LARGE), b"control characters"),
+    Record("ü\U0001f332".encode() * (LARGE // 6), b"text"),
+    Record(b"x" * LARGE + b"\xc3", b"bytes at the end"),
+    Record(b"\xff" * (LARGE + 1), b"bytes"),
+    Record(b"[" + b"1," * (LARGE // 2) + b"1]", b"JSON"),
+    Record(b"[" + b"1," * (LARGE // 2), b"no JSON"),
+    Record(None, b"\xff" * LARGE, 2**62, "site/" + "x" * LARGE, ("y" * LARGE, "z"), (("n", bytes(LARGE)), ("n", b""))),
+]
+
+
+def test_a_record_that_is_large_is_the_same_in_small_pieces(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        small = [Record(b"%d" % number) for number in range(50)]
+        written = await fill(node, [[*small, HUGE[0], *small], HUGE[1:4], *([record] for record in HUGE[4:])])
+        page = (await node.client.get(PAGE)).json()
+        read = page["records"]
+        while not page["at_end"]:
+            page = (await node.client.get(page["links"]["next"])).json()
+            read += page["records"]
+        assert read == shown(written)
+        assert (await node.client.get(f"{PAGE}/50")).json() == read[50]
+        for record in written[-len(HUGE) :]:
+            line = encode_record(
+                record.seqno, record.timestamp, record.key, record.value, record.channel, record.tags, record.headers
+            )
+            answer = await node.client.get(f"{PAGE}?from={record.seqno}&limit=1", headers={"accept": NDJSON})
+            assert answer.content == line + b"\n"
+
+    assert tell(tmp_path, story) == []
+
+
+@pytest.mark.parametrize("form", MEDIA_TYPES)
+def test_no_piece_of_a_page_is_as_large_as_a_value(form: Format) -> None:
+    tables = [
+        pa.Table.from_batches([build_records([Record(b"1"), record, Record(b"2")]).to_arrow()]) for record in HUGE
+    ]
+    assert max(map(len, encode(form, tables, Place("t", 0), Facts([])))) < LARGE // 2
+
+
+class Facts(msgspec.Struct):
+    records: list[Any]
+
+
+def test_whatever_a_page_holds_goes_when_nobody_takes_it_any_more() -> None:
+    left = []
+
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        try:
+            while True:
+                yield b"piece"
+        finally:
+            left.append("closed")
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            raise OSError
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        return {}
+
+    async def story() -> None:
+        with pytest.raises((OSError, ClientDisconnect)):
+            await Stream(pieces(), {}, NDJSON)({"type": "http", "asgi": {}}, receive, send)
+        assert left == ["closed"]
+
+    asyncio.run(story())
+
+
+def test_an_accept_header_may_come_in_several_lines(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await fill(node, [ODD])
+        answer = await node.client.get(PAGE, headers=[("accept", "text/html"), ("accept", NDJSON)])
+        assert answer.headers["content-type"] == NDJSON
 
     tell(tmp_path, story)
 

@@ -17,7 +17,7 @@ from logboom.broker.limits import Limits
 from logboom.protocols.http import connection
 from logboom.protocols.http.front_end import HttpFrontEnd
 from logboom.protocols.http.handler import Handler
-from logboom.protocols.http.inflating import STEP_BYTES, Inflater
+from logboom.protocols.http.inflating import BITE_BYTES, STEP_BYTES, Inflater
 from logboom.protocols.http.operation import Operation
 from logboom.protocols.http.settings import HttpSettings
 from web.node import WebNode, tell
@@ -169,13 +169,23 @@ def test_a_body_that_is_not_packed_as_it_says_is_refused(
     assert tell(tmp_path, story) == []
 
 
-def test_a_transfer_that_is_more_than_chunked_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("coding", [b"gzip, chunked", b"gzip\r\ntransfer-encoding: chunked"])
+def test_a_transfer_that_is_more_than_chunked_is_refused(tmp_path: Path, coding: bytes) -> None:
     async def story(node: WebNode) -> None:
         peer = await node.connect()
-        await peer.send(POST + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n")
+        await peer.send(POST + b"transfer-encoding: " + coding + b"\r\n\r\n0\r\n\r\n")
         assert (await peer.answer())[0] == 415
 
     assert tell(tmp_path, story) == []
+
+
+def test_an_inflater_stops_now_and_then_whatever_there_is_to_give() -> None:
+    packed = gzip.compress(b"") * 10_000
+    inflater = Inflater("gzip")
+    pieces = list(inflater.inflate(packed))
+    assert set(pieces) == {b""}
+    assert len(pieces) >= len(packed) // BITE_BYTES
+    assert inflater.is_whole
 
 
 def test_an_inflater_gives_small_pieces_whatever_it_is_given() -> None:
@@ -209,6 +219,64 @@ def test_all_bodies_together_are_bounded(tmp_path: Path) -> None:
     assert tell(tmp_path, story, limits=Limits(receive_bytes=1024 * 1024)) == []
 
 
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        (POST + b"content-length: 60002\r\n\r\n[" + b"1" * 60_000, b"]"),
+        (b"GET /topics HTTP/1.1\r\nhost: x\r\nname: " + b"x" * 60_000, b"\r\n\r\n"),
+    ],
+)
+def test_small_bodies_and_heads_of_many_are_bounded_too(tmp_path: Path, begin: bytes, end: bytes) -> None:
+    async def story(node: WebNode) -> None:
+        peers = [await node.connect() for _ in range(20)]
+        for peer in peers:
+            await peer.send(begin)
+        answers = [asyncio.create_task(peer.answer()) for peer in peers]
+        done, _ = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
+        assert done.pop().result()[0] == 429
+        for peer in peers:
+            peer.writer.write(end)
+        assert {(await answer)[0] for answer in answers} == {200, 429}
+        await node.hang_up()
+        while node.front_end.connections:
+            await asyncio.sleep(0.01)
+        assert node.front_end.held_bytes == 0
+
+    assert tell(tmp_path, story, limits=Limits(receive_bytes=1024 * 1024)) == []
+
+
+def test_requests_that_wait_for_their_turn_are_bounded_together(tmp_path: Path) -> None:
+    end = asyncio.Event()
+
+    async def slow(front_end: HttpFrontEnd, request: Request) -> Response:
+        await end.wait()
+        return Response(b"")
+
+    async def story(node: WebNode) -> None:
+        operation = Operation("GET", "/it", slow, "it", "test")
+        node.front_end.config_of_uvicorn.loaded_app = Handler(node.front_end, [operation])
+        peers = [await node.connect() for _ in range(40)]
+        for peer in peers:
+            peer.writer.write(b"GET /it HTTP/1.1\r\nhost: x\r\n\r\n" * 20_000)
+        while not node.front_end.rejections["limits.receive_bytes"]:
+            await asyncio.sleep(0.01)
+            assert node.front_end.held_bytes < 2 * 1024 * 1024
+            end.set()
+        for peer in peers:
+            peer.writer.transport.abort()
+
+    assert tell(tmp_path, story, limits=Limits(receive_bytes=1024 * 1024)) == []
+
+
+def test_a_small_limit_for_bodies_holds_for_small_bodies(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        answer = await node.client.post(RECORDS, content=b"1" * 1025)
+        assert (answer.status_code, answer.json()["code"]) == (413, "body-too-large")
+        assert (await node.client.post(RECORDS, content=b"1" * 1024)).status_code == 200
+
+    assert tell(tmp_path, story, settings=HttpSettings(body_bytes=1024)) == []
+
+
 def test_a_head_that_does_not_come_is_not_waited_for(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         found = await node.talk(b"GET / HTTP/1.1\r\nhost")
@@ -239,6 +307,22 @@ def test_a_body_that_stands_still_is_not_waited_for(tmp_path: Path, framing: byt
         assert b'"code":"body-too-slow"' in found
         found = await node.talk(b"POST /nothing HTTP/1.1\r\n" + framing)
         assert found.startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 408 "))
+
+    assert tell(tmp_path, story, settings=IMPATIENT) == []
+
+
+@pytest.mark.parametrize("path", [b"/topics/events/records", b"/topics/events/trim"])
+def test_a_body_that_comes_a_byte_at_a_time_is_not_waited_for(tmp_path: Path, path: bytes) -> None:
+    async def story(node: WebNode) -> None:
+        peer = await node.connect()
+        answer = asyncio.create_task(peer.answer())
+        await peer.send(b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 50000\r\n\r\n")
+        while not answer.done():
+            await peer.send(b" ")
+            await asyncio.sleep(0.01)
+        status, _, body = answer.result()
+        assert status == 408
+        assert b'"code":"body-too-slow"' in body
 
     assert tell(tmp_path, story, settings=IMPATIENT) == []
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logboom.batch import Record, build, build_records
+from logboom.batch import Record, build, build_records, read_header
 from logboom.broker.api import Appended, Broker, Part, Settings
 from logboom.broker.limits import Limits
 from logboom.protocols.http.settings import HttpSettings
@@ -298,6 +298,27 @@ def test_a_page_ends_before_what_is_damaged_and_one_that_begins_there_is_a_probl
     tell(tmp_path, story)
 
 
+def break_header(path: Path, number: int) -> None:
+    """Of this batch, so that it does not say any more how far it goes."""
+    (file,) = Path(path, "data", "topics").glob("t~*/0/*.log")
+    data, position = file.read_bytes(), 0
+    for _ in range(number):
+        position += read_header(data, position).size
+    with open(file, "r+b") as opened:
+        opened.seek(position + 10)
+        opened.write(bytes([data[position + 10] ^ 1]))
+
+
+def test_what_is_sound_behind_a_broken_header_is_not_skipped_with_it(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await fill(node.broker, 20_000)
+        break_header(tmp_path, 2_500)
+        page = await get(node, gaps="skip", limit=100_000)
+        assert values(page) == [*range(10_000), *range(10_004, 20_000)]
+
+    assert tell(tmp_path, story) == []
+
+
 def test_a_wait_is_ended_by_a_record(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         await fill(node.broker, 3)
@@ -423,6 +444,7 @@ def test_one_record_is_found_by_its_seqno(tmp_path: Path) -> None:
         ("partition=x", "partition"),
         ("form=json", "form"),
         ("key=a&key=b", "key"),
+        ("key=%ff", "query"),
     ],
 )
 def test_a_parameter_that_means_nothing_is_named(tmp_path: Path, query: str, parameter: str) -> None:

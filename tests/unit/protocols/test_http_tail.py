@@ -18,7 +18,7 @@ from logboom.broker.api import Broker, Part, Settings
 from logboom.protocols.http import tail
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.topic import FlushSettings
-from unit.protocols.test_http_reading import crash
+from unit.protocols.test_http_reading import break_header, crash
 from web.node import RawPeer, WebNode, tell
 
 TAIL = "/topics/t/tail"
@@ -358,6 +358,36 @@ def test_large_and_compressed_chunks_come_whole(tmp_path: Path) -> None:
             assert await stream.values(4000) == [value.decode() for value in values * 2]
 
     tell(tmp_path, story)
+
+
+def test_a_value_as_large_as_a_batch_is_one_event(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        value = "\0ü" * 1_000_000
+        await append(node.broker, b"before", value.encode(), b"behind")
+        async with tailing(node, "?from=0") as stream:
+            assert await stream.values(3) == ["before", value, "behind"]
+            last = stream.events.last
+        async with tailing(node, last=last) as stream:
+            await append(node.broker, b"more")
+            assert await stream.values(1) == ["more"]
+
+    assert tell(tmp_path, story) == []
+
+
+def test_what_is_sound_behind_a_broken_header_is_not_skipped_with_it(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        for number in range(10):
+            await append(node.broker, b"%d" % number)
+        break_header(tmp_path, 3)
+        async with tailing(node, "?from=0&gaps=skip") as stream:
+            assert await stream.values(9) == [0, 1, 2, 4, 5, 6, 7, 8, 9]
+        async with tailing(node, "?from=0") as stream:
+            assert await stream.values(3) == [0, 1, 2]
+            event = await stream.next()
+            assert event is not None
+            assert (event.kind, json.loads(event.data)["code"]) == ("error", "damage")
+
+    assert tell(tmp_path, story) == []
 
 
 def test_a_reader_that_does_not_read_holds_one_chunk(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,18 @@ def test_a_topic_is_made_shown_and_deleted(tmp_path: Path) -> None:
         gone = await node.client.get("/topics/events")
         assert (gone.status_code, gone.json()["code"]) == (404, "topic-not-found")
         assert gone.json()["fix"].startswith("create it with POST /topics")
+
+    assert tell(tmp_path, story) == []
+
+
+def test_of_two_changes_at_once_both_last(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await node.client.post("/topics", json={"name": "events"})
+        changes: list[dict[str, int]] = [{"bytes": 10_000_000}, {"records": 1000}, {"age_ms": 60_000}]
+        patches = [node.client.patch("/topics/events", json={"settings": {"retention": change}}) for change in changes]
+        assert {answer.status_code for answer in await asyncio.gather(*patches)} == {200}
+        found = (await node.client.get("/topics/events")).json()["settings"]["retention"]
+        assert (found["bytes"], found["records"], found["age_ms"]) == (10_000_000, 1000, 60_000)
 
     assert tell(tmp_path, story) == []
 

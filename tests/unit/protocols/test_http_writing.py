@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from logboom.batch import Record
 from logboom.batch.partitioner import partition_of
 from logboom.broker.api import ReadRequest
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
-from logboom.protocols.http.codec import RECORDS_MAX, decode_json, decode_lines
+from logboom.protocols.http.codec import FIELDS, RECORDS_MAX, decode_json, decode_lines
 from logboom.protocols.http.problem import RequestError
 from web.node import WebNode, serving, tell
 
@@ -284,6 +287,92 @@ def test_a_partition_that_is_named_gets_everything(tmp_path: Path) -> None:
         assert (answer.status_code, answer.json()["code"]) == (404, "partition-not-found")
 
     assert tell(tmp_path, story) == []
+
+
+def test_one_record_that_cannot_be_keeps_the_others_out_of_all_partitions(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"value": number, "key": f"k{number}"} for number in range(8)]
+    rows[5]["timestamp"] = 2**63
+
+    async def story(node: WebNode) -> None:
+        await node.client.post("/topics", json={"name": "a", "partitions": 2})
+        answer = await node.client.post(A, json=rows)
+        assert (answer.status_code, answer.json()["parameter"]) == (400, "records[5].timestamp")
+        assert [await values(node, partition=partition) for partition in range(2)] == [[], []]
+
+    assert tell(tmp_path, story) == []
+
+
+def test_a_seqno_is_expected_of_one_partition_with_a_key_of_the_request_too(tmp_path: Path) -> None:
+    rows = [{"value": number, "key": f"k{number}"} for number in range(8)]
+    key = {"idempotency-key": "x"}
+
+    async def story(node: WebNode) -> None:
+        await node.client.post("/topics", json={"name": "a", "partitions": 2})
+        answer = await node.client.post(f"{A}?expect_seqno=0", json=rows, headers=key)
+        assert (answer.status_code, answer.json()["code"]) == (404, "partition-not-found")
+        for _ in range(2):
+            answer = await node.client.post(f"{A}?expect_seqno=0&partition=1", json=rows, headers=key)
+            assert answer.json()["seqnos"] == list(range(8))
+
+    assert tell(tmp_path, story) == []
+
+
+def test_the_same_key_many_times_at_once_is_written_once(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        posts = [node.client.post(A, content=b"[1,2]", headers={"idempotency-key": "x"}) for _ in range(20)]
+        assert {answer.text for answer in await asyncio.gather(*posts)} == {'{"partitions":[0,0],"seqnos":[0,1]}'}
+        assert await values(node) == [b"1", b"2"]
+
+    assert tell(tmp_path, story) == []
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5) | st.just({"base64": "AP8="}),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(sorted(FIELDS)), inner, max_size=3),
+    max_leaves=8,
+)
+BODIES = st.one_of(
+    JSON.map(lambda value: json.dumps(value).encode()),
+    st.sampled_from([b" ", b"[]", b"{", b'"\\ud800"', b'{"value": 1, "timestamp": 9223372036854775808}', b"\xff"]),
+    st.binary(min_size=1, max_size=20),
+)
+QUERIES = st.sampled_from(
+    [
+        "",
+        "?as=value",
+        "?as=record",
+        "?as=",
+        "?acks=durable",
+        "?acks=all",
+        "?partition=0",
+        "?partition=1",
+        "?expect_seqno=0",
+        "?a=b&a",
+    ]
+)
+HEADERS = st.sampled_from([(), (("upgrade", "websocket"),), (("content-type", "text/plain"),), (("logboom-key", "k"),)])
+QUICK, SLOW = ("content-type", "application/json"), ("content-type", "application/json; charset=utf-8")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.tuples(BODIES, QUERIES, HEADERS), min_size=1, max_size=20))
+def test_a_write_that_is_taken_quickly_is_answered_as_any_other(
+    writes: list[tuple[bytes, str, tuple[tuple[str, str], ...]]],
+) -> None:
+    async def story(node: WebNode) -> None:
+        for topic in ("quick", "slow"):
+            await node.client.post("/topics", json={"name": topic})
+        for body, query, more in writes:
+            answers = [
+                await node.client.post(f"/topics/{topic}/records{query}", content=body, headers=[*more, kind])
+                for topic, kind in (("quick", QUICK), ("slow", SLOW))
+            ]
+            quick, slow = ((answer.status_code, answer.text.replace("slow", "quick")) for answer in answers)
+            assert quick == slow
+        assert await values(node, "quick") == await values(node, "slow")
+
+    with tempfile.TemporaryDirectory() as path:
+        assert tell(Path(path), story) == []
 
 
 def test_what_fails_in_part_says_which_part(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 from fuzz.logd import SOURCES, one_by_one
 from logboom.protocols.logd.codec import LINE_BYTES_MAX, RECORDS_MAX, Decoder, SharedMemory
 from logboom.protocols.logd.errors import CHECKSUM_MISMATCH, INVALID_PROTOCOL, TOO_LARGE, UNAVAILABLE
-from logboom.protocols.logd.requests import Close, LogName, Messages, Ping, Read, Refusal
+from logboom.protocols.logd.requests import Close, LogName, Messages, Mixed, Ping, Read, Refusal
 
 NEWS = LogName("news", None, b"news")
 STREAM = b"MSG news 5\r\nhello\r\nMSG news 2\nhi\nREAD news 0 3\r\nPING\r\n"
@@ -21,11 +21,19 @@ def test_messages_for_one_log_become_one_request() -> None:
     assert decoder().receive(STREAM) == [Messages(NEWS, [b"hello", b"hi"], 33), Read(NEWS, 0, 3), Ping()]
 
 
-def test_messages_for_different_logs_do_not() -> None:
-    requests = decoder().receive(b"MSG news 1\na\nMSG newspaper 1\nb\nMSG news/0 1\nc\nMSG news 1\nd\n")
-    assert [request.log.text for request in requests if isinstance(request, Messages)] == [
-        *(b"news", b"newspaper", b"news/0", b"news")
+def test_messages_for_several_logs_become_one_request_with_the_values_of_each_together() -> None:
+    lines = b"MSG news 1\na\nMSG newspaper 1\nb\nMSG news/0 1\nc\nMSG news 2\nde\n"
+    (request,) = decoder().receive(lines)
+    assert isinstance(request, Mixed)
+    assert [(messages.log.text, messages.values) for messages in request.messages] == [
+        *((b"news", [b"a", b"de"]), (b"newspaper", [b"b"]), (b"news/0", [b"c"]))
     ]
+    assert (request.turns, request.size) == ([0, 1, 2, 0], len(lines))
+
+
+@pytest.mark.parametrize("end", [b"MSG other 1\n", b"MSG other 1\nxyz\n", b"MSG other/x 1\na\n", b"MSG other\n"])
+def test_a_log_whose_command_has_not_come_or_is_no_good_has_no_part_in_a_request(end: bytes) -> None:
+    assert decoder().receive(b"MSG news 1\na\n" + end)[0] == Messages(NEWS, [b"a"], 13)
 
 
 @pytest.mark.parametrize("cut", range(len(STREAM) + 1))

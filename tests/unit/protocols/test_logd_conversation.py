@@ -11,11 +11,12 @@ import pytest
 from binary.memory import MemoryBroker
 from binary.peer import LOOPS, run
 from logboom.batch import build
-from logboom.broker.api import NodeStats, Origin, Settings, Stored
+from logboom.broker.api import NodeStats, Origin, Part, Settings, Stored
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
 from logboom.errors import IndexOutOfRange, TopicDeleted, TopicNotFound
+from logboom.protocols.logd.answers import PIECE_RECORDS
 from logd_lines.peer import serve
 
 STORED = bytes(build([b"stored"]).data)
@@ -127,6 +128,69 @@ def test_records_stay_whole_where_batches_must_be_small(tmp_path: Path) -> None:
             assert [await peer.line() for _ in range(100)] == [b"OK %d 1" % number for number in range(100)]
             assert await peer.line() == b"ERR too large"
             assert await peer.ask(b"PING\r\n") == b"PONG"
+        await broker.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_messages_for_several_logs_are_one_append_each_and_answered_in_their_order(loop: str) -> None:
+    async def story() -> None:
+        broker = MemoryBroker(hold=True)
+        for name in ("a", "b"):
+            await broker.create_topic(name)
+        async with serve(broker, Limits(topics_per_connection=3)) as node:
+            peer = await node.peer()
+            peer.send(b"MSG a 1\n0\nMSG b 1\n1\nMSG none 1\n2\nMSG a 1\n3\nMSG d 1\n4\nMSG b 1\n5\nPING\n")
+            await node.until(lambda: len(broker.held) == 3)
+            assert [parts[0].batches[0].values() for parts, _ in broker.appends] == [[b"0", b"3"], [b"1", b"5"], [b"2"]]
+            broker.release()
+            assert await peer.line() == b"OK 0 1"
+            broker.release(1)
+            broker.release()
+            answers = [b"OK 0 1", b"ERR not found", b"OK 1 1", b"ERR maximum topics allowed", b"OK 1 1", b"PONG"]
+            assert [await peer.line() for _ in range(6)] == answers
+            assert node.front_end.meter.records_in == 4
+
+    run(story(), loop)
+
+
+def test_however_many_commands_come_at_once_others_have_their_turn() -> None:
+    async def story() -> None:
+        broker = await events()
+        async with serve(broker) as node:
+            peer, other = await node.peer(), await node.peer()
+            commands = b"MSG events 0\n\nPING\n" * 5000
+            long = asyncio.create_task(node.front_end.converse(commands))
+            peer.send(commands)
+            assert await other.ask(b"PING\n") == b"PONG"
+            assert not long.done()
+            assert (await long).count(b"PONG\r\n") == 5000
+            answers = [await peer.line() for _ in range(10_000)]
+            assert answers[1::2] == [b"PONG"] * 5000
+
+    run(story())
+
+
+@pytest.mark.parametrize("ask", [b"READ events %d 1000000\n", b"READ events 0 0\n"])
+def test_what_is_stored_small_and_reads_large_is_answered_piece_by_piece(ask: bytes, tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = await LocalBroker.open(str(tmp_path))
+        large, many = build([bytes(2**19)] * 8, codec="zstd"), build([b""] * 40_000, codec="zstd")
+        await broker.append([Part("events", [*[large] * 5, many])])
+        async with serve(broker) as node:
+            peer = await node.peer()
+            seqno, sizes, counts = 0, [], []
+            while seqno < 40_040:
+                if b"%d" in ask or not seqno:
+                    peer.send(ask.replace(b"%d", b"%d" % seqno))
+                values = await peer.values()
+                sizes.append(sum(map(len, values)))
+                counts.append(len(values))
+                seqno += counts[-1]
+            assert sizes[:6] == [8 * 2**19] * 5 + [0]
+            assert seqno == 40_040
+            assert max(counts) <= PIECE_RECORDS
         await broker.close()
 
     run(story())

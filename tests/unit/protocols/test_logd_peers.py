@@ -115,6 +115,68 @@ def test_a_peer_that_sends_and_hangs_up_its_side_still_gets_its_answers(loop: st
 
 
 @pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("rest", [b"PING", b"MSG events 5\r\nhello"])
+def test_a_command_without_its_end_is_answered_when_the_peer_hangs_up_its_side(rest: bytes, loop: str) -> None:
+    async def story() -> None:
+        broker = await events(hold=True)
+        async with serve(broker) as node:
+            peer = await node.peer()
+            peer.send(b"MSG events 1\r\na\r\nHEAD events\r\n" + rest)
+            peer.writer.write_eof()
+            await node.until(lambda: bool(broker.held))
+            broker.release()
+            assert await peer.rest() == b"OK 0 1\r\nOK 0 1\r\nERR invalid protocol\r\n"
+            await node.until(lambda: node.front_end.connections == 0)
+
+    run(story(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+@pytest.mark.parametrize("end", [b"CLOSE\r\n", b"HUH\r\n", b""])
+def test_who_is_slow_to_read_has_time_to_read_the_last_answers(
+    end: bytes, loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LINGER_S", 0.1)
+    monkeypatch.setattr(connections, "WRITE_BYTES_HIGH", 1 << 30)
+
+    async def story() -> None:
+        async with serve(await events(batches=100), Limits(idle_ms=2000)) as node:
+            peer = await node.peer()
+            stop_reading(peer)
+            peer.send(b"READ events 0 100\r\n" * 20 + end)
+            if not end:
+                peer.writer.write_eof()
+            await node.until(lambda: node.transport.is_closing() or node.ending is not None)
+            checked = node.front_end.now + 1.0
+            await node.until(lambda: node.front_end.now > checked)
+            peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            answers = await peer.rest()
+            assert answers.count(b"BATCH 250014 events") == 20 * 4
+            await node.until(lambda: node.front_end.connections == 0)
+
+    run(story(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_who_never_reads_the_last_answers_does_not_stay_for_ever(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "LINGER_S", 0.1)
+    monkeypatch.setattr(connections, "WRITE_BYTES_HIGH", 1 << 30)
+
+    async def story() -> None:
+        async with serve(await events(batches=100), Limits(idle_ms=1000)) as node:
+            for end in (b"CLOSE\r\n", b""):
+                peer = await node.peer()
+                stop_reading(peer)
+                peer.send(b"READ events 0 100\r\n" * 20 + end)
+                if not end:
+                    peer.writer.write_eof()
+            await node.until(lambda: node.front_end.connections == 2)
+            await node.until(lambda: node.front_end.connections == 0)
+
+    run(story(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
 def test_whatever_a_vanished_peer_had_going_on_ends_but_its_appends(loop: str) -> None:
     async def story() -> None:
         broker = await events(hold=True)

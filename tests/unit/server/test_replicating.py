@@ -236,6 +236,27 @@ def test_segments_that_the_source_recompressed_are_equal_to_what_the_replica_has
     tell(tmp_path, story)
 
 
+def test_a_topic_that_the_source_cannot_read_any_more_is_kept_while_others_come_and_go(tmp_path: Path) -> None:
+    async def story(pair: Pair) -> None:
+        for name in ("damaged", "gone"):
+            await pair.source.create_topic(name)
+            await pair.write(name, b"1")
+        await pair.caught_up()
+        await pair.stop_source()
+        (description,) = (pair.root / "source").glob("topics/damaged~*/topic.json")
+        description.write_bytes(b"{")
+        await pair.start_source()
+        assert (await pair.source.stats()).unreadable == [description.parent.name.partition("~")[2]]
+        assert "topic.json cannot be read" in pair.source.recovered[0]
+        await pair.source.delete_topic("gone")
+        await pair.source.create_topic("new")
+        while [topic.name for topic in await pair.replica.list_topics()] != ["damaged", "new"]:
+            await asyncio.sleep(0.02)
+        assert [record.value for record in (await pair.replica.read(ReadRequest("damaged"))).records()] == [b"1"]
+
+    tell(tmp_path, story)
+
+
 def test_cursors_are_copied_and_deleted_with_their_source(tmp_path: Path) -> None:
     async def story(pair: Pair) -> None:
         await pair.source.create_topic("t")

@@ -1,14 +1,13 @@
 """The binary protocol of one node: makes a connection for whoever comes, and looks after all of them.
 
-Knows a Broker and nothing of what is behind it. One timer sweeps all connections, for those that are silent for too
-long; none runs while there are none.
+Knows a Broker and nothing of what is behind it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -16,14 +15,14 @@ from logboom.batch import BATCH_SIZE_MAX
 from logboom.broker.api import Broker, TopicInfo
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.measures import Meter
-from logboom.errors import LimitExceeded, LogboomError, ShuttingDown
+from logboom.errors import LimitExceeded, LogboomError
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, RECEIVE_BYTES, SharedBuffer, encode_front
 from logboom.protocols.binary.connection import BinaryConnection
 from logboom.protocols.binary.errors import encode_failure
 from logboom.protocols.binary.messages import VERSION, Kind, Welcome, WireLimits
+from logboom.protocols.crowd import Crowd
 from logboom.storage.producers import REMEMBERED
 
-SWEEP_S: Final = 1.0
 _ROOM: Final = 8 * 1024
 """Of the first frame's limit, for everything in a welcome but the topics."""
 
@@ -35,7 +34,7 @@ class Identity(NamedTuple):
     cluster_id: str
 
 
-class BinaryFrontEnd:
+class BinaryFrontEnd(Crowd[BinaryConnection]):
     """Construct it in the event loop it will serve, or before; `factory` is for `loop.create_server`."""
 
     def __init__(
@@ -48,6 +47,7 @@ class BinaryFrontEnd:
         identity: Identity,
         replica_of: Callable[[], str | None] = lambda: None,
     ) -> None:
+        super().__init__("binary", min(limits.hello_ms, limits.idle_ms))
         self.broker = broker
         self.limits = limits
         self.rejections = rejections
@@ -58,89 +58,12 @@ class BinaryFrontEnd:
         self.identity = identity
         self.frame_bytes = max(BATCH_SIZE_MAX, limits.read_bytes) + FRAME_BYTES_FIRST
         self.receive_memory = SharedBuffer(RECEIVE_BYTES, limits.receive_bytes)
-        self.now = 0.0
-        """The time of the event loop, as of the last sweep."""
         self._directory = directory
         self._server_name = server_name
         self._replica_of = replica_of
-        self._connections: set[BinaryConnection] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_closing = False
-        self._left = asyncio.Event()
 
     def factory(self) -> asyncio.BufferedProtocol:
         return BinaryConnection(self)
-
-    @property
-    def connections(self) -> int:
-        """Open now."""
-        return len(self._connections)
-
-    async def close(self, grace_s: float) -> None:
-        """Take no more requests, let what was promised go out, then close every connection."""
-        self._is_closing = True
-        for connection in list(self._connections):
-            connection.finish(ShuttingDown())
-        try:
-            async with asyncio.timeout(grace_s):
-                await self._wait_until_empty()
-        except TimeoutError:
-            self.abort()
-        await self._wait_until_empty()
-
-    async def _wait_until_empty(self) -> None:
-        while self._connections:
-            self._left.clear()
-            await self._left.wait()
-        while self._tasks:
-            await asyncio.wait(set(self._tasks))
-
-    def abort(self) -> None:
-        """Close every connection, whatever it waits for."""
-        self._is_closing = True
-        for connection in list(self._connections):
-            connection.abort()
-        for task in self._tasks:
-            task.cancel()
-
-    # What connections call.
-
-    def enter(self, connection: BinaryConnection) -> None:
-        if self._timer is None:
-            self._sweep()
-        self._connections.add(connection)
-        if self._is_closing:
-            connection.finish(ShuttingDown())
-
-    def leave(self, connection: BinaryConnection) -> None:
-        self._connections.discard(connection)
-        if not self._connections:
-            self._left.set()
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """A task that `close` waits for."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    def report(self, error: BaseException) -> None:
-        """An error that is not the peer's."""
-        asyncio.get_running_loop().call_exception_handler(
-            {"message": "the binary front-end has failed in a request", "exception": error}
-        )
-
-    def _sweep(self) -> None:
-        loop = asyncio.get_running_loop()
-        self.now = now = loop.time()
-        for connection in [connection for connection in self._connections if connection.check_at <= now]:
-            connection.check(now)
-        shortest_s = min(self.limits.hello_ms, self.limits.idle_ms) / 1000
-        self._timer = loop.call_later(min(SWEEP_S, shortest_s / 4), self._sweep)
 
     async def describe(self, correlation: int, names: list[str]) -> bytes:
         """A welcome with these topics, where they exist; as many as fit in a first frame."""

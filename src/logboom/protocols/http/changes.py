@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
@@ -20,9 +20,10 @@ from logboom.batch.ndjson import decode_bytes, show_value
 from logboom.broker.api import Filter, PartitionInfo, ReadRequest, Start, TopicInfo
 from logboom.broker.gathering import Columns
 from logboom.errors import PartitionNotFound, SeqnoOutOfRange, TopicNotFound
-from logboom.protocols.http.formats import LINES_BYTES, cut, respond
+from logboom.protocols.http.formats import LINES_BYTES, cut, enclose, is_single, respond
 from logboom.protocols.http.operation import Content, Operation, bad_field, parse_query
 from logboom.protocols.http.paging import SEQNO_MAX, Wanted, parse_seqno, read_page, read_record, while_wanted
+from logboom.protocols.http.pouring import pour_value
 from logboom.protocols.http.problem import BadParameter, RequestError
 
 if TYPE_CHECKING:
@@ -81,8 +82,7 @@ async def post_change(front_end: HttpFrontEnd, request: Request) -> Response:
     columns = Columns([value], tags=[tags] if tags else None)
     placed = await front_end.gatherer.add(topic, None, columns, size)
     front_end.meter.note_append(1, 1, size, time.perf_counter() - began)
-    change = Change(id=placed.seqno + 1, ts=1000 * placed.append_time, tags=tags, data=show_value(value))
-    return _json(change)
+    return _json(_change(placed.seqno, placed.append_time, tags, show_value(value)))
 
 
 async def list_changes(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -103,7 +103,8 @@ async def list_changes(front_end: HttpFrontEnd, request: Request) -> Response:
     )
     page = await read_page(front_end, request, Wanted(wanted, query.limit, wait_s=max(0.0, until - time.monotonic())))
     facts = ChangeList([], atStart=query.since <= page.first, atEnd=page.at_end)
-    return respond(_encode(page.tables, facts), page.size, "application/json", {"Cache-Control": "no-store"})
+    pieces = enclose(facts, map(_show, cut(page.tables, LINES_BYTES)))
+    return respond(pieces, page.size, "application/json", {"Cache-Control": "no-store"})
 
 
 async def get_change(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -117,8 +118,8 @@ async def get_change(front_end: HttpFrontEnd, request: Request) -> Response:
         raise RequestError(
             f"there is no change {request.path_params['id'][:100]}", 404, "change-not-found", "GET /changes lists them"
         ) from None
-    (change,) = _changes(page.tables[0])
-    return _json(change)
+    pieces = (piece for table in page.tables for piece in _show(table))
+    return respond(pieces, page.size, "application/json", {"Cache-Control": "no-store"})
 
 
 def _parse(body: bytes) -> tuple[bytes | None, tuple[str, ...]]:
@@ -161,21 +162,25 @@ async def _await_log(front_end: HttpFrontEnd, request: Request, since: int, unti
             await read_page(front_end, request, Wanted(news, 1, wait_s=rest_s))
 
 
-def _encode(tables: list[pa.Table], facts: ChangeList) -> Iterator[bytes]:
-    head, tail = _encoder.encode(facts).split(b"[", 1)
-    head += b"["
-    for part in cut(tables, LINES_BYTES):
-        yield head + _encoder.encode(_changes(part))[1:-1]
-        head = b","
-    yield tail if head == b"," else head + tail
+def _show(part: pa.Table) -> Iterable[bytes]:
+    """As JSON, with commas between them."""
+    columns = {name: part.column(name).combine_chunks() for name in ("seqno", "timestamp", "tags", "value")}
+    values = columns.pop("value")
+    others = [to_list(name, column) for name, column in columns.items()]
+    if is_single(part):
+        (change,) = map(_change, *others, (0,))
+        return _pour(change, values[0].as_buffer())
+    return (_encoder.encode(list(map(_change, *others, map(show_value, values.to_pylist()))))[1:-1],)
 
 
-def _changes(table: pa.Table) -> list[Change]:
-    columns = (to_list(name, table.column(name).combine_chunks()) for name in ("seqno", "timestamp", "tags", "value"))
-    return [
-        Change(id=seqno + 1, ts=1000 * moment, tags=tags, data=show_value(value))
-        for seqno, moment, tags, value in zip(*columns, strict=True)
-    ]
+def _pour(change: Change, value: pa.Buffer | None) -> Iterator[bytes]:
+    yield _encoder.encode(change).removesuffix(b"0}")
+    yield from pour_value(None if value is None else memoryview(value))
+    yield b"}"
+
+
+def _change(seqno: int, moment: int, tags: Sequence[str], data: Any) -> Change:
+    return Change(id=seqno + 1, ts=1000 * moment, tags=tags, data=data)
 
 
 def _json(answer: msgspec.Struct) -> Response:

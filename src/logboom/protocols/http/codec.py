@@ -49,6 +49,8 @@ def decode_json(body: bytes, form: Form) -> Columns:
             return _columns(_array.decode(body), form)
         return _columns((_raw.decode(body),), form)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if not body.strip():
+            raise _no_records() from None
         raise RequestError(
             f"the body is no JSON: {error}",
             400,
@@ -73,7 +75,7 @@ def decode_lines(body: bytes, form: Form) -> Columns:
 
 def _columns(rows: Sequence[msgspec.Raw], form: Form) -> Columns:
     if not rows:
-        raise RequestError("there is no record in the body", 400, "no-records", "send at least one")
+        raise _no_records()
     return columns_of([_record(row, number, form) for number, row in enumerate(rows)])
 
 
@@ -127,6 +129,10 @@ def _fails(columns: Columns) -> bool:
     except (LogboomError, ValueError, TypeError, OverflowError):
         return True
     return False
+
+
+def _no_records() -> RequestError:
+    return RequestError("there is no record in the body", 400, "no-records", "send at least one")
 
 
 def _check_count(count: int) -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from logboom.errors import LimitExceeded, LogboomError
 from logboom.protocols.http.problem import RequestError, raw_problem
 
 if TYPE_CHECKING:
@@ -28,8 +29,10 @@ LINGER_S: Final = 2.0
 """How long a peer that was sent away has to notice."""
 STALL_S: Final = 30.0
 """How long a peer may take nothing of what it is sent."""
-WRITE_BYTES_HIGH: Final = 1024 * 1024
-WRITE_BYTES_LOW: Final = 256 * 1024
+WRITE_BYTES_HIGH: Final = 256 * 1024
+WRITE_BYTES_LOW: Final = 64 * 1024
+BODY_BYTES_PER_SECOND: Final = 1024
+"""The least that must come of a body, on average over http.body_ms."""
 STEP_BYTES: Final = 64
 """The least that is looked at of a chunked body, whose end only the parser finds."""
 _HEAD_END: Final = b"\r\n\r\n"
@@ -44,6 +47,7 @@ class Cycle(RequestResponseCycle):
     """One request and its answer."""
 
     transport: HttpConnection  # type: ignore[assignment]
+    _is_endless = False
 
     async def run_asgi(self, app: Any) -> None:
         try:
@@ -60,11 +64,22 @@ class Cycle(RequestResponseCycle):
     async def send(self, message: Any) -> None:
         if self.more_body and not self.response_started:
             self.keep_alive = False  # what is left of the request would be taken for the next one, or come for ever
+        if self.scope["http_version"] != "1.1":
+            self._speak_old(message)
         await super().send(message)
         if self.disconnected:
             raise Gone  # else whoever has much to say would never stop
         if message.get("more_body"):
             await asyncio.sleep(0)  # nor let others have their turn
+
+    def _speak_old(self, message: Any) -> None:
+        """There were no chunks before HTTP/1.1: what does not say how long it is goes on until the stream ends."""
+        if message["type"] == "http.response.start":
+            if not any(name == b"content-length" for name, _ in message["headers"]):
+                self.chunked_encoding = False
+                self._is_endless = True
+        elif self._is_endless:
+            self.expected_content_length = len(message.get("body", b""))
 
 
 def _nothing() -> None:
@@ -82,11 +97,15 @@ class HttpConnection(HttpToolsProtocol):
         self._in_head = True
         self._is_resuming = self._got_body = False
         self._head_bytes = 0
+        self._held_bytes = 0
+        """Of what came and is not a request yet, as the front-end has counted it."""
         self._body_left: int | None = 0
         """None: it says itself where it ends."""
-        self._farewell: RequestError | None = None
+        self._farewell: LogboomError | None = None
         """What is wrong with the request after those that are still to be answered."""
-        self._heard_at = self._began_at = front_end.now
+        self._heard_at = self._began_at = self._body_since = front_end.now
+        self._body_bytes = 0
+        """Of the body, since then."""
         self._unread_bytes = 0
         self._unread_since = 0.0
         self._ends_at: float | None = None
@@ -105,19 +124,21 @@ class HttpConnection(HttpToolsProtocol):
             self.finish()
 
     def data_received(self, data: bytes) -> None:
-        self._heard_at = self._front_end.now
+        self._heard_at = self.loop.time()
         if self._ends_at is not None or self._farewell is not None:
             return
         if self._rest:
             self._rest += data
         else:
             self._feed(data)
+        self._count_held()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._active is not None:
             self._leave(self._active)
         self.pipeline.clear()
-        self._rest = b""
+        self._rest, self._head_bytes = b"", 0
+        self._count_held()
         super().connection_lost(exc)
         self._front_end.leave()
 
@@ -184,6 +205,16 @@ class HttpConnection(HttpToolsProtocol):
         )
         return True
 
+    def _count_held(self) -> None:
+        held = self._head_bytes + len(self._rest)
+        if held == self._held_bytes:
+            return
+        more, self._held_bytes = held - self._held_bytes, held
+        try:
+            self._front_end.hold(more)
+        except LimitExceeded as error:
+            self.refuse(error)
+
     # What the parser calls.
 
     def on_headers_complete(self) -> None:
@@ -200,6 +231,7 @@ class HttpConnection(HttpToolsProtocol):
         scope["path"] = urllib.parse.unquote(raw_path.decode("latin-1"))
         scope["query_string"] = url.query or b""
         self._body_left = _length(self.headers)
+        self._body_bytes, self._body_since = 0, self._heard_at
         cycle = Cycle(
             scope=scope,
             transport=self,  # type: ignore[arg-type]
@@ -209,8 +241,8 @@ class HttpConnection(HttpToolsProtocol):
             access_log=False,
             default_headers=self.server_state.default_headers,
             message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and parser.should_keep_alive() and not self._front_end.closing.is_set(),
+            expect_100_continue=self.expect_100_continue and version == "1.1",
+            keep_alive=version == "1.1" and parser.should_keep_alive() and not self._front_end.closing.is_set(),
             on_response=self.on_response_complete,
         )
         self.cycle = cycle
@@ -230,6 +262,7 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._got_body, self._head_bytes = True, 0
+        self._body_bytes += len(body)
         if self._body_left is not None:
             self._body_left -= len(body)
         super().on_body(body)
@@ -253,7 +286,7 @@ class HttpConnection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self.server_state.total_requests += 1
         self._active = None
-        self._heard_at = self._front_end.now
+        self._heard_at = self.loop.time()
         if self.is_closing():
             return
         if self.pipeline:
@@ -263,6 +296,7 @@ class HttpConnection(HttpToolsProtocol):
         if not self.pipeline:
             rest, self._rest = self._rest, b""
             self._feed(rest)
+            self._count_held()
         if not self.pipeline and not self.is_closing():
             self.flow.resume_reading()
             if self._active is None and self._farewell is not None:
@@ -287,7 +321,7 @@ class HttpConnection(HttpToolsProtocol):
 
     # How it ends.
 
-    def refuse(self, error: RequestError) -> None:
+    def refuse(self, error: LogboomError) -> None:
         """Say why, in its turn, and hang up."""
         active = self._active
         if self._ends_at is not None:
@@ -295,6 +329,7 @@ class HttpConnection(HttpToolsProtocol):
         if active is not None and not active.more_body:
             self._farewell = error  # about a later request
             self._rest = b""
+            self._count_held()
             return
         self._front_end.rejections.note(error)
         if active is not None:
@@ -328,7 +363,7 @@ class HttpConnection(HttpToolsProtocol):
         """Whether it has been here, or been silent, for too long."""
         settings, active = self._front_end.settings, self._active
         if self.flow.read_paused:
-            self._heard_at = now  # it may have said much, and is not listened to
+            self._heard_at = self._body_since = now  # it may have said much, and is not listened to
         silent_s = now - self._heard_at
         self.check_at = now + min(settings.head_ms, settings.body_ms, settings.keep_alive_ms, 1000 * STALL_S) / 4000
         if self._is_stuck(now):
@@ -340,13 +375,20 @@ class HttpConnection(HttpToolsProtocol):
             if now >= self._ends_at:
                 self.abort()
         elif active is not None:
-            if active.more_body and silent_s >= settings.body_ms / 1000:
-                self.refuse(_too_slow("body", settings.body_ms))
+            if active.more_body and (silent_s >= settings.body_ms / 1000 or self._is_dripping(now)):
+                self.refuse(_too_slow("body", "has stood still, or come too slowly, for", settings.body_ms))
         elif self._in_head and self._head_bytes:
             if now - self._began_at >= settings.head_ms / 1000:
-                self.refuse(_too_slow("head", settings.head_ms))
+                self.refuse(_too_slow("head", "has not come within", settings.head_ms))
         elif silent_s >= settings.keep_alive_ms / 1000:
             self.close()
+
+    def _is_dripping(self, now: float) -> bool:
+        passed_s = now - self._body_since
+        if passed_s < self._front_end.settings.body_ms / 1000:
+            return False
+        received, self._body_bytes, self._body_since = self._body_bytes, 0, now
+        return received < BODY_BYTES_PER_SECOND * passed_s
 
     def _is_stuck(self, now: float) -> bool:
         unread_bytes = self.transport.get_write_buffer_size()
@@ -369,9 +411,9 @@ def _reason(error: Exception) -> RequestError:
     return RequestError(f"this is no HTTP/1.1 request: {inner or error or 'the head is broken'}", 400, "bad-http")
 
 
-def _too_slow(what: str, limit_ms: int) -> RequestError:
+def _too_slow(what: str, how: str, limit_ms: int) -> RequestError:
     return RequestError(
-        f"the {what} of the request has not come within {limit_ms:,} ms",
+        f"the {what} of the request {how} {limit_ms:,} ms",
         408,
         f"{what}-too-slow",
         f"send it faster, or raise http.{what}_ms",

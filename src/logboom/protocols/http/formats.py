@@ -1,23 +1,29 @@
 """What records go out as (JSON, NDJSON, an Arrow stream, Parquet), and which of these a request wants.
 
 An encoder is a generator of pieces of the body, made as they are asked for, on any thread: of a large page no more than
-one piece is held besides its tables. Nothing loops over records but what makes JSON of them.
+one piece is held besides its tables, and a piece is small even where a value is not. Nothing loops over records but
+what makes JSON of them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Send
 
 from logboom.batch import vector
 from logboom.batch.arrow import ORDER, schema, to_list
 from logboom.batch.moment import rfc3339
 from logboom.batch.ndjson import readable, show_value
+from logboom.protocols.http.pouring import pour_record
 from logboom.protocols.http.problem import RequestError
 
 if TYPE_CHECKING:
@@ -35,10 +41,15 @@ MEDIA_TYPES: Final[dict[Format, tuple[str, ...]]] = {
 INLINE_BYTES: Final = 128 * 1024
 """What is larger is encoded on a thread."""
 LINES_BYTES: Final = 128 * 1024
+UNEVEN: Final = 4
+"""So many times as large as it should be a part may be."""
 TABLES_BYTES: Final = 1024 * 1024
 ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
+PART_BYTES: Final = 256 * 1024
 _SECOND: Final = 1_000_000
 _encoder = msgspec.json.Encoder()
+_threads: Final = ThreadPoolExecutor(2, "logboom-http")
+"""What they do holds the interpreter: more of them would make no more, and leave the event loop less."""
 
 Piece = TypeVar("Piece")
 
@@ -127,9 +138,9 @@ def _quality(wanted: dict[str, float], media_type: str) -> float:
 def encode(form: Format, tables: list[pa.Table], place: Place, facts: msgspec.Struct) -> Iterator[bytes]:
     """The body of a page. JSON holds `facts` too, whose first field is an empty list of records."""
     if form == "json":
-        return _encode_json(tables, facts)
+        return enclose(facts, map(show, cut(tables, LINES_BYTES)))
     if form == "ndjson":
-        return (_encoder.encode_lines(rows(part)) for part in cut(tables, LINES_BYTES))
+        return _encode_lines(tables)
     return _encode_arrow(tables, place) if form == "arrow" else _encode_parquet(tables, place)
 
 
@@ -137,17 +148,29 @@ def respond(pieces: Iterator[bytes], size: int, media_type: str, headers: dict[s
     """A body made of records of so many bytes: at once, or where that takes long in pieces, each made on a thread."""
     if size <= INLINE_BYTES:
         return Response(b"".join(pieces), headers=headers, media_type=media_type)
-    return StreamingResponse(on_thread(pieces), headers=headers, media_type=media_type)
+    return Stream(on_thread(pieces), headers, media_type)
 
 
-async def on_thread(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:
+class Stream(StreamingResponse):
+    """Its generator is closed with it, wherever it was left: what that holds may be large, and has to go at once."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes, None], headers: dict[str, str], media_type: str) -> None:
+        super().__init__(pieces, headers=headers, media_type=media_type)
+        self._pieces = pieces
+
+    async def stream_response(self, send: Send) -> None:
+        async with aclosing(self._pieces):
+            await super().stream_response(send)
+
+
+async def on_thread(pieces: Iterator[Piece]) -> AsyncGenerator[Piece, None]:
     """Each piece is made on a thread, when the one before has been taken."""
     loop = asyncio.get_running_loop()
-    while (piece := await loop.run_in_executor(None, next, pieces, None)) is not None:
+    while (piece := await loop.run_in_executor(_threads, next, pieces, None)) is not None:
         yield piece
 
 
-async def at_once(pieces: Iterator[Piece]) -> AsyncIterator[Piece]:
+async def at_once(pieces: Iterator[Piece]) -> AsyncGenerator[Piece, None]:
     for piece in pieces:
         yield piece
 
@@ -184,21 +207,46 @@ def _show_times(moments: list[int | None]) -> list[str | int | None]:
 
 
 def cut(tables: list[pa.Table], size: int) -> Iterator[pa.Table]:
-    """The same records in tables of about so many bytes."""
+    """The same records in tables of about so many bytes. What is much more is a single record."""
     for table in tables:
         step = max(1, len(table) * size // max(1, table.nbytes))
         for start in range(0, len(table), step):
-            yield table.slice(start, step)
+            part = table.slice(start, step)
+            if 1 < len(part) < len(table) and part.nbytes > UNEVEN * size:
+                yield from cut([part], size)
+            else:
+                yield part
 
 
-def _encode_json(tables: list[pa.Table], facts: msgspec.Struct) -> Iterator[bytes]:
-    """The records are put in where an empty list of them begins."""
+def is_single(part: pa.Table) -> bool:
+    """Whether a part has one record that is so large that its JSON is made piece by piece."""
+    return len(part) == 1 and bool(part.nbytes > UNEVEN * LINES_BYTES)
+
+
+def show(part: pa.Table) -> Iterable[bytes]:
+    """The records of a part as JSON, with commas between them."""
+    return pour_record(part) if is_single(part) else (_encoder.encode(rows(part))[1:-1],)
+
+
+def enclose(facts: msgspec.Struct, parts: Iterable[Iterable[bytes]]) -> Iterator[bytes]:
+    """Put in records where an empty list of them begins."""
     head, tail = _encoder.encode(facts).split(b"[", 1)
     head += b"["
-    for part in cut(tables, LINES_BYTES):
-        yield head + _encoder.encode(rows(part))[1:-1]
+    for pieces in parts:
+        for piece in pieces:
+            yield head + piece
+            head = b""
         head = b","
     yield tail if head == b"," else head + tail
+
+
+def _encode_lines(tables: list[pa.Table]) -> Iterator[bytes]:
+    for part in cut(tables, LINES_BYTES):
+        if is_single(part):
+            yield from pour_record(part)
+            yield b"\n"
+        else:
+            yield _encoder.encode_lines(rows(part))
 
 
 def _encode_arrow(tables: list[pa.Table], place: Place) -> Iterator[bytes]:
@@ -206,8 +254,8 @@ def _encode_arrow(tables: list[pa.Table], place: Place) -> Iterator[bytes]:
     with vector.pa.ipc.new_stream(sink, _schema()) as writer:
         for part in cut(tables, TABLES_BYTES):
             writer.write_table(_with_place(part, place))
-            yield sink.drain()
-    yield sink.drain()
+            yield from sink.drain()
+    yield from sink.drain()
 
 
 def _encode_parquet(tables: list[pa.Table], place: Place) -> Iterator[bytes]:
@@ -217,8 +265,8 @@ def _encode_parquet(tables: list[pa.Table], place: Place) -> Iterator[bytes]:
     with pq.ParquetWriter(sink, _schema(), compression="zstd") as writer:
         for part in cut(tables, ROW_GROUP_BYTES):
             writer.write_table(_with_place(part, place))
-            yield sink.drain()
-    yield sink.drain()
+            yield from sink.drain()
+    yield from sink.drain()
 
 
 def _schema() -> pa.Schema:
@@ -239,22 +287,24 @@ class _Sink(io.RawIOBase):
 
     def __init__(self) -> None:
         super().__init__()
-        self._parts: list[bytes] = []
+        self._parts: deque[bytes] = deque()
         self._size = 0
 
     def writable(self) -> bool:
         return True
 
     def write(self, data: ReadableBuffer) -> int:
-        part = bytes(data)
-        self._parts.append(part)
-        self._size += len(part)
-        return len(part)
+        view = memoryview(data).cast("B")
+        self._parts += (bytes(view[start : start + PART_BYTES]) for start in range(0, len(view), PART_BYTES))
+        self._size += len(view)
+        return len(view)
 
     def tell(self) -> int:
         return self._size
 
-    def drain(self) -> bytes:
-        whole = b"".join(self._parts)
-        self._parts.clear()
-        return whole
+    def drain(self) -> Iterator[bytes]:
+        while self._parts:
+            held = [self._parts.popleft()]
+            while self._parts and len(held[-1]) < PART_BYTES:
+                held.append(self._parts.popleft())
+            yield b"".join(held)

@@ -19,6 +19,7 @@ from logboom.broker.api import Broker
 from logboom.broker.gathering import GATHER_BYTES, Gatherer
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.measures import Meter
+from logboom.errors import LimitExceeded
 from logboom.protocols.http.connection import STALL_S, HttpConnection
 from logboom.protocols.http.handler import Handler
 from logboom.protocols.http.problem import RequestError, raw_problem
@@ -55,7 +56,9 @@ class HttpFrontEnd:
         self.closing = asyncio.Event()
         """Set when nothing new is taken: what waits for news ends."""
         self.held_bytes = 0
-        """Of bodies that have come, or are coming, and whose requests are not answered yet."""
+        """Of bodies that have come, or are coming, and whose requests are not answered yet; and of heads that come."""
+        self.changing = asyncio.Lock()
+        """For whoever changes a topic's settings by what they are."""
         self.handler = Handler(self)
         """The API as an ASGI app."""
         self.refusal = raw_problem(
@@ -133,6 +136,13 @@ class HttpFrontEnd:
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+
+    def hold(self, size: int) -> None:
+        """So many bytes more, or less, are here for requests. Raises LimitExceeded; they are counted all the same."""
+        self.held_bytes += size
+        most = self.limits.receive_bytes
+        if size > 0 and self.held_bytes > most:
+            raise LimitExceeded("limits.receive_bytes", most, "too much is on its way into the node: send it later")
 
     def report(self, error: BaseException) -> None:
         """An error that is not the peer's."""

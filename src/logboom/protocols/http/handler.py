@@ -53,7 +53,7 @@ class Handler:
             self._paths.setdefault(operation.path, Path(operation.path)).operations[operation.method] = operation
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        write = plain_write(scope) if scope["method"] == "POST" else None
+        write = plain_write(self._front_end, scope) if scope["method"] == "POST" else None
         if write is None:
             await self._serve(scope, receive, send)
             return
@@ -100,7 +100,7 @@ class Handler:
 
     def _find(self, scope: Scope) -> Path:
         for path in self._paths.values():
-            match = path.pattern.match(scope["path"])
+            match = path.pattern.fullmatch(scope["path"])
             if match:
                 scope["path_params"] = {
                     name: path.convertors[name].convert(text) for name, text in match.groupdict().items()

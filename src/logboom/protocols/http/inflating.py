@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.types import Message, Receive, Scope
 
-from logboom.errors import LimitExceeded
 from logboom.protocols.http.problem import RequestError
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
 
 STEP_BYTES: Final = 256 * 1024
+BITE_BYTES: Final = 8 * 1024
+"""What is inflated in one go: it may be hundreds of streams, and what follows each of them is copied."""
 DRAIN_BYTES: Final = 64 * 1024
 """So much of a body that nobody wants is read all the same: then the connection can stay."""
 _ENCODINGS: Final = {b"gzip": "gzip", b"x-gzip": "gzip", b"deflate": "deflate", b"identity": None}
@@ -36,11 +37,16 @@ class Inflater:
         self._inside = zlib.decompressobj(_GZIP_OR_ZLIB)
 
     def inflate(self, data: bytes) -> Iterator[bytes]:
-        """Pieces of at most STEP_BYTES. Raises zlib.error."""
+        """Pieces of at most STEP_BYTES, some of them empty. Raises zlib.error."""
         if data and not self._begun:
             self._begun = True
             if self._raw and data[0] & 0x0F != zlib.DEFLATED:
                 self._inside = zlib.decompressobj(-zlib.MAX_WBITS)
+        for at in range(0, len(data), BITE_BYTES):
+            yield from self._bite(data[at : at + BITE_BYTES])
+            yield b""
+
+    def _bite(self, data: bytes) -> Iterator[bytes]:
         while data:
             if self._inside.eof:
                 self._inside = zlib.decompressobj(_GZIP_OR_ZLIB)
@@ -61,7 +67,7 @@ class Body:
         self._front_end = front_end
         self._limit_bytes = front_end.settings.body_bytes
         self._receive = receive
-        self._is_over = False
+        self._is_over = self._is_begun = self._is_announced = False
         self._received_bytes = 0
         self._held_bytes = 0
         self._length: int | None = None
@@ -72,7 +78,9 @@ class Body:
             elif name == b"content-length":
                 self._length = int(value)
             elif name == b"transfer-encoding" and value.strip().lower() != b"chunked":
-                self._encoding = value.strip().lower()
+                self._encoding = value.strip().lower().removesuffix(b"chunked").rstrip(b", ") + b", chunked"
+            elif name == b"expect":
+                self._is_announced = True
         self._inflater: Inflater | None = None
 
     def check(self) -> None:
@@ -90,6 +98,7 @@ class Body:
         self._inflater = Inflater(encoding) if encoding else None
 
     async def __call__(self) -> Message:
+        self._is_begun = True
         message = await self._receive()
         if message["type"] != "http.request":
             return message
@@ -108,9 +117,9 @@ class Body:
         try:
             for piece in inflater.inflate(data):
                 self._hold(len(piece))
-                if pieces:
-                    await asyncio.sleep(0)
                 pieces.append(piece)
+                if len(pieces) > 2:
+                    await asyncio.sleep(0)
         except zlib.error as error:
             raise _broken(str(error)) from None
         if self._is_over and self._received_bytes and not inflater.is_whole:
@@ -119,22 +128,21 @@ class Body:
 
     def _hold(self, size: int) -> None:
         self._held_bytes += size
-        self._front_end.held_bytes += size
+        self._front_end.hold(size)
         if self._held_bytes > self._limit_bytes:
             raise _too_large(self._limit_bytes)
-        most = self._front_end.limits.receive_bytes
-        if self._front_end.held_bytes > most:
-            raise LimitExceeded("limits.receive_bytes", most, "too much is on its way into the node: send it later")
 
     async def drain(self) -> None:
-        """Read what nobody wanted, if it is little."""
+        """Read what nobody wanted, if it is little and on its way."""
+        if self._is_announced and not self._is_begun:
+            return  # who waits to be asked for it is not asked
         while not self._is_over and self._length is not None and self._length <= DRAIN_BYTES:
             message = await self._receive()
             self._is_over = message["type"] != "http.request" or not message["more_body"]
 
     def release(self) -> None:
         """The request is answered."""
-        self._front_end.held_bytes -= self._held_bytes
+        self._front_end.hold(-self._held_bytes)
         self._held_bytes = 0
 
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.requests import Request
@@ -91,6 +92,10 @@ def bad_field(error: msgspec.ValidationError, whole: str) -> BadParameter:
 
 def parse_query(request: Request, kind: type[Struct]) -> Struct:
     """The query of a request as this type. Raises BadParameter that names the parameter and what it may be."""
+    try:
+        unquote_to_bytes(request.scope["query_string"]).decode()
+    except UnicodeDecodeError:
+        raise BadParameter("query", "has bytes that are no UTF-8") from None
     return parse_texts(request.query_params.multi_items(), kind, "query")
 
 

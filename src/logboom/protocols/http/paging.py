@@ -237,7 +237,9 @@ class _Reading:
         start = chunk.seqno
         while True:
             taken = await self._take(chunk)
-            if taken.damage is not None or not self._goes_on(chunk, taken.next_seqno):
+            is_stuck = self._request.gaps != "skip" or taken.next_seqno == chunk.seqno
+            is_stopped = taken.damage is not None and is_stuck
+            if is_stopped or not self._goes_on(chunk, taken.next_seqno):
                 break
             at_end = taken.next_seqno >= chunk.committed
             self._stand(chunk, taken.next_seqno)
@@ -375,7 +377,8 @@ def _take(chunk: Chunk, left: int, end: Seqno, budget_bytes: int, skip: bool, to
 def stretches(chunk: Chunk, topic: str, skip: bool, budget_bytes: int) -> Iterator[pa.Table]:
     """The records of a chunk, in tables of about so many bytes, or one batch. None is empty.
 
-    Raises Damage where records cannot be read, or goes on behind them when asked.
+    Raises Damage where records cannot be read, or goes on behind them when asked. Where they do not say how many they
+    are it raises all the same: a broker that is asked to read on from there finds what is sound behind them.
     """
     if not len(chunk.data):
         return
@@ -394,10 +397,12 @@ def stretches(chunk: Chunk, topic: str, skip: bool, budget_bytes: int) -> Iterat
             data = data[stretch.size :]
         if failure is not None:
             until = chunk.next_seqno if failure.seqno_until is None else failure.seqno_until
-            if until > seqno and not skip:
+            if until > seqno and (failure.seqno_until is None or not skip):
                 raise Damage(f"{topic}/{chunk.partition}", 0, seqno, until, failure.reason)
+            if failure.seqno_until is None:
+                return
             seqno = max(seqno, until)
-            data = data[:0] if failure.seqno_until is None else data[read_header(data).size :]
+            data = data[read_header(data).size :]
 
 
 def _stretch(data: memoryview, seqno: Seqno, budget_bytes: int) -> tuple[Stretch | None, BatchFailure | None]:
@@ -410,12 +415,12 @@ def _stretch(data: memoryview, seqno: Seqno, budget_bytes: int) -> tuple[Stretch
     return stretch, stretch.failure
 
 
-def is_large(chunk: Chunk) -> bool:
+def is_large(chunk: Chunk, inline_bytes: int = INLINE_BYTES) -> bool:
     """Whether to look at a chunk takes so long that a thread should do it."""
-    if not len(chunk.data) or len(chunk.data) > INLINE_BYTES:
+    if not len(chunk.data) or len(chunk.data) > inline_bytes:
         return bool(len(chunk.data))
     try:
-        return read_header(chunk.data).body_size > INLINE_BYTES
+        return read_header(chunk.data).body_size > inline_bytes
     except BatchError:
         return False
 

@@ -23,7 +23,7 @@ from logboom.protocols.http.formats import (
     choose,
     encode,
     respond,
-    rows,
+    show,
 )
 from logboom.protocols.http.operation import Content, Operation, parse_query, topic_of
 from logboom.protocols.http.paging import (
@@ -42,8 +42,6 @@ from logboom.storage.bookmark import Bookmark
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
-
-_encoder = msgspec.json.Encoder()
 
 
 class RecordsQuery(Which, frozen=True, kw_only=True):
@@ -96,7 +94,7 @@ class RecordNotFound(RequestError):
 
 async def read_records(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, RecordsQuery)
-    choice = choose(request.headers.get("accept"), query.format)
+    choice = choose(", ".join(request.headers.getlist("accept")), query.format)
     wanted = await _wanted(front_end, topic_of(request), query)
     page = await read_page(front_end, request, wanted)
     facts = _facts(request, page, wanted.limit, wanted.request.filter is not None)
@@ -111,8 +109,8 @@ async def read_one_record(front_end: HttpFrontEnd, request: Request) -> Response
         page = await read_record(front_end, request, topic_of(request), query.partition, seqno)
     except SeqnoOutOfRange as error:
         raise RecordNotFound(error) from None
-    (record,) = rows(page.tables[0])
-    return Response(_encoder.encode(record), headers={"Cache-Control": "no-store"}, media_type="application/json")
+    pieces = (piece for table in page.tables for piece in show(table))
+    return respond(pieces, page.size, "application/json", {"Cache-Control": "no-store"})
 
 
 def path_seqno(request: Request, name: str) -> int:

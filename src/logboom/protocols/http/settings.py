@@ -18,7 +18,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     head_ms: int = 10_000
     """A request whose head has not come by then is answered 408."""
     body_ms: int = 30_000
-    """A body that stands still for so long is answered 408."""
+    """A body that stands still, or brings less than 1 KiB a second, for so long is answered 408."""
     keep_alive_ms: int = 75_000
     """A connection without a request is closed after so long."""
     page_records: int = 1_000

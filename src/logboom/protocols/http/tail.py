@@ -19,19 +19,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Send
+from starlette.responses import Response
 
 from logboom.batch import read_header
 from logboom.broker.api import Chunk, ReadRequest, Start, Subscription
-from logboom.errors import BatchError, InvalidBookmark, LogboomError
-from logboom.protocols.http.formats import LINES_BYTES, at_once, cut, on_thread, rows
+from logboom.errors import BatchError, Damage, InvalidBookmark, LogboomError
+from logboom.protocols.http.formats import Stream, at_once, cut, is_single, on_thread, rows
 from logboom.protocols.http.operation import Content, Operation, parse_query, topic_of
 from logboom.protocols.http.paging import MEANINGS, Seqno, Which, is_large, parse_start, stretches, term_before
+from logboom.protocols.http.pouring import pour_record
 from logboom.protocols.http.problem import BadParameter, encode_problem, problem_of
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from logboom.protocols.http.front_end import HttpFrontEnd
 
 MEDIA_TYPE: Final = "text/event-stream"
@@ -39,6 +41,9 @@ CHUNK_BYTES: Final = 64 * 1024
 STRETCH_BYTES: Final = 1024 * 1024
 """What is inflated at once of a chunk that is compressed, unless a single batch is more."""
 HEARTBEAT_S: Final = 15.0
+INLINE_BYTES: Final = 4 * 1024
+"""Of a larger chunk events are made on a thread: thousands may come at once."""
+PIECE_BYTES: Final = 32 * 1024
 RETRY_MS: Final = 2_000
 RETRY_IN_VAIN_MS: Final = 60_000
 """Of those that come again where there is nothing for them."""
@@ -66,8 +71,8 @@ async def tail_records(front_end: HttpFrontEnd, request: Request) -> Response:
         if not last:
             raise
         front_end.rejections.note(error)
-        return EventStream(_one_error(error))  # a browser that comes back shows its page nothing else
-    return EventStream(tail.events())
+        return _respond(_one_error(error))  # a browser that comes back shows its page nothing else
+    return _respond(tail.events())
 
 
 def _resume(last: str) -> Start:
@@ -77,17 +82,8 @@ def _resume(last: str) -> Start:
         raise BadParameter("Last-Event-ID", str(error), "give the id of the last event as it came") from None
 
 
-class EventStream(StreamingResponse):
-    """Its generator is closed with it, wherever it was left."""
-
-    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
-        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(events, headers=headers, media_type=MEDIA_TYPE)
-        self._events = events
-
-    async def stream_response(self, send: Send) -> None:
-        async with aclosing(self._events):
-            await super().stream_response(send)
+def _respond(events: AsyncGenerator[bytes, None]) -> Response:
+    return Stream(events, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, MEDIA_TYPE)
 
 
 class Tail:
@@ -121,26 +117,29 @@ class Tail:
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         yield b"retry: %d\nid: %b\n\n" % (RETRY_MS, self._told)
-        place = self._place
-        request = msgspec.structs.replace(
-            self._wanted,
-            start=Start(bookmark=self._standing.decode()),
-            partition=place.partition,
-            topic_id=place.topic_id,
-        )
         try:
-            subscription = await self._front_end.broker.subscribe(request)
-            try:
-                async with aclosing(self._follow(subscription)) as following:
-                    async for piece in following:
-                        yield piece
-            finally:
-                await subscription.close()
+            while not self._front_end.closing.is_set():
+                subscription = await self._front_end.broker.subscribe(self._request())
+                try:
+                    async with aclosing(self._follow(subscription)) as following:
+                        async for piece in following:
+                            yield piece
+                finally:
+                    await subscription.close()
         except LogboomError as error:
             self._front_end.rejections.note(error)
             yield _error_event(error)
 
+    def _request(self) -> ReadRequest:
+        return msgspec.structs.replace(
+            self._wanted,
+            start=Start(bookmark=self._standing.decode()),
+            partition=self._place.partition,
+            topic_id=self._place.topic_id,
+        )
+
     async def _follow(self, subscription: Subscription) -> AsyncGenerator[bytes, None]:
+        """Until the front-end closes, or a chunk could not be sent to its end: then another one is to be asked for."""
         closing = asyncio.ensure_future(self._front_end.closing.wait())
         coming = asyncio.ensure_future(subscription.next(CHUNK_BYTES))
         self._due = time.monotonic() + HEARTBEAT_S
@@ -151,8 +150,12 @@ class Tail:
                 if closing.done():
                     return
                 if coming.done():
-                    async for piece in self._send(coming.result()):
-                        yield piece
+                    chunk = coming.result()
+                    async with aclosing(self._send(chunk)) as sending:
+                        async for piece in sending:
+                            yield piece
+                    if self._standing != chunk.bookmark.encode():
+                        return
                     coming = asyncio.ensure_future(subscription.next(CHUNK_BYTES))
                 if time.monotonic() >= self._due:
                     yield self._heartbeat()
@@ -171,16 +174,26 @@ class Tail:
     async def _send(self, chunk: Chunk) -> AsyncGenerator[bytes, None]:
         began = time.perf_counter()
         pieces = self._encode(chunk, await self._terms(chunk))
-        async for count, piece in on_thread(pieces) if is_large(chunk) else at_once(pieces):
-            self._front_end.meter.note_read(count, len(piece), time.perf_counter() - began)
-            yield piece
-            began = time.perf_counter()
-        self._term, self._standing = chunk.term, chunk.bookmark.encode()
+        try:
+            async with aclosing(on_thread(pieces) if is_large(chunk, INLINE_BYTES) else at_once(pieces)) as events:
+                async for count, piece in events:
+                    self._front_end.meter.note_read(count, len(piece), time.perf_counter() - began)
+                    yield piece
+                    began = time.perf_counter()
+            self._term, self._standing = chunk.term, chunk.bookmark.encode()
+        except Damage as damage:
+            before = self._id(damage.seqno_from, TERM_UNKNOWN)
+            if self._wanted.gaps != "skip" or before == self._standing:
+                raise
+            self._term, self._standing = TERM_UNKNOWN, before
 
     def _encode(self, chunk: Chunk, terms: Terms) -> Iterator[tuple[int, bytes]]:
         """Events, and how many."""
         for table in stretches(chunk, self._wanted.topic, self._wanted.gaps == "skip", STRETCH_BYTES):
-            for part in cut([table], LINES_BYTES):
+            for part in cut([table], PIECE_BYTES):
+                if is_single(part):
+                    yield from self._pour(part, terms)
+                    continue
                 records = rows(part)
                 ids = [self._id(record.seqno + 1, terms(record.seqno)) for record in records]
                 lines = map(_encoder.encode, records)
@@ -188,6 +201,16 @@ class Tail:
                 self._due = time.monotonic() + HEARTBEAT_S
                 events = [b"id: %b\ndata: %b\n\n" % event for event in zip(ids, lines, strict=True)]
                 yield len(events), b"".join(events)
+
+    def _pour(self, part: pa.Table, terms: Terms) -> Iterator[tuple[int, bytes]]:
+        """One event. Who does not get its end has not got it, nor its id."""
+        seqno = part.column("seqno")[0].as_py()
+        self._told = self._id(seqno + 1, terms(seqno))
+        yield 1, b"id: %b\ndata: " % self._told
+        for piece in pour_record(part):
+            yield 0, piece
+        self._due = time.monotonic() + HEARTBEAT_S
+        yield 0, b"\n\n"
 
     async def _terms(self, chunk: Chunk) -> Terms:
         """They never go back, and mostly all are the same."""

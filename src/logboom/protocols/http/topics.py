@@ -81,10 +81,11 @@ async def describe_topic(front_end: HttpFrontEnd, request: Request) -> Response:
 async def change_topic(front_end: HttpFrontEnd, request: Request) -> Response:
     topic = topic_of(request)
     change = await parse_body(request, TopicChange)
-    before = (await front_end.broker.describe_topic(topic)).settings
-    settings = merge_settings(before, change.settings)
-    _check_hook(settings, before)
-    return _json(await front_end.broker.configure_topic(topic, settings))
+    async with front_end.changing:  # of two changes at once both are to last
+        before = (await front_end.broker.describe_topic(topic)).settings
+        settings = merge_settings(before, change.settings)
+        _check_hook(settings, before)
+        return _json(await front_end.broker.configure_topic(topic, settings))
 
 
 async def delete_topic(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -198,7 +199,10 @@ OPERATIONS: Final = (
         create_topic,
         summary="Create a topic",
         tag=TAG,
-        description="What is not said is as the node's rules have it. A write makes a topic too, where they allow it.",
+        description=(
+            "Without partitions or without settings it has those of the node's rules; settings that are named in part "
+            "are completed by Logboom's defaults. A write makes a topic too, where the rules allow it."
+        ),
         body={JSON: Content(NewTopic, {"name": "events", "partitions": 4})},
         answers={201: _INFO},
         problems=(403, 409, 507),

@@ -28,7 +28,7 @@ from logboom.broker.gathering import Columns, Placed
 from logboom.errors import InvalidColumn, LogboomError
 from logboom.protocols.http.codec import Form, decode_json, decode_lines, name_row, take
 from logboom.protocols.http.operation import Content, Operation, parse_headers, parse_query, parse_texts, topic_of
-from logboom.protocols.http.problem import BadParameter, PartFailed, RequestError
+from logboom.protocols.http.problem import BadParameter, PartFailed
 from logboom.storage.topic import check_name
 
 if TYPE_CHECKING:
@@ -47,9 +47,16 @@ LINES_TYPES: Final = ("application/x-ndjson", "application/ndjson", "application
 _FRONT: Final = "/topics/"
 _BACK: Final = "/records"
 _SURPRISES: Final = frozenset(
-    {b"content-encoding", b"transfer-encoding", b"expect", b"idempotency-key", b"origin", b"sec-fetch-site"}
+    {
+        b"content-encoding",
+        b"transfer-encoding",
+        b"expect",
+        b"idempotency-key",
+        b"origin",
+        b"sec-fetch-site",
+        b"upgrade",
+    }
 )
-_JSON_HEADER: Final = (("content-type", JSON),)
 
 Number = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _KEY_LENGTH: Final = msgspec.Meta(extra_json_schema={"minLength": 1, "maxLength": KEY_CHARACTERS_MAX})
@@ -106,20 +113,21 @@ async def write_records(front_end: HttpFrontEnd, request: Request) -> Response:
     return Response(answer, status, media_type=JSON)
 
 
-def plain_write(scope: Scope) -> Write | None:
+def plain_write(front_end: HttpFrontEnd, scope: Scope) -> Write | None:
     """What a small JSON body without anything special is for; None where there is something special, or wrong."""
     path: str = scope["path"]
     if not path.startswith(_FRONT) or not path.endswith(_BACK) or len(scope["query_string"]) > QUERY_BYTES:
         return None
-    topic, length, kind = path[len(_FRONT) : -len(_BACK)], None, ""
+    topic, length = path[len(_FRONT) : -len(_BACK)], 0
     for name, value in scope["headers"]:
         if name == b"content-length":
             length = int(value)
         elif name == b"content-type":
-            kind = value.decode("latin-1")
+            if value.decode("latin-1") not in JSON_TYPES:
+                return None
         elif name in _SURPRISES or name.startswith(b"logboom-"):
             return None
-    if not length or length > QUICK_BYTES or kind not in JSON_TYPES or "/" in topic:
+    if not 0 < length <= min(QUICK_BYTES, front_end.settings.body_bytes) or "/" in topic:
         return None
     try:
         return Write(check_name(topic), _plain_query(scope["query_string"]))
@@ -134,14 +142,18 @@ def _plain_query(query: bytes) -> WriteQuery:
 
 async def write_plainly(front_end: HttpFrontEnd, write: Write, receive: Receive) -> tuple[int, bytes] | None:
     """The status and JSON of the answer; None where the client has gone."""
-    message = await receive()
-    body: bytes = message.get("body", b"")
-    while message.get("more_body"):
-        message = await receive()
-        body += message.get("body", b"")
-    if message["type"] != "http.request":
-        return None
-    return await append(front_end, write, decode_json(body, write.query.form), len(body))
+    body, is_over = b"", False
+    try:
+        while not is_over:
+            message = await receive()
+            if message["type"] != "http.request":
+                return None
+            body += message["body"]
+            is_over = not message["more_body"]
+            front_end.hold(len(message["body"]))
+        return await append(front_end, write, decode_json(body, write.query.form), len(body))
+    finally:
+        front_end.hold(-len(body))
 
 
 async def append(front_end: HttpFrontEnd, write: Write, columns: Columns, size: int) -> tuple[int, bytes]:
@@ -174,9 +186,14 @@ async def _append_dealt(front_end: HttpFrontEnd, write: Write, columns: Columns,
     if partitions == 1:
         return _tell(await gatherer.add(topic, None, columns, size, acks))
     dealt = _deal(columns, partitions, None)
-    share = size // len(columns.values)
+    shares = [take(columns, rows) for _, rows in dealt]
+    if len(shares) > 1:
+        for share in shares:
+            share.build()  # what is wrong with one record is found before others are appended
+    each = size // len(columns.values)
     futures = [
-        gatherer.add(topic, partition, take(columns, rows), share * len(rows), acks) for partition, rows in dealt
+        gatherer.add(topic, partition, share, each * len(rows), acks)
+        for (partition, rows), share in zip(dealt, shares, strict=True)
     ]
     answers = await asyncio.gather(*futures, return_exceptions=True)
     return _gather([rows for _, rows in dealt], [_placed_or_error(answer) for answer in answers])
@@ -193,7 +210,7 @@ def _placed_or_error(answer: Placed | BaseException) -> tuple[int, int] | Logboo
 async def _append_alone(front_end: HttpFrontEnd, write: Write, columns: Columns) -> bytes:
     query, key = write.query, write.idempotency_key
     producer = Producer() if key is None else Producer(_producer_id(write.topic, key))
-    if key is None or query.partition is not None:
+    if key is None or query.partition is not None or query.expect_seqno is not None:
         dealt = [(query.partition, list(range(len(columns.values))))]
     else:
         partitions = len((await front_end.broker.describe_topic(write.topic, create=True)).partitions)
@@ -272,8 +289,6 @@ def _decode(body: bytes, kind: str, form: Form, headers: WriteHeaders) -> Column
         return _plain_bytes(body, form, headers)
     if headers.describes is not None:
         raise BadParameter(headers.describes, "is for bodies of plain bytes; in JSON it is a field of the record")
-    if not body.strip():
-        raise RequestError("there is no record in the body", 400, "no-records", "send at least one")
     return decode_lines(body, form) if is_lines else decode_json(body, form)
 
 

@@ -15,6 +15,8 @@ from logboom.protocols.logd.requests import LogName
 
 PONG: Final = b"PONG\r\n"
 DONE: Final = b"OK 0 0\r\n"
+PIECE_RECORDS: Final = 16_384
+"""About so many are answered at once, however small they are."""
 UNPRINTABLE: Final = frozenset(map(chr, (*range(32), 127)))
 
 
@@ -22,10 +24,11 @@ class Page(NamedTuple):
     """Records of a chunk, as they go out."""
 
     topic_id: str
-    batches: list[bytes]
-    records: int
+    seqno: int
+    """Of the first record, or where one was looked for."""
     next_seqno: int
-    error: LogboomError | None
+    batches: list[bytes]
+    error: LogboomError | None = None
     """Why it goes no further, where something there cannot be read."""
 
 
@@ -92,29 +95,47 @@ def encode_batch(log: LogName, values: list[bytes | None]) -> bytes:
     return b"BATCH %d %b %d %d\r\n%b" % (len(data), log.text, crc32(data), len(values), data)
 
 
-def encode_chunk(log: LogName, chunk: Chunk, most: int | None = None) -> Page:
-    """The records of a chunk from where it begins, no more than `most`; up to the first that cannot be read."""
+def encode_chunk(log: LogName, chunk: Chunk, page_bytes: int, most: int | None = None) -> Iterator[Page]:
+    """The records of a chunk from where it begins, no more than `most`; up to the first that cannot be read.
+
+    A little that is stored may be much: each page has about `page_bytes`, and is made when it is asked for.
+    """
     until = chunk.next_seqno if most is None else min(chunk.next_seqno, chunk.seqno + most)
     found: list[bytes] = []
-    following, error = chunk.seqno, None
+    start = following = chunk.seqno
+    size, error = 0, None
     try:
-        for batch in chunk.batches():
-            base = batch.header.base_seqno
-            if base >= until:
-                break
-            values = batch.values()[max(0, following - base) : until - base]
+        for base, values in _pieces(chunk, until):
+            if size >= page_bytes or base - start >= PIECE_RECORDS:
+                yield Page(chunk.topic_id, start, base, found)
+                found, start, size = [], base, 0
             found.append(encode_batch(log, values))
-            following = max(following, base) + len(values)
+            following = base + len(values)
+            size += len(found[-1])
     except (BatchError, Damage) as reason:
         error = reason
     else:
         following = until
-    return Page(chunk.topic_id, found, following - chunk.seqno, following, error)
+    yield Page(chunk.topic_id, start, following, found, error)
 
 
-def encode_page(seqno: int, page: Page) -> bytes:
-    """`seqno` is that of the first record, or where one was looked for."""
-    return b"".join((encode_ok(seqno, len(page.batches)), *page.batches))
+def _pieces(chunk: Chunk, until: int) -> Iterator[tuple[int, list[bytes | None]]]:
+    """Values that follow one another, and the seqno of the first: of a batch, or of some of a large one."""
+    for batch in chunk.batches():
+        base = batch.header.base_seqno
+        if base >= until:
+            return
+        start, end = max(0, chunk.seqno - base), min(len(batch), until - base)
+        if len(batch) <= PIECE_RECORDS:
+            yield base + start, batch.values()[start:end]
+            continue
+        column = batch.to_arrow(("value",)).column(0)
+        for at in range(start, end, PIECE_RECORDS):
+            yield base + at, column.slice(at, min(PIECE_RECORDS, end - at)).to_pylist()
+
+
+def encode_page(page: Page) -> bytes:
+    return b"".join((encode_ok(page.seqno, len(page.batches)), *page.batches))
 
 
 def encode_stored(log: LogName, stored: Stored) -> bytes:

@@ -1,8 +1,8 @@
 """From bytes to requests, without any I/O: the same requests wherever the stream was cut.
 
 Lines end in CRLF or LF and have at most LINE_BYTES_MAX bytes; a body has the length its line says, and a line's end
-behind it. MSG commands for one log that come one after another are one request with many values: the loop over them is
-the hot path. After the first command that cannot be understood nothing more is read.
+behind it. MSG commands that come one after another are one request, with the values of each log together: the loop over
+them is the hot path. After the first command that cannot be understood nothing more is read.
 
 Between two calls a decoder holds an unfinished command and nothing else, and counts it in the memory that all of them
 share. Lengths are checked before anything is kept.
@@ -10,6 +10,7 @@ share. Lengths are checked before anything is kept.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 from zlib import crc32
 
@@ -28,6 +29,7 @@ from logboom.protocols.logd.requests import (
     WORDS,
     LogName,
     Messages,
+    Mixed,
     Refusal,
     Refused,
     Request,
@@ -38,11 +40,14 @@ from logboom.protocols.logd.requests import (
 )
 
 LINE_BYTES_MAX: Final = 4096
+LINE_BYTES: Final = 12
+"""Of a MSG command without its log and its body, about."""
 RUN_BYTES: Final = 1024 * 1024
 """MSG commands of more than so many bytes are several requests."""
 RECORDS_MAX: Final = 65_536
 """In one request: records of next to nothing would be objects of many times their bytes."""
-_DIGITS_MAX: Final = 19
+_Meaning = tuple[int, Callable[[bytes], None], int]
+"""Of the line of a command with a body: whose it is, where the body goes, and its length."""
 
 
 class SharedMemory:
@@ -154,7 +159,7 @@ class Decoder:
         newline = data.find(b"\n", at, at + LINE_BYTES_MAX)
         if newline < 0:
             raise _unfinished_line(data, at)
-        word, *arguments = data[at : newline - 1 if data[newline - 1 : newline] == b"\r" else newline].split(b" ")
+        word, *arguments = _split(data[at : newline + 1])
         try:
             if word == b"MSG":
                 return self._messages(data, at, newline + 1, arguments, requests)
@@ -168,7 +173,7 @@ class Decoder:
         return newline + 1
 
     def _messages(self, data: bytes, at: int, body: int, arguments: list[bytes], requests: list[Request]) -> int:
-        """MSG, and all that follow it for the same log."""
+        """MSG, and all that follow it."""
         if len(arguments) < 2:
             raise Refused(MISSING_TOPIC)
         if len(arguments) > 2:
@@ -176,13 +181,13 @@ class Decoder:
         length = self._length(arguments[1])
         end = _end_of_body(data, body + length)
         try:
-            log = parse_log(arguments[0])
+            parse_log(arguments[0])
         except Refused as refused:
             requests.append(Refusal(refused.reason))
             return end
-        until = max(end, at + self._run_bytes)
-        values, end = _read_bodies(data, at, until, b"MSG %b " % log.text, RECORDS_MAX, self._body_bytes_max)
-        requests.append(Messages(log, values, end - at))
+        run = _Run(self._length)
+        turns, end = _read_bodies(data, at, max(end, at + self._run_bytes), RECORDS_MAX, run.look)
+        requests.append(run.request(turns, end - at))
         return end
 
     def _batch(self, data: bytes, at: int, body: int, arguments: list[bytes], requests: list[Request]) -> int:
@@ -209,7 +214,15 @@ class Decoder:
             raise Refused(CHECKSUM_MISMATCH)
         if count > RECORDS_MAX:
             raise Refused(TOO_LARGE)
-        values, end = _read_bodies(data, at, until, b"MSG ", count, self._body_bytes_max)
+        values: list[bytes | None] = []
+
+        def look(line: bytes) -> _Meaning:
+            word, *lengths = _split(line)
+            if word != b"MSG" or len(lengths) != 1:
+                raise Refused(INVALID_REQUEST)
+            return 0, values.append, self._length(lengths[0])
+
+        _, end = _read_bodies(data, at, until, count, look)
         if not count or len(values) != count or end != until:
             raise Refused(INVALID_REQUEST)
         return log, values
@@ -242,25 +255,66 @@ def _end_of_body(data: bytes, at: int) -> int:
     raise _Broken(INVALID_PROTOCOL)
 
 
+class _Run:
+    """MSG commands one behind another: the values for each log, and whose turn it was."""
+
+    def __init__(self, length_of: Callable[[bytes], int]) -> None:
+        self._length_of = length_of
+        self._numbers: dict[bytes, int] = {}
+        self._logs: list[tuple[LogName, list[bytes | None]]] = []
+
+    def look(self, line: bytes) -> _Meaning:
+        word, *arguments = _split(line)
+        if word != b"MSG" or len(arguments) != 2:
+            raise Refused(INVALID_PROTOCOL)
+        length, text = self._length_of(arguments[1]), arguments[0]
+        if text not in self._numbers:
+            log = parse_log(text)
+            self._numbers[text] = len(self._logs)
+            self._logs.append((log, []))
+        number = self._numbers[text]
+        return number, self._logs[number][1].append, length
+
+    def request(self, turns: list[int], size: int) -> Request:
+        found = [(log, values) for log, values in self._logs if values]  # the last one may have come to nothing
+        if len(found) == 1:
+            return Messages(*found[0], size)
+        return Mixed([Messages(log, values, _size(log, values)) for log, values in found], turns, size)
+
+
+def _size(log: LogName, values: list[bytes | None]) -> int:
+    """Of its commands, about."""
+    return sum(map(len, filter(None, values))) + len(values) * (len(log.text) + LINE_BYTES)
+
+
+def _split(line: bytes) -> list[bytes]:
+    return line.removesuffix(b"\n").removesuffix(b"\r").split(b" ")
+
+
 def _read_bodies(
-    data: bytes, at: int, until: int, front: bytes, records_max: int, bytes_max: int
-) -> tuple[list[bytes | None], int]:
-    """The bodies of commands that are `front` and a length, one behind another; and where they end.
+    data: bytes, at: int, until: int, records_max: int, look: Callable[[bytes], _Meaning]
+) -> tuple[list[int], int]:
+    """Commands with a body, one behind another: whose turn each was, and where they end. `look` says what lines mean.
 
     As far as they are whole, sound, and end before `until`: what comes then is for others to judge.
     """
-    values: list[bytes | None] = []
-    startswith, add = data.startswith, values.append
-    line, line_size, length = b"\n", 1, 0
-    while startswith(front, at) and len(values) < records_max:
+    known: dict[bytes, _Meaning] = {}
+    turns: list[int] = []
+    startswith, note = data.startswith, turns.append
+    line, line_size = b"\n", 1
+    while len(turns) < records_max:
         if startswith(line, at):
             body = at + line_size
         else:
             body = data.find(b"\n", at, at + LINE_BYTES_MAX) + 1
-            digits = data[at + len(front) : body - 1].removesuffix(b"\r")
-            if not body or not digits.isdigit() or len(digits) > _DIGITS_MAX or int(digits) > bytes_max:
-                break
-            line, line_size, length = data[at:body], body - at, int(digits)
+            line, line_size = data[at:body], body - at
+            meaning = known.get(line)
+            if meaning is None:
+                try:
+                    meaning = known[line] = look(line)
+                except Refused:
+                    break
+            turn, add, length = meaning
         end = body + length
         if startswith(b"\r\n", end):
             following = end + 2
@@ -271,5 +325,6 @@ def _read_bodies(
         if following > until:
             break
         add(data[body:end])
+        note(turn)
         at = following
-    return values, at
+    return turns, at

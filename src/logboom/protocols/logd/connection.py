@@ -9,7 +9,6 @@ away what still comes for a moment, because a socket closed on unread bytes woul
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import TYPE_CHECKING, Final, cast
 
 from logboom.batch.header import Buffer
@@ -23,11 +22,9 @@ if TYPE_CHECKING:
 WRITE_BYTES_HIGH: Final = 1024 * 1024
 WRITE_BYTES_LOW: Final = 256 * 1024
 LINGER_S: Final = 2.0
-"""How long a peer that was sent away has to notice."""
+"""How long a peer that was sent away has to notice, once it was sent everything."""
 STALL_S: Final = 30.0
 """How long a command may stand still that has begun and not ended."""
-PROBE_S: Final = 60
-"""Whoever only listens is asked by the system, so often, whether it is still there."""
 
 
 class LogdConnection(asyncio.BufferedProtocol):
@@ -41,6 +38,7 @@ class LogdConnection(asyncio.BufferedProtocol):
         "_heard_at",
         "_is_ending",
         "_is_paused",
+        "_is_resting",
         "_out",
         "_room",
         "_transport",
@@ -59,6 +57,8 @@ class LogdConnection(asyncio.BufferedProtocol):
         self._room: asyncio.Event | None = None
         self._is_paused = False
         """We do not read what the peer sends."""
+        self._is_resting = False
+        """There was so much to read that others are to have their turn."""
         self._is_ending = False
         """Nothing new is taken; what is under way is still answered."""
         self._farewell: LogboomError | None = None
@@ -74,7 +74,6 @@ class LogdConnection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(WRITE_BYTES_HIGH, WRITE_BYTES_LOW)
         self._front_end.enter(self)
         self._heard_at = self._front_end.now
-        _probe(transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._front_end.buffer
@@ -99,12 +98,21 @@ class LogdConnection(asyncio.BufferedProtocol):
         elif self._handler is None:
             self._hang_up()
         else:
+            self._is_resting = nbytes == len(self._front_end.buffer)
+            if self._is_resting:
+                asyncio.get_running_loop().call_soon(self._go_on)
             self.regulate()
+
+    def _go_on(self) -> None:
+        self._is_resting = False
+        self.regulate()
 
     def eof_received(self) -> bool:
         if self._handler is None:
             return False
-        self.finish(None)
+        farewell = RemoteProtocolError("the last command has no end") if self._decoder.held_bytes else None
+        self._decoder.close()
+        self._finish(farewell, begins=True)
         return True
 
     def pause_writing(self) -> None:
@@ -148,7 +156,7 @@ class LogdConnection(asyncio.BufferedProtocol):
             if handler.is_idle:
                 self._say_goodbye()
             return
-        pause = self._blocked or handler.is_full(self._is_paused)
+        pause = self._blocked or self._is_resting or handler.is_full(self._is_paused)
         if pause != self._is_paused and not transport.is_closing():
             self._is_paused = pause
             if pause:
@@ -175,15 +183,18 @@ class LogdConnection(asyncio.BufferedProtocol):
         self._drop_handler()
         self._hang_up()
 
-    def finish(self, farewell: LogboomError | None) -> None:
-        """Take nothing new, answer what is under way, then close."""
+    def finish(self, farewell: LogboomError) -> None:
+        """Take nothing new, answer what is under way, say this, then close."""
+        self._finish(farewell, begins=False)
+
+    def _finish(self, farewell: LogboomError | None, begins: bool) -> None:
         handler, transport = self._handler, self._transport
         if handler is None or transport is None or self._is_ending:
             return
         self._is_ending, self._farewell = True, farewell
         if not transport.is_closing():
             transport.pause_reading()
-        handler.stop(farewell)
+        handler.stop(begins)
         self.regulate()
 
     def abort(self) -> None:
@@ -197,7 +208,7 @@ class LogdConnection(asyncio.BufferedProtocol):
         self.check_at = now + min(idle_s, STALL_S) / 4
         if self._ends_at is not None:
             self.check_at = self._ends_at
-            if now >= self._ends_at:
+            if now >= self._ends_at + (idle_s if self._unsent_bytes else 0.0):
                 self.abort()
         elif handler is None:
             return
@@ -222,13 +233,15 @@ class LogdConnection(asyncio.BufferedProtocol):
             transport.resume_reading()
         transport.write_eof()
 
+    @property
+    def _unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def _say_goodbye(self) -> None:
-        transport = self._transport
-        assert transport is not None
         if self._farewell is not None:
             self._write(encode_error(self._farewell))
         self._drop_handler()
-        transport.close()
+        self._hang_up()
 
     def _drop_handler(self) -> None:
         handler, self._handler = self._handler, None
@@ -240,13 +253,3 @@ class LogdConnection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is not None and self._ends_at is None and not transport.is_closing():
             transport.write(data)
-
-
-def _probe(transport: asyncio.Transport) -> None:
-    """Let the system notice a peer that is gone without a word; whoever follows a log need not say any."""
-    connection = transport.get_extra_info("socket")
-    if connection is None or connection.family == socket.AF_UNIX:
-        return
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_S)

@@ -2,13 +2,14 @@
 
 As with a connection, answers come in the order of the commands, and the first that cannot be understood is the last
 that is answered. What never ends is refused. Once the answers have `limits.read_bytes`, commands whose answers may be
-long are refused, too.
+long are refused, too. Commands are looked at piece by piece, as there is room for what they hold in memory.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from logboom.batch.header import Buffer
 from logboom.errors import LimitExceeded
@@ -20,6 +21,8 @@ from logboom.protocols.logd.requests import Refusal
 if TYPE_CHECKING:
     from logboom.protocols.logd.front_end import LogdFrontEnd
 
+PIECE_BYTES: Final = 64 * 1024
+
 
 class Conversation:
     """One, to be held once."""
@@ -30,20 +33,30 @@ class Conversation:
         self._handler = Handler(self, front_end, takes_endless=False)
         self._out: list[Buffer] = []
         self._size = 0
-        self._is_over = asyncio.Event()
+        self._is_over = False
+        self._news = asyncio.Event()
 
     async def hold(self, data: bytes) -> bytes:
-        requests = self._decoder.receive(data)
-        if self._decoder.held_bytes:
-            self._decoder.close()
-            requests.append(Refusal(INVALID_PROTOCOL, is_last=True))
         try:
-            self._handler.take(requests)
-            self.regulate()
-            await self._is_over.wait()
+            for start in range(0, len(data), PIECE_BYTES):
+                self._handler.take(self._decoder.receive(memoryview(data)[start : start + PIECE_BYTES]))
+                await asyncio.sleep(0)
+                await self._until(lambda: not self._handler.is_full(False))
+                if self._is_over:
+                    break
+            else:
+                if self._decoder.held_bytes:
+                    self._handler.take([Refusal(INVALID_PROTOCOL, is_last=True)])
+                await self._until(lambda: self._handler.is_idle)
         finally:
             self._handler.drop()
+            self._decoder.close()
         return b"".join(self._out)
+
+    async def _until(self, holds: Callable[[], bool]) -> None:
+        while not holds() and not self._is_over:
+            self._news.clear()
+            await self._news.wait()
 
     # What the handler calls.
 
@@ -56,10 +69,10 @@ class Conversation:
             raise LimitExceeded("limits.read_bytes", self._bytes_max, "ask for less at once")
 
     def regulate(self) -> None:
-        if self._handler.is_idle:
-            self._is_over.set()
+        self._news.set()
 
     def part(self, reason: bytes | None) -> None:
         if reason is not None:
             self.send(encode_refusal(reason))
-        self._is_over.set()
+        self._is_over = True
+        self._news.set()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from logboom.broker.api import Feed, ReadRequest, Start, Stored, Subscription
+from logboom.broker.api import Chunk, Feed, ReadRequest, Start, Stored, Subscription
 from logboom.errors import LogboomError
 from logboom.protocols.logd import answers
 from logboom.protocols.logd.requests import LogName
@@ -33,7 +33,7 @@ async def read_page(front_end: LogdFrontEnd, log: LogName, start: int, limit: in
     size = min(CHUNK_BYTES, front_end.limits.read_bytes)
     limit = min(limit, NO_LIMIT)
     request = ReadRequest(log.topic, Start(seqno=start), log.partition, max_bytes=size, max_records=limit)
-    page = answers.encode_chunk(log, await front_end.broker.read(request), limit)
+    page = next(answers.encode_chunk(log, await front_end.broker.read(request), size, limit))
     if page.error is not None and not page.batches:
         raise page.error
     _note(front_end, page, began)
@@ -45,22 +45,27 @@ async def follow(peer: Peer, front_end: LogdFrontEnd, log: LogName, subscription
     try:
         while True:
             await peer.writable()
-            chunk = await subscription.next(size)
-            began = time.perf_counter()
-            page = answers.encode_chunk(log, chunk)
-            _note(front_end, page, began)
-            await peer.writable()
-            if page.batches:
-                peer.send(answers.encode_page(chunk.seqno, page))
-            if page.error is not None:
-                raise page.error
-            del chunk, page
-            await asyncio.sleep(0)  # others have their turn, however much there is to send
+            await _send_chunk(peer, front_end, log, await subscription.next(size), size)
     except LogboomError as error:
         peer.send(answers.encode_error(error))
     except Exception as error:
         front_end.report(error)
         peer.send(answers.encode_error(error))
+
+
+async def _send_chunk(peer: Peer, front_end: LogdFrontEnd, log: LogName, chunk: Chunk, page_bytes: int) -> None:
+    pages = answers.encode_chunk(log, chunk, page_bytes)
+    began = time.perf_counter()
+    while (page := next(pages, None)) is not None:
+        _note(front_end, page, began)
+        await peer.writable()
+        if page.batches:
+            peer.send(answers.encode_page(page))
+        if page.error is not None:
+            raise page.error
+        del page
+        await asyncio.sleep(0)  # others have their turn, however much there is to send
+        began = time.perf_counter()
 
 
 async def push_stored(peer: Peer, front_end: LogdFrontEnd, log: LogName, feed: Feed, share: Callable[[], int]) -> None:
@@ -93,4 +98,6 @@ def _send_stored(peer: Peer, log: LogName, stored: Stored) -> None:
 
 def _note(front_end: LogdFrontEnd, page: answers.Page, began: float) -> None:
     if page.batches:
-        front_end.meter.note_read(page.records, sum(map(len, page.batches)), time.perf_counter() - began)
+        front_end.meter.note_read(
+            page.next_seqno - page.seqno, sum(map(len, page.batches)), time.perf_counter() - began
+        )

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -29,6 +29,7 @@ from logboom.protocols.logd.requests import (
     Head,
     LogName,
     Messages,
+    Mixed,
     Ping,
     Read,
     Refusal,
@@ -44,6 +45,8 @@ from logboom.protocols.logd.requests import (
 if TYPE_CHECKING:
     from logboom.protocols.logd.front_end import LogdFrontEnd
 
+TURN: Final = 256
+"""Requests that a connection may begin before others have their turn, an append may be written at once; or lines."""
 NAME_MAX: Final = 249
 """No topic has a longer name, so a longer one is nothing to remember."""
 ALLOWED: Final[dict[type, tuple[type, ...]]] = {
@@ -74,6 +77,7 @@ class Handler:
     __slots__ = (
         "_front_end",
         "_is_over",
+        "_is_resting",
         "_is_stopping",
         "_line",
         "_mode",
@@ -90,6 +94,8 @@ class Handler:
         self._front_end = front_end
         self._takes_endless = takes_endless
         """Whether commands that never end are taken."""
+        self._is_resting = False
+        """Whether the next requests begin soon, and not now."""
         self._is_stopping = False
         self._line = AnswerLine(front_end, peer.send, self._settled)
         self._queue: deque[Request] = deque()
@@ -118,10 +124,10 @@ class Handler:
     def is_pushing(self) -> bool:
         return bool(self._pushes)
 
-    def stop(self, reason: LogboomError | None) -> None:
-        """End what never ends. With a reason nothing that has not begun is begun."""
+    def stop(self, begins: bool) -> None:
+        """End what never ends. What waits for its turn is begun, or is not."""
         self._is_stopping = True
-        if reason is not None:
+        if not begins:
             self._queue.clear()
         for task in self._pushes:
             task.cancel()
@@ -137,18 +143,28 @@ class Handler:
     # One after another.
 
     def _proceed(self) -> None:
+        """Begin what can begin, some of it at once: other connections are to have their turn."""
         queue = self._queue
-        while queue and self._task is None and self._begin(queue[0]):
+        for _ in range(0 if self._is_resting else TURN):
+            if not queue or self._task is not None or not self._begin(queue[0]):
+                return
             if queue:
                 queue.popleft()
+        if queue and not self._is_resting:
+            self._is_resting = True
+            asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        self._is_resting = False
+        self._settled()
 
     def _begin(self, request: Request) -> bool:
         """Whether it could begin: most must wait until everything before them is answered."""
         if self._mode is not None and not isinstance(request, ALLOWED[self._mode]):
-            due = request.answers_due if isinstance(request, Messages) else 1
+            due = request.answers_due if isinstance(request, Messages | Mixed) else 1
             self._line.answer(answers.encode_refusal(INVALID_REQUEST) * due)
-        elif isinstance(request, Messages):
-            self._append(request)
+        elif isinstance(request, Messages | Mixed):
+            self._line.append(request, self._check_topic)
         elif isinstance(request, Ping):
             self._line.answer(answers.PONG)
         elif isinstance(request, Refusal) and not request.is_last:
@@ -174,16 +190,8 @@ class Handler:
     def _count(self, refusal: Refusal) -> None:
         self._front_end.rejections[f"logd.{refusal.reason.decode()}"] += 1
 
-    def _append(self, messages: Messages) -> None:
-        try:
-            self._note_topic(messages.log.topic)
-        except LimitExceeded as error:
-            self._front_end.rejections.note(error)
-            self._line.answer(answers.encode_error(error) * messages.answers_due)
-        else:
-            self._line.append(messages)
-
-    def _note_topic(self, name: str) -> None:
+    def _check_topic(self, name: str) -> None:
+        """Raises where the connection has named too many."""
         if name not in self._topics and len(name) <= NAME_MAX:
             most = self._front_end.limits.topics_per_connection
             if len(self._topics) >= most:
@@ -197,7 +205,7 @@ class Handler:
             await self._peer.writable()
             log = getattr(request, "log", None)
             if log is not None:
-                self._note_topic(log.topic)
+                self._check_topic(log.topic)
             answer = await _PERFORM[type(request)](self, request)
         except Refused as refused:
             answer = answers.encode_refusal(refused.reason)
@@ -225,7 +233,7 @@ class Handler:
         if not request.limit:
             return await self._follow(request.log, request.start)
         page = await read_page(self._front_end, request.log, request.start, request.limit)
-        return answers.encode_page(request.start, page)
+        return answers.encode_page(page)
 
     async def _tail(self, request: Tail) -> bytes:
         log = request.log
@@ -245,7 +253,7 @@ class Handler:
         self._check_endless()
         page = await read_page(self._front_end, log, start, NO_LIMIT)
         if page.batches:
-            self._peer.send(answers.encode_page(start, page))
+            self._peer.send(answers.encode_page(page))
         if page.error is not None:
             raise page.error
         request = ReadRequest(log.topic, Start(seqno=page.next_seqno), log.partition, page.topic_id)
@@ -291,15 +299,17 @@ class Handler:
 
     async def _show(self, request: Show) -> bytes:
         broker = self._front_end.broker
+        lines: Iterable[bytes]
         if request.what == b"STATS":
-            lines = list(answers.encode_tree(msgspec.to_builtins(await broker.stats())))
+            lines = answers.encode_tree(msgspec.to_builtins(await broker.stats()))
         elif request.what == b"CONFIG":
-            lines = list(answers.encode_tree(msgspec.to_builtins(self._front_end.config())))
+            lines = answers.encode_tree(msgspec.to_builtins(self._front_end.config()))
         elif request.what == b"TOPICS":
-            lines = [line for topic in await broker.list_topics() for line in answers.encode_topic(topic)]
+            topics = await broker.list_topics()
+            lines = (line for topic in topics for line in answers.encode_topic(topic))
         else:
-            lines = [answers.encode_cursor(cursor) for cursor in await broker.list_cursors()]
-        return answers.encode_facts(lines)
+            lines = map(answers.encode_cursor, await broker.list_cursors())
+        return answers.encode_facts([line async for line in _in_turns(lines)])
 
     async def _switch(self, request: Switch) -> bytes:
         broker = self._front_end.broker
@@ -316,6 +326,14 @@ class Handler:
         self._peer.send(answers.DONE)
         shutdown()
         return b""
+
+
+async def _in_turns(lines: Iterable[bytes]) -> AsyncIterator[bytes]:
+    """The same, but others have their turn, however many there are."""
+    for number, line in enumerate(lines, 1):
+        yield line
+        if number % TURN == 0:
+            await asyncio.sleep(0)
 
 
 def _only(log: LogName, partitions: int) -> int:

@@ -39,6 +39,20 @@ class Messages(msgspec.Struct, frozen=True):
         return 1 if self.is_batch else len(self.values)
 
 
+class Mixed(msgspec.Struct, frozen=True):
+    """MSG commands for several logs that came one after another."""
+
+    messages: list[Messages]
+    """One for each log."""
+    turns: list[int]
+    """Which of them each command belongs to."""
+    size: int
+
+    @property
+    def answers_due(self) -> int:
+        return len(self.turns)
+
+
 class Read(msgspec.Struct, frozen=True):
     log: LogName
     start: int
@@ -90,7 +104,7 @@ class Refusal(msgspec.Struct, frozen=True):
     is_last: bool = False
 
 
-Request = Messages | Read | Tail | Head | Replicate | Ping | Close | Shutdown | Show | Switch | Refusal
+Request = Messages | Mixed | Read | Tail | Head | Replicate | Ping | Close | Shutdown | Show | Switch | Refusal
 
 
 class Refused(Exception):
