@@ -1,9 +1,9 @@
 """How many records a second does the logd text protocol take and give, from one connection, on one core?
 
 Values of 100 bytes. MSG lines are sent without waiting for answers, and every one is answered; with flush os when it is
-written, with durable when it is synced. BATCH has 1,000 records and one answer. READ asks for 10,000 at a time, one
-after another, from the first to the last, and counts bytes. The node, with all its threads, is bound to one core, the
-client to the others.
+written, with durable when it is synced; the last of them are of changing lengths for two topics in turn. BATCH has
+1,000 records and one answer. READ asks for 10,000 at a time, one after another, from the first to the last, and counts
+bytes. The node, with all its threads, is bound to one core, the client to the others.
 
 The bare peer is an asyncio BufferedProtocol on uvloop that finds the lines, answers each, and keeps nothing; it is
 bound to the node's core.
@@ -71,19 +71,21 @@ def _measure(node: Node, bare: socket.socket, peer: socket.socket) -> list[Row]:
     converse(peer, _batches("stored"), BATCHES)
     records = BATCHES * BATCH_RECORDS
     floor, written, synced = "MSG to a bare peer", "MSG, flush os, acks leader", "MSG, acks durable"
+    mixed = "MSG of 20 to 179 bytes, two topics in turn, acks durable"
     batched, read = "BATCH of 1,000, flush os, acks leader", "READ of 10,000"
     subjects: dict[str, tuple[Subject, Subject]] = {
         floor: (_nothing, partial(converse, bare, _lines("written"), LINES)),
         written: (partial(node.recreate, "written"), partial(converse, peer, _lines("written"), LINES)),
         synced: (partial(node.recreate, "synced", DURABLE), partial(converse, peer, _lines("synced"), LINES)),
+        mixed: (partial(_recreate_both, node), partial(converse, peer, _mixed_lines(), LINES)),
         batched: (partial(node.recreate, "batched"), partial(converse, peer, _batches("batched"), BATCHES)),
         read: (_nothing, partial(read_all, peer, "stored", records)),
     }
     timings = time_prepared(subjects, ROUNDS)
     return [
         rate(floor, timings, LINES, unit="million/s"),
-        *(rate(name, timings, LINES, floor, unit="million/s") for name in (written, synced)),
-        *(_against_goal(name, timings) for name in (written, synced)),
+        *(rate(name, timings, LINES, floor, unit="million/s") for name in (written, synced, mixed)),
+        *(_against_goal(name, timings) for name in (written, synced, mixed)),
         rate(batched, timings, records, floor, unit="million/s"),
         rate(read, timings, records, floor, unit="million/s"),
     ]
@@ -97,6 +99,21 @@ def _against_goal(name: str, timings: dict[str, Timing]) -> Row:
 
 def _lines(topic: str) -> bytes:
     return (MESSAGE % topic.encode()) * LINES
+
+
+def _mixed_lines() -> bytes:
+    """As from a gateway: no two lines in a row for the same log, or of the same length."""
+    lengths = [20 + 7 * number % 160 for number in range(1000)]
+    some = b"".join(
+        b"MSG mixed-%d %d\r\n%b\r\n" % (number % 2, length, (2 * VALUE)[:length])
+        for number, length in enumerate(lengths)
+    )
+    return some * (LINES // len(lengths))
+
+
+def _recreate_both(node: Node) -> None:
+    for number in range(2):
+        node.recreate(f"mixed-{number}", DURABLE)
 
 
 def _batches(topic: str) -> bytes:
