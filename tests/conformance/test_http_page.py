@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
 from conformance.http_node import http_node
 from logboom.protocols.http.settings import HttpSettings
+from packages import need
 
 PAGE = Path(__file__).parents[2] / "docs" / "howto" / "http.md"
 WILD = {"timestamp", "id", "topic_id", "next", "bookmark", "updated", "_ts"}
@@ -81,8 +79,8 @@ def lines_alike(shown: str, answered: str) -> bool:
     return all(any(re.fullmatch(pattern, line) for line in lines) for pattern in patterns)
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
 def test_every_block_runs_and_answers_what_the_page_shows(tmp_path: Path) -> None:
+    need("curl", "curl")
     (tmp_path / ".curlrc").write_text("silent\nshow-error\n")
     answered, python = "", ""
     with http_node(tmp_path / "data", HttpSettings(cors_origins=("https://example.org",))) as node:

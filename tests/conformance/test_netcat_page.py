@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ from logboom.protocols.logd import errors
 from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.protocols.logd.requests import WORDS
 from logboom.protocols.logd.settings import LogdSettings
+from packages import need
 
 DOCS = Path(__file__).parents[2] / "docs"
 TUTORIAL = (DOCS / "howto" / "netcat.md").read_text()
@@ -49,9 +49,9 @@ def test_every_block_of_the_tutorial_is_checked() -> None:
     assert len(blocks()) == TUTORIAL.count("```sh\n") > 10
 
 
-@pytest.mark.skipif(shutil.which("nc") is None, reason="there is no nc: install netcat")
 @pytest.mark.skipif(sys.byteorder != "little", reason="od reads the bytes of the machine's own order")
 def test_the_shell_on_the_page_prints_what_the_page_says(tmp_path: Path) -> None:
+    need("nc", "netcat-openbsd")
     marks = "".join(f"{script}\necho =====\n" for script, _ in blocks())
 
     async def story() -> str:
