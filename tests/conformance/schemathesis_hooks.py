@@ -71,7 +71,7 @@ def before_call(context: schemathesis.HookContext, case: Any, kwargs: dict[str, 
 def near(fields: Any) -> Any:
     """Numbers that are right, and less far off. Partitions cost a directory each: some are as good as thousands."""
     for name, number in fields.items() if isinstance(fields, dict) else ():
-        if name in NEAR and type(number) is int and number > NEAR[name]:
+        if name in NEAR and type(number) is int and NEAR[name] < number < 2**63:
             fields[name] = 1 + number % NEAR[name]
     return fields
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -18,6 +19,7 @@ from logboom.storage.topic import check_name
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
 
+_WHOLE: Final = re.compile(r"-?\d+", re.ASCII)
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = Callable[["HttpFrontEnd", Request], Awaitable[Response]]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
@@ -125,8 +127,13 @@ def parse_texts(pairs: list[tuple[str, str]], kind: type[Struct], where: str) ->
         wrong = bad_field(error, where)
         raise BadParameter(wrong.parameter.partition("[")[0], wrong.reason) from None
     for name, attribute in zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True):
-        if name in found and getattr(made, attribute) is None:
+        if name not in found:
+            continue
+        value = getattr(made, attribute)
+        if value is None:
             raise BadParameter(name, "is null", "leave it out")
+        if type(value) is int and _WHOLE.fullmatch(found[name]) is None:
+            raise BadParameter(name, f"{found[name][:100]!r} is no whole number")
     return made
 
 
