@@ -142,8 +142,14 @@ class Carrier:
             self._link.close()
             if self._under_way:
                 await asyncio.wait(self._under_way)
-            for followed in tuple(self._carried):
-                self._release(followed)
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go of everything, with nothing under way: also where `run` was cancelled before it began."""
+        self._broken = True
+        self._link.close()
+        for followed in tuple(self._carried):
+            self._release(followed)
 
     def _ask(self) -> None:
         if self._asked is None and self._wanted:

@@ -191,6 +191,8 @@ class Replication:
                 await self._watch(link, carrying)
         finally:
             self._connected = False
+            for carrier in self._carriers:
+                carrier.abandon()
             self._carriers.clear()
             link.close()
 

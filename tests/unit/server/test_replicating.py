@@ -25,6 +25,7 @@ from logboom.errors import (
 )
 from logboom.server import replica_carrier, replica_link, replicating
 from logboom.server.endpoint import Endpoint
+from logboom.server.replica_facts import Listed
 from logboom.server.replica_link import Link
 from logboom.server.replicating import prepare
 from logboom.storage.directory import DataDirectory
@@ -270,6 +271,25 @@ def test_cursors_are_copied_and_deleted_with_their_source(tmp_path: Path) -> Non
         await pair.source.delete_cursor("team/a:1")
         while await pair.replica.list_cursors():
             await asyncio.sleep(0.02)
+
+    tell(tmp_path, story)
+
+
+def test_copying_that_is_stopped_before_it_began_lets_go_of_its_logs(tmp_path: Path) -> None:
+    async def story(pair: Pair) -> None:
+        replica = pair.replica.replica
+        assert replica is not None
+        link = await Link.connect(Endpoint.parse(pair.address))
+        carrier = replica_carrier.Carrier(link, replica, replica_carrier.Held())
+        followed = replica_carrier.Followed(Listed("t", 0, "7f", 0, 0))
+        carrier.add(followed)
+        running = asyncio.create_task(carrier.run())
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        carrier.abandon()
+        assert followed.carrier is None
+        assert not carrier.has_room
+        await eventually(lambda: pair.connections <= 2)
 
     tell(tmp_path, story)
 
