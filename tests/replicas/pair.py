@@ -69,6 +69,11 @@ class Pair:
     async def hang_up(self) -> None:
         """The source is there, and nobody reaches it."""
         if self._server is not None and self._front is not None:
+            loop = asyncio.get_running_loop()
+            for listening in self._server.sockets:
+                loop.remove_reader(listening.fileno())
+            for _ in range(3):
+                await asyncio.sleep(0)  # whoever was accepted gets in: a closed server would leave him hanging
             self._server.close()
             await self._front.close(1.0)
         self._server = self._front = None
