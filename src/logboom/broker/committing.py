@@ -26,7 +26,7 @@ from logboom.broker.writing import LogWriter
 from logboom.errors import LogboomError, LogReadOnly, SyncFailed
 from logboom.storage.append import Appended
 from logboom.storage.files import OpenFiles
-from logboom.storage.log import PendingSync
+from logboom.storage.growing import PendingSync
 
 logger: Final = logging.getLogger("logboom.broker")
 

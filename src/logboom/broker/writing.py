@@ -24,7 +24,8 @@ from logboom.batch import Batch
 from logboom.broker.promise import Entry
 from logboom.errors import LogboomError, LogReadOnly, Overloaded, SyncFailed
 from logboom.storage.append import Answer, Appended
-from logboom.storage.log import Log, PendingSync
+from logboom.storage.growing import PendingSync
+from logboom.storage.log import Log
 from logboom.storage.topic import Settings
 
 if TYPE_CHECKING:

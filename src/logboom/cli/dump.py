@@ -100,24 +100,29 @@ def dump(
     with Origin.open(str(directory)) as origin:
         try:
             done = _to_pipe(origin, request, quiet) if to_pipe else _to_file(origin, request, output, resume, quiet)
-        except Damage as damage:
-            print(f"logboom: {damage}", file=sys.stderr)
-            print(f"logboom: {_advice(damage, origin)}", file=sys.stderr)
-            return DAMAGED
-        except ValueError as error:
-            print(f"logboom: {error}", file=sys.stderr)
-            return REFUSED
-        except KeyboardInterrupt:
-            if not to_pipe:
-                print(f"logboom: {output} is not complete: {_how_to_go_on(force)}", file=sys.stderr)
-            raise
-        except OSError as error:
-            if to_pipe or error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            print(f"logboom: {output} is not complete, {error.strerror}: {_how_to_go_on(force)}", file=sys.stderr)
-            return REFUSED
+        except (Damage, ValueError, KeyboardInterrupt, OSError) as error:
+            return _tell_why(error, origin, output, force)
     _summarise(done, as_json, quiet, sys.stderr if to_pipe else sys.stdout)
     return DONE
+
+
+def _tell_why(error: BaseException, origin: Origin, output: str, force: bool) -> int:
+    """Why a dump is not complete; the exit code. Raises the error again where it is for others to tell."""
+    told = [str(error)]
+    if isinstance(error, Damage):
+        told.append(_advice(error, origin))
+    elif not isinstance(error, ValueError):
+        unfinished = isinstance(error, KeyboardInterrupt)
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if output == "-" or not (unfinished or full):
+            raise error
+        reason = f", {error.strerror}" if isinstance(error, OSError) else ""
+        told = [f"{output} is not complete{reason}: {_how_to_go_on(force)}"]
+    for line in told:
+        print(f"logboom: {line}", file=sys.stderr)
+    if isinstance(error, KeyboardInterrupt):
+        raise error
+    return DAMAGED if isinstance(error, Damage) else REFUSED
 
 
 def _how_to_go_on(force: bool) -> str:

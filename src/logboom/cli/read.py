@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Annotated
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -15,8 +15,12 @@ from logboom.cli.connection import servers_of
 from logboom.cli.options import Flag, Quiet, Server
 from logboom.cli.progress import records_read
 from logboom.cli.sink import BINARY, Format, LineSink, TableSink
-from logboom.cli.target import parse_target
+from logboom.cli.target import Target, parse_target
 from logboom.errors import ConfigError, PartitionNotFound
+
+if TYPE_CHECKING:
+    from logboom import Reader
+    from logboom.broker.api import Start
 
 DONE, REFUSED = 0, 2
 DETAILS = """\
@@ -105,7 +109,6 @@ def read(
     quiet
         No progress, and no word about gaps.
     """
-    from logboom import Reader
     from logboom.cli.bounds import Bounds
     from logboom.cli.copying import Copy
     from logboom.cli.start import parse_end, parse_start
@@ -119,28 +122,16 @@ def read(
     begin = parse_start(start if start is not None else "earliest" if cursor is None else f"cursor:{cursor}")
     bounds = Bounds(parse_end(until), limit)
     tags = tuple(tag or ())
-    target = parse_target(log)
-    try:
-        reader = Reader(
-            target.topic,
-            servers_of(server),
-            target.partition,
-            seqno=begin.seqno,
-            timestamp=begin.time,
-            bookmark=begin.bookmark,
-            cursor=begin.cursor,
-            at=begin.at if begin.at == "latest" else None,
-            tags_any=() if all_tags else tags,
-            tags_all=tags if all_tags else (),
-            channel=channel,
-            key=None if key is None else os.fsencode(key),
-            gaps="skip" if skip_gaps else "raise",
-            connect_timeout_s=0,
-        )
-    except PartitionNotFound as error:
-        if target.partition is None:
-            raise ConfigError(str(target), f"{error}; name one, as {target.topic}/0") from None
-        raise
+    reader = _open_reader(
+        parse_target(log),
+        servers_of(server),
+        begin,
+        tags_any=() if all_tags else tags,
+        tags_all=tags if all_tags else (),
+        channel=channel,
+        key=None if key is None else os.fsencode(key),
+        gaps="skip" if skip_gaps else "raise",
+    )
     reader.cursor = cursor
     with reader, _destination(output) as file, records_read("reading", output is not None and not quiet) as advance:
         sink = TableSink(file, form) if form in BINARY else LineSink(file, form == "ndjson", numbers)
@@ -150,6 +141,28 @@ def read(
             if reader.skipped and not quiet:
                 print(f"logboom: {reader.skipped:,} records were passed over: {reader.last_gap}", file=sys.stderr)
     return DONE
+
+
+def _open_reader(target: Target, servers: list[str], begin: Start, **which: Any) -> Reader:
+    from logboom import Reader
+
+    try:
+        return Reader(
+            target.topic,
+            servers,
+            target.partition,
+            seqno=begin.seqno,
+            timestamp=begin.time,
+            bookmark=begin.bookmark,
+            cursor=begin.cursor,
+            at=begin.at if begin.at == "latest" else None,
+            connect_timeout_s=0,
+            **which,
+        )
+    except PartitionNotFound as error:
+        if target.partition is None:
+            raise ConfigError(str(target), f"{error}; name one, as {target.topic}/0") from None
+        raise
 
 
 def _problem_with(form: Format, output: Path | None, force: bool, numbers: bool) -> str | None:

@@ -99,7 +99,6 @@ def write(
     same = Record(None, None if key is None else os.fsencode(key), None, channel, tuple(tag or ()))
     make = _record_of_line if ndjson else _record_of_text
     servers, tally = servers_of(server), _Tally()
-    stopped: BaseException | None = None
     with (
         _lines(values, file, not (as_json or quiet)) as lines,
         Writer(
@@ -112,19 +111,24 @@ def write(
             connect_timeout_s=0,
         ) as writer,
     ):
-        try:
-            _give(writer, (make(line, same) for line in lines), tally)
-            _finish(writer, tally)
-        except BaseException as error:
-            # What was given is still written, and told. A second Ctrl-C ends that too.
-            stopped = error
-            _finish(writer, tally)
+        stopped = _write_all(writer, (make(line, same) for line in lines), tally)
     if isinstance(stopped, LogboomError):
         tally.stopped = stopped = LogboomError(f"{'value' if values else 'line'} {tally.given + 1}: {stopped}")
     tally.show(str(target), as_json, quiet)
     if stopped is not None:
         raise stopped
     return DONE if tally.error is None else FAILED
+
+
+def _write_all(writer: Writer, records: Iterator[Record], tally: _Tally) -> BaseException | None:
+    """What stopped it. What was given before that is still written, and told; a second Ctrl-C ends that too."""
+    try:
+        _give(writer, records, tally)
+        _finish(writer, tally)
+    except BaseException as error:
+        _finish(writer, tally)
+        return error
+    return None
 
 
 def _give(writer: Writer, records: Iterator[Record], tally: _Tally) -> None:

@@ -13,7 +13,8 @@ from logboom.storage.config import LogConfig
 from logboom.storage.directory import DataDirectory, find_logs, log_name
 from logboom.storage.disk import Disk, File, OsDisk
 from logboom.storage.files import OpenFiles
-from logboom.storage.log import Log, PendingSync
+from logboom.storage.growing import PendingSync
+from logboom.storage.log import Log
 from logboom.storage.run import Run
 from logboom.storage.state import Slot, Standing, State
 

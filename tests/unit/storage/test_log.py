@@ -21,7 +21,7 @@ from logboom.errors import (
     UnsupportedBatch,
 )
 from logboom.storage import Appended, Log, LogConfig, OpenFiles
-from logboom.storage.log import PendingSync
+from logboom.storage.growing import PendingSync
 from logboom.storage.tail import Floor
 from simulation.disk import Call, SimulatedDisk
 from simulation.model import DIRECTORY, SMALL, make_batch, open_log

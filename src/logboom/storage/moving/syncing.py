@@ -9,7 +9,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 from logboom.storage.disk import Disk
-from logboom.storage.log import Log, PendingSync
+from logboom.storage.growing import PendingSync
+from logboom.storage.log import Log
 
 EVERY_BYTES: Final = 64 * 1024 * 1024
 
