@@ -77,6 +77,10 @@ from typing import Final
 class LogboomError(Exception):
     """The root of the tree."""
 
+    __slots__ = ("counted",)
+    counted: bool
+    """Set where it is among a node's rejections: whoever passes it on does not count it again. None of its data."""
+
 
 class BatchError(LogboomError):
     """Bytes that are not a batch we can take."""

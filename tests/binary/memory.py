@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from logboom.broker.activity import Percentiles
 from logboom.broker.api import (
     Acks,
+    Activity,
+    ActivityRequest,
     Answer,
     Appended,
     Chunk,
     CursorInfo,
+    History,
+    Incident,
     Measures,
     NodeStats,
     Part,
     PartitionInfo,
     ReadRequest,
+    SegmentInfo,
     Settings,
+    TopicHistory,
     TopicInfo,
 )
 from logboom.broker.measures import Histogram
@@ -153,6 +160,22 @@ class MemoryBroker:
 
     async def measures(self) -> Measures:
         return Measures({}, {}, Histogram().shown())
+
+    async def history(self, since: int = 0) -> History:
+        nothing = Percentiles([], [])
+        return History(2000, [], [], [], [], [], nothing, nothing, nothing, [], [], [], [], [], [])
+
+    async def activity(self, request: ActivityRequest) -> Activity:
+        return Activity(2000, len(self.logs), 0, [])
+
+    async def topic_history(self, topic: str) -> TopicHistory:
+        return TopicHistory(2000, [], [], [], [])
+
+    async def segments(self, topic: str, partition: int | None = None, limit: int = 1000) -> list[SegmentInfo]:
+        return []
+
+    async def incidents(self) -> list[Incident]:
+        return []
 
     async def promote(self) -> None:
         self.refusal = ""

@@ -10,7 +10,7 @@ import pytest
 
 from binary.memory import MemoryBroker
 from binary.peer import run, serve
-from logboom.broker.api import CursorInfo, PartitionInfo, ReadRequest, TopicInfo
+from logboom.broker.api import ActivityRequest, CursorInfo, PartitionInfo, ReadRequest, TopicInfo
 from logboom.errors import CODES, DumpError
 from logboom.protocols.binary import messages
 from logboom.protocols.binary.handler import METHODS
@@ -101,6 +101,7 @@ def test_every_call_is_in_the_table_with_its_arguments() -> None:
         TopicInfo,
         PartitionInfo,
         CursorInfo,
+        ActivityRequest,
     ],
     ids=lambda head: head.__name__,
 )

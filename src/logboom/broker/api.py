@@ -18,6 +18,15 @@ from typing import Any, Literal, NamedTuple, Protocol
 import msgspec
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection
+from logboom.broker.activity import (
+    Activity,
+    ActivityRequest,
+    DiskStats,
+    History,
+    Incident,
+    SegmentInfo,
+    TopicHistory,
+)
 from logboom.broker.measures import Measures
 from logboom.errors import Damage
 from logboom.storage.append import Answer, Appended
@@ -27,14 +36,19 @@ from logboom.storage.topic import Acks, Settings
 
 __all__ = [
     "Acks",
+    "Activity",
+    "ActivityRequest",
     "Answer",
     "Appended",
     "Broker",
     "Chunk",
     "CursorInfo",
+    "DiskStats",
     "Feed",
     "Feeds",
     "Filter",
+    "History",
+    "Incident",
     "Measures",
     "NodeStats",
     "Origin",
@@ -42,10 +56,12 @@ __all__ = [
     "PartitionInfo",
     "ReadRequest",
     "ReplicaStats",
+    "SegmentInfo",
     "Settings",
     "Start",
     "Stored",
     "Subscription",
+    "TopicHistory",
     "TopicInfo",
 ]
 
@@ -100,6 +116,23 @@ class Broker(Protocol):
 
     async def promote(self) -> None:
         """A replica copies no more and takes writes from now on; done when it does. Nothing to do for other nodes."""
+        ...
+
+    async def history(self, since: int = 0) -> History:
+        """What the node did in the last minutes: the samples taken after `since`, microseconds."""
+        ...
+
+    async def activity(self, request: ActivityRequest) -> Activity:
+        """Topics with what they do now, searched and sorted: a page of them, however many there are."""
+        ...
+
+    async def topic_history(self, topic: str) -> TopicHistory: ...
+    async def segments(self, topic: str, partition: int | None = None, limit: int = 1000) -> list[SegmentInfo]:
+        """The newest so many, oldest first."""
+        ...
+
+    async def incidents(self) -> list[Incident]:
+        """What was refused or went wrong lately, newest first."""
         ...
 
     # Staged publish (open, stage, publish, discard) has its place here.
@@ -339,6 +372,11 @@ class NodeStats(msgspec.Struct, frozen=True):
     """What the node allows, by the names of `broker.limits.Limits`."""
     replica: ReplicaStats | None = None
     """Of a node that copies another one."""
+    memory_limit_bytes: int = 0
+    """Of the machine, or of the control group; 0 where nobody knows."""
+    open_files_limit: int = 0
+    disk: DiskStats | None = None
+    """As of the last sample."""
     unreadable: list[str] = []
     """Ids of topics that are on disk and cannot be served: their topic.json is damaged."""
 

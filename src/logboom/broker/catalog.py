@@ -65,6 +65,7 @@ class Hosted:
             raise PartitionNotFound(self.topic.name, partition, len(writers))
         writer = writers[partition]
         if isinstance(writer, LogboomError):
+            writer.counted = False  # it was said to somebody else before
             raise writer
         return writer
 
@@ -139,6 +140,10 @@ class Catalog:
     def all(self) -> list[Hosted]:
         """By name."""
         return [self._topics[name] for name in sorted(self._topics)]
+
+    def unsorted(self) -> list[Hosted]:
+        """The same, at once."""
+        return list(self._topics.values())
 
     def log_config(self, settings: Settings) -> LogConfig:
         return replace(settings.log_config(), batch_bytes_max=self._config.limits.batch_bytes)

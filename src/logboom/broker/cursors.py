@@ -43,6 +43,19 @@ class Cursors:
     def __len__(self) -> int:
         return len(self._state)
 
+    @property
+    def changes(self) -> int:
+        """Rises whenever a cursor comes or goes."""
+        return self._state.changes
+
+    def keys(self) -> list[bytes]:
+        """As `split_key` takes them."""
+        return [key for key, _ in self._state.items()]
+
+    def standing(self, key: bytes) -> Standing | None:
+        value = self._state.get(key)
+        return None if value is None else _decode(value)
+
     async def commit(self, cursor: str, topic: str, topic_id: str, partition: int, bookmark: str, now: int) -> None:
         """Durable when this returns. The last commit counts, also where it goes back."""
         check_name(cursor)
@@ -96,14 +109,19 @@ class Cursors:
 
     def _find(self, wanted: Callable[[str, str], bool]) -> Iterator[tuple[bytes, tuple[str, str, int], bytes]]:
         for key, value in self._state.items():
-            cursor, topic, partition = key.decode().split("\0")
-            if wanted(cursor, topic):
-                yield key, (cursor, topic, int(partition)), value
+            place = split_key(key)
+            if wanted(place[0], place[1]):
+                yield key, place, value
 
 
 def check_name(cursor: str) -> None:
     if _NAME.fullmatch(cursor) is None:
         raise InvalidCursorName(cursor)
+
+
+def split_key(key: bytes) -> CursorKey:
+    cursor, topic, partition = key.decode().split("\0")
+    return cursor, topic, int(partition)
 
 
 def _key(cursor: str, topic: str, partition: int) -> bytes:

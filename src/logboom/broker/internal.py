@@ -81,6 +81,8 @@ class StateLog:
         self._path = path
         self._log = log
         self._entries = dict(body.entries)
+        self.changes = 0
+        """Rises whenever a key comes or goes."""
         self._seqno = body.seqno
         self._limit_name, self._limit = limit
         self._snapshot_bytes = snapshot_bytes
@@ -176,6 +178,7 @@ class StateLog:
             self._saving = asyncio.create_task(self._save(), name=f"logboom-snapshot-{os.path.basename(self._path)}")
 
     def _apply(self, key: bytes, value: bytes | None) -> None:
+        self.changes += (value is None) == (key in self._entries)
         if value is None:
             self._entries.pop(key, None)
         else:

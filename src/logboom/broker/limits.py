@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
 import msgspec
 
 from logboom.batch import BATCH_SIZE_DEFAULT, BATCH_SIZE_MAX
+from logboom.broker.incidents import Incidents
 from logboom.errors import ConfigError, LimitExceeded, LogboomError, TopicNotAllowed
 from logboom.storage.config import MIB
 from logboom.storage.topic import PARTITIONS_MAX, Settings
@@ -104,8 +106,22 @@ class TopicRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Rejections(Counter[str]):
-    """How often each rule, limit or error has said no, by its name."""
+    """How often each rule, limit or error has said no, by its name; `incidents` says to what."""
+
+    def __init__(self, *counts: Mapping[str, int]) -> None:
+        super().__init__(*counts)
+        self.incidents = Incidents()
 
     def note(self, error: LogboomError) -> LogboomError:
-        self[error.limit if isinstance(error, LimitExceeded) else type(error).__name__] += 1
+        """An error counts once, however many pass it on."""
+        if getattr(error, "counted", False):
+            return error
+        error.counted = True
+        self.count(error.limit if isinstance(error, LimitExceeded) else type(error).__name__, str(error))
         return error
+
+    def count(self, name: str, text: str) -> int:
+        """For what is no error. Returns how often that was."""
+        self[name] = times = self[name] + 1
+        self.incidents.note("rejection", name, text)
+        return times

@@ -12,45 +12,54 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import msgspec
-
-from logboom import __version__
 from logboom.batch import Batch
 from logboom.broker.api import (
     Acks,
+    Activity,
+    ActivityRequest,
     Answer,
     Appended,
     Chunk,
     CursorInfo,
+    History,
+    Incident,
     Measures,
     NodeStats,
     Part,
     PartitionInfo,
     ReadRequest,
+    SegmentInfo,
     Settings,
+    TopicHistory,
     TopicInfo,
 )
 from logboom.broker.catalog import Catalog, Hosted, describe_log
 from logboom.broker.committing import Committer, logger
 from logboom.broker.config import BrokerConfig
+from logboom.broker.counting import Counters, now_us
 from logboom.broker.cursors import FILE as CURSORS_FILE
 from logboom.broker.cursors import LIMIT as CURSORS_LIMIT
 from logboom.broker.cursors import TOPIC as CURSORS_TOPIC
 from logboom.broker.cursors import Cursors
 from logboom.broker.feeding import LocalFeed, begin_feed
+from logboom.broker.incidents import listening
 from logboom.broker.internal import InternalLog, StateLog
-from logboom.broker.measures import Measured, Meter
+from logboom.broker.lags import with_lag
+from logboom.broker.measures import Measured
 from logboom.broker.promise import Entry, Promise
 from logboom.broker.reading import LogReading, Position
 from logboom.broker.replica import Replica, claim_role, recover_logs
+from logboom.broker.segments import SegmentLists
+from logboom.broker.slices import slices
 from logboom.broker.upkeep import Upkeep
 from logboom.broker.validating import Validation, Validators
+from logboom.broker.watching import Watcher, look_at_volume
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
     BookmarkLost,
@@ -70,11 +79,8 @@ from logboom.storage.role import Role, is_copying
 from logboom.storage.topic import FlushSettings, unreadable_topics
 
 WRITE_THREADS: Final = 2
-SLICE: Final = 256
-"""Topics or cursors that are described in one go; then others have their turn."""
 VALIDATION_SHARE: Final = 0.5
 """Of the time there is for closing: for validators; the rest is the disk's."""
-Thing = TypeVar("Thing")
 _STRENGTH: Final = {"none": 0, "leader": 1, "durable": 2}
 
 
@@ -107,16 +113,19 @@ class LocalBroker:
         self._committer = Committer(loop, data.files, writes, syncs, config.limits)
         self.rejections = self._committer.rejections
         """How often each rule and limit has said no; front-ends count here too."""
-        self.connections: dict[str, Callable[[], int]] = {}
-        """How many there are now, by protocol; front-ends say so."""
-        self.meters: dict[str, Meter] = {}
-        """What came and went, by protocol; front-ends count it."""
         self._catalog = catalog = Catalog(data, self._committer, config, is_copying(role))
         self._reading = LogReading(loop, reads, config.limits, self._fetch)
+        self._segments = SegmentLists(loop, reads)
         self._validation = Validation(loop, reads, self._committer, validators)
         self._wake = asyncio.Event()
         self._upkeep = Upkeep(data, config.upkeep, self._wake_upkeep)
         self._cursors: Cursors | None = None
+        self.counters = counters = Counters(
+            data.node, self.started, config.limits, catalog, self._committer, self._reading, self._upkeep
+        )
+        self.connections, self.meters = counters.connections, counters.meters
+        volume = partial(look_at_volume, self.directory)
+        self.watcher = Watcher(counters, lambda: self._cursors, volume, config.reserve_bytes)
         self.replica: Replica | None = None
         """While the node is a copy of another one: for whoever does the copying."""
         if role is not None and not role.promoted:
@@ -128,6 +137,8 @@ class LocalBroker:
         self._making: dict[str, list[tuple[Part, Promise, int, Acks | None]]] = {}
         """Appends that wait for their topic to be made."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._listening = ExitStack()
+        """To what loggers say; until the broker is closed."""
 
     @classmethod
     async def open(
@@ -148,9 +159,11 @@ class LocalBroker:
         began = time.monotonic()
         take = partial(DataDirectory.open, path, disk, reserve_bytes=config.reserve_bytes, cluster_id=cluster_id)
         data = await asyncio.to_thread(take)
+        ears = ExitStack()
         try:
             role = await asyncio.to_thread(claim_role, data, replicate)
             broker = cls(data, config, validators, role)
+            ears.enter_context(listening(broker.rejections.incidents))
             logs = await asyncio.to_thread(recover_logs, data, broker._catalog, role)
             for topic in data.topics():
                 broker._catalog.host(topic, logs)
@@ -164,9 +177,12 @@ class LocalBroker:
             ]
             await broker._open_cursors()
         except BaseException:
+            ears.close()
             await asyncio.to_thread(data.close)
             raise
+        broker._listening = ears
         broker._spawn(broker._keep_up())
+        broker._spawn(broker.watcher.run())
         return broker
 
     async def _open_cursors(self) -> None:
@@ -230,7 +246,8 @@ class LocalBroker:
     async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]:
         return [
             hosted.describe()
-            async for hosted in _sliced(self._catalog.all())
+            async for some in slices(self._catalog.all())
+            for hosted in some
             if hosted.topic.name.startswith(prefix) and (internal or not hosted.topic.name.startswith("_"))
         ]
 
@@ -357,16 +374,8 @@ class LocalBroker:
         return self._its_cursors().fetch(cursor, topic, hosted.writers.index(hosted.writer(partition)))
 
     async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
-        return [self._with_lag(info) async for info in _sliced(self._its_cursors().list(topic, prefix))]
-
-    def _with_lag(self, info: CursorInfo) -> CursorInfo:
-        hosted = self._catalog.get(info.topic)
-        if hosted is None or hosted.topic.id != info.topic_id or info.partition >= len(hosted.writers):
-            return info
-        writer = hosted.writers[info.partition]
-        if isinstance(writer, LogboomError):
-            return info
-        return msgspec.structs.replace(info, lag=max(0, writer.log.committed - info.seqno))
+        found = self._its_cursors().list(topic, prefix)
+        return [with_lag(info, self._catalog) async for some in slices(found) for info in some]
 
     async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
         with self._counting():
@@ -394,60 +403,34 @@ class LocalBroker:
             self._catalog.find(topic).refused = None
 
     async def stats(self) -> NodeStats:
-        committer, reads = self._committer, self._reading.counts
-        counts = committer.counts
-        writers = committer.writers
-        failure = None if committer.failure is None else str(committer.failure)
-        return NodeStats(
-            node_id=self.node.node_id,
-            cluster_id=self.node.cluster_id,
-            version=__version__,
-            started=self.started,
-            now=now_us(),
-            topics=len(self._catalog),
-            logs=len(writers),
-            writes={
-                "batches": counts.batches,
-                "records": counts.records,
-                "bytes": counts.bytes,
-                "repeats": counts.repeats,
-                "refused": counts.refused,
-                "waiting_bytes": committer.queued_bytes,
-                "unsynced_bytes": committer.unsynced_bytes,
-            },
-            reads={
-                "chunks": reads.chunks,
-                "bytes": reads.bytes,
-                "filtered": reads.filtered,
-                "skips": reads.skips,
-                "warmed": reads.warmed,
-                "subscriptions": reads.subscriptions,
-                "waiting": sum(writer.readers_waiting for writer in writers),
-            },
-            syncs={
-                "count": counts.syncs,
-                "logs": counts.synced_logs,
-                "seconds": counts.sync_s,
-                "longest_s": counts.longest_sync_s,
-            },
-            rejections=dict(self.rejections),
-            connections={protocol: count() for protocol, count in self.connections.items()},
-            refused=self._refused or failure,
-            failure=failure,
-            upkeep=msgspec.to_builtins(self._upkeep.stats),
-            memory_bytes=_memory_bytes(),
-            open_files=len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0,
-            limits=msgspec.to_builtins(self.limits),
-            replica=None if self.replica is None else self.replica.stats(),
-            unreadable=self.unreadable,
-        )
+        replica = None if self.replica is None else self.replica.stats()
+        return self.counters.stats(self._refused, replica, self.unreadable, self.watcher.disk)
+
+    async def history(self, since: int = 0) -> History:
+        return self.watcher.history(since)
+
+    async def activity(self, request: ActivityRequest) -> Activity:
+        return await self.watcher.activity(request)
+
+    async def topic_history(self, topic: str) -> TopicHistory:
+        return await self.watcher.topic_history(topic)
 
     async def measures(self) -> Measures:
         topics: dict[str, Measured] = {}
-        async for hosted in _sliced(self._catalog.all()):
-            topics[hosted.topic.name] = hosted.meter.shown()
+        async for some in slices(self._catalog.all()):
+            topics.update((hosted.topic.name, hosted.meter.shown()) for hosted in some)
         protocols = {protocol: meter.shown() for protocol, meter in self.meters.items()}
         return Measures(topics, protocols, self._committer.counts.sync.shown())
+
+    async def segments(self, topic: str, partition: int | None = None, limit: int = 1000) -> list[SegmentInfo]:
+        self._check_open()
+        hosted = self._catalog.find(topic)
+        writer = hosted.writer(partition)
+        findings = self._upkeep.findings_of(hosted.topic.log_name(hosted.writers.index(writer)))
+        return await self._segments.show(writer.log, findings, limit)
+
+    async def incidents(self) -> list[Incident]:
+        return self.rejections.incidents.recent()
 
     async def feed(self, topic: str, partition: int | None, index: int) -> LocalFeed:
         """See broker.api.Feeds."""
@@ -525,6 +508,7 @@ class LocalBroker:
         for writer in self._committer.writers:
             writer.wake()
         self._wake.set()
+        self.watcher.stop()
         try:
             async with asyncio.timeout(deadline_s):
                 await self._validation.close(deadline_s * VALIDATION_SHARE)
@@ -537,6 +521,7 @@ class LocalBroker:
                 await asyncio.to_thread(self._upkeep.close)
                 await asyncio.to_thread(self._data.close)
         finally:
+            self._listening.close()
             for pool in self._pools:
                 pool.shutdown(wait=False)
         if self._committer.failure is not None:
@@ -572,17 +557,6 @@ class LocalSubscription:
             self._reading.counts.subscriptions -= 1
 
 
-async def _sliced(things: Sequence[Thing]) -> AsyncIterator[Thing]:
-    for number, thing in enumerate(things, 1):
-        yield thing
-        if number % SLICE == 0:
-            await asyncio.sleep(0)
-
-
-def now_us() -> int:
-    return time.time_ns() // 1000
-
-
 def _check_not_internal(name: str) -> None:
     if name.startswith("_"):
         raise TopicNotAllowed(name, "internal topics are written by the node itself")
@@ -603,11 +577,3 @@ def _describe_recovery(data: DataDirectory, logs: dict[str, Log | LogboomError],
     records = sum(log.next - log.first for log in logs.values() if isinstance(log, Log))
     lines.append(f"{len(logs):,} logs with {records:,} records opened in {took_s:.1f} s")
     return lines
-
-
-def _memory_bytes() -> int:
-    try:
-        with open("/proc/self/statm") as statm:
-            return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:
-        return 0

@@ -7,6 +7,7 @@ into buckets that double: 64 us, 128 us … 16 s, and longer.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -27,6 +28,26 @@ class Durations(msgspec.Struct, frozen=True):
     def count(self) -> int:
         return sum(self.counts)
 
+    def since(self, before: Durations) -> Durations:
+        """What came after `before` was taken."""
+        counts = [max(0, now - then) for now, then in zip(self.counts, before.counts, strict=True)]
+        return Durations(counts, max(0.0, self.sum_s - before.sum_s))
+
+    def percentile(self, share: float) -> float | None:
+        """So many of them, at most 1, took no longer: seconds, interpolated within a bucket; None where there are none.
+
+        >>> Durations([0, 4] + [0] * 18, 0.0004).percentile(0.5)
+        9.6e-05
+        """
+        rank, below = share * self.count, 0
+        for number, count in enumerate(self.counts):
+            if count and below + count >= rank:
+                low = BOUNDS_S[number - 1] if number else 0.0
+                high = BOUNDS_S[number] if number < BUCKETS else low
+                return low + (high - low) * max(0.0, rank - below) / count
+            below += count
+        return None
+
 
 class Measured(msgspec.Struct, frozen=True):
     """Of a topic, or of a protocol."""
@@ -46,6 +67,19 @@ class Measures(msgspec.Struct, frozen=True):
     topics: dict[str, Measured]
     protocols: dict[str, Measured]
     sync: Durations
+
+
+def add_up(some: Iterable[Durations]) -> Durations:
+    """Those of all together.
+
+    >>> add_up([Durations([1] * 20, 1.0), Durations([2] * 20, 2.0)]).counts[:3]
+    [3, 3, 3]
+    """
+    counts, sum_s = [0] * (BUCKETS + 1), 0.0
+    for durations in some:
+        counts = [one + other for one, other in zip(counts, durations.counts, strict=True)]
+        sum_s += durations.sum_s
+    return Durations(counts, sum_s)
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from logboom.broker.stats import ScrubStats, Tally, logger
 from logboom.broker.throttle import Stopped, Throttle
 from logboom.errors import Damage
 from logboom.storage.disk import Disk
-from logboom.storage.scrub import ScrubLedger, ScrubResult, scrub
+from logboom.storage.scrub import ScrubFinding, ScrubLedger, ScrubResult, scrub
 from logboom.storage.segment import Segment
 
 _SHORTAGES: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN)  # they say nothing about a file
@@ -45,6 +45,9 @@ class Scrubber:
     @property
     def stats(self) -> ScrubStats:
         return ScrubStats(self._tally.scrubbed, self._tally.scrubbed_bytes, list(self._ledger.findings))
+
+    def findings_of(self, log_name: str) -> list[ScrubFinding]:
+        return [finding for finding in self._ledger.findings if finding.log == log_name]
 
     def force(self) -> None:
         self._is_forced = True

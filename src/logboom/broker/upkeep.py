@@ -37,6 +37,7 @@ from logboom.errors import LogboomError
 from logboom.storage.directory import DataDirectory
 from logboom.storage.hooks import HookEntry
 from logboom.storage.role import is_copying, read_role
+from logboom.storage.scrub import ScrubFinding
 from logboom.storage.segment import Segment
 from logboom.storage.topic import Topic
 
@@ -128,6 +129,10 @@ class Upkeep:
             errors=tally.errors,
             last_error=tally.last_error,
         )
+
+    def findings_of(self, log_name: str) -> list[ScrubFinding]:
+        """What scrubs have found in a log."""
+        return self._scrubber.findings_of(log_name)
 
     def hurry(self) -> None:
         """Hooks that `close` stops are killed at once, without time to end properly. Also from a signal handler."""

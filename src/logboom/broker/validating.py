@@ -206,7 +206,7 @@ class Validation:
         failure = ValidatorFailed(topic, _shown(url), reason)
         if rules.on_failure == "refuse":
             return failure
-        times = self._committer.rejections[UNVALIDATED] = self._committer.rejections[UNVALIDATED] + 1
+        times = self._committer.rejections.count(UNVALIDATED, str(failure))
         if times & (times - 1) == 0:
             logger.warning("accepted all the same (%d times by now): %s", times, failure)
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cyclopts import App
 
@@ -17,7 +17,9 @@ from logboom.cli.wording import count_of, printable, seqnos_of
 from logboom.errors import ConfigError, DirectoryUnusable
 
 if TYPE_CHECKING:
-    from logboom.cli.checkup import Checkup, Complaint
+    from logboom.broker.api import NodeStats
+    from logboom.broker.checkup import Complaint
+    from logboom.client.remote import RemoteBroker
     from logboom.storage.health.findings import Diagnosis, Finding
 
 WELL, WRONG = 0, 1
@@ -102,16 +104,35 @@ def _examine(directory: str, quick: bool, progress: bool) -> Diagnosis:
         return examine(disk, path, time.time_ns() // 1000, quick, advance, look_around(disk, path))
 
 
-def _examine_node(server: str | None, quick: bool, as_json: bool, quiet: bool) -> int:
-    from logboom.cli.checkup import ask_node
+class Checkup(NamedTuple):
+    """What a running node says of itself."""
 
-    found = ask(server, ask_node)
+    node_id: str
+    directory: str | None
+    """As the node said, on its own machine."""
+    stats: NodeStats
+    findings: list[Complaint]
+
+    @property
+    def wrong(self) -> bool:
+        return any(complaint.severity in ("damage", "warning") for complaint in self.findings)
+
+
+async def _ask_node(broker: RemoteBroker) -> Checkup:
+    from logboom.broker.checkup import examine
+
+    stats = await broker.stats()
+    return Checkup(stats.node_id, broker.welcome.directory, stats, await examine(broker))
+
+
+def _examine_node(server: str | None, quick: bool, as_json: bool, quiet: bool) -> int:
+    found = ask(server, _ask_node)
     files = None
     if found.directory is not None and _is_ours(found.directory, found.node_id):
         files = _examine(found.directory, quick, not (as_json or quiet or quick))
     wrong = found.wrong or (files is not None and files.wrong)
     if as_json:
-        show_json({"wrong": wrong, "node": found, "files": None if files is None else _jsonable(files)})
+        show_json({"wrong": wrong, "node": found._asdict(), "files": None if files is None else _jsonable(files)})
         return WRONG if wrong else WELL
     print(f"the node {found.node_id}")
     _show_node(found, quiet)

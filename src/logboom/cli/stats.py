@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -17,7 +17,7 @@ from logboom.cli.output import show_json, show_pairs
 from logboom.server.units import show_duration, show_size
 
 if TYPE_CHECKING:
-    from logboom.broker.api import NodeStats, ReplicaStats
+    from logboom.broker.api import DiskStats, NodeStats, ReplicaStats
     from logboom.client.remote import RemoteBroker
 
 DETAILS = """\
@@ -66,14 +66,26 @@ def _pairs(found: NodeStats) -> Iterator[tuple[str, Any]]:
         yield from _replica_pairs(found.replica, found.now)
     yield "topics", found.topics
     yield "logs", found.logs
-    yield "memory", show_size(found.memory_bytes)
-    yield "open files", found.open_files
+    yield "memory", _of(show_size(found.memory_bytes), found.memory_limit_bytes, show_size)
+    yield "open files", _of(f"{found.open_files:,}", found.open_files_limit, "{:,}".format)
+    if found.disk is not None:
+        yield from _disk_pairs(found.disk)
     for title in ("connections", "writes", "reads", "syncs", "rejections"):
         for name, value in getattr(found, title).items():
             yield f"{title}.{name}", _short(value)
     if isinstance(found.upkeep, dict):
         yield "upkeep.errors", found.upkeep.get("errors", 0)
         yield "upkeep.last_error", found.upkeep.get("last_error")
+
+
+def _of(now: str, limit: int, show: Callable[[int], str]) -> str:
+    return f"{now} of {show(limit)}" if limit else now
+
+
+def _disk_pairs(disk: DiskStats) -> Iterator[tuple[str, Any]]:
+    yield "disk", f"{show_size(disk.free_bytes)} free of {show_size(disk.total_bytes)}"
+    yield "disk.logs", show_size(disk.logs_bytes)
+    yield "disk.reserve", f"{show_size(disk.reserve_bytes)}: with less free, writes are refused"
 
 
 def _replica_pairs(replica: ReplicaStats, now: int) -> Iterator[tuple[str, Any]]:

@@ -5,8 +5,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from logboom.broker.wording import printable
+
 if TYPE_CHECKING:
     from logboom.storage.health.findings import Finding, Report
+
+__all__ = ["count_of", "describe", "printable", "seqnos_of", "summarise"]
 
 
 def describe(finding: Finding, root: str) -> str:
@@ -46,11 +50,6 @@ def summarise(report: Report) -> str:
         f"{number} {word}" for word in ("damage", "harmless", "info") if (number := severities.count(word))
     )
     return f"{counts}: {verdict}{f' (findings: {rest})' if rest else ''}"
-
-
-def printable(text: str) -> str:
-    """What somebody else wrote, without what a terminal would obey."""
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
 def count_of(number: int, noun: str) -> str:

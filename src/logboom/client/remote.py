@@ -18,17 +18,23 @@ from msgspec.msgpack import Decoder
 
 from logboom.broker.api import (
     Acks,
+    Activity,
+    ActivityRequest,
     Answer,
     Appended,
     Chunk,
     CursorInfo,
+    History,
+    Incident,
     Measures,
     NodeStats,
     Part,
     PartitionInfo,
     ReadRequest,
+    SegmentInfo,
     Settings,
     Subscription,
+    TopicHistory,
     TopicInfo,
 )
 from logboom.client.address import Servers, parse_servers
@@ -50,6 +56,11 @@ _partition = Decoder(PartitionInfo)
 _cursors = Decoder(list[CursorInfo])
 _stats = Decoder(NodeStats)
 _measures = Decoder(Measures)
+_history = Decoder(History)
+_activity = Decoder(Activity)
+_topic_history = Decoder(TopicHistory)
+_segments = Decoder(list[SegmentInfo])
+_incidents = Decoder(list[Incident])
 _count = Decoder(int)
 _text: Decoder[str | None] = Decoder(str | None)
 _nothing = Decoder(None)
@@ -159,6 +170,21 @@ class RemoteBroker:
 
     async def promote(self) -> None:
         await self._call(messages.Promote(), _nothing)
+
+    async def history(self, since: int = 0) -> History:
+        return await self._call(messages.GetHistory(since), _history)
+
+    async def activity(self, request: ActivityRequest) -> Activity:
+        return await self._call(messages.GetActivity(request), _activity)
+
+    async def topic_history(self, topic: str) -> TopicHistory:
+        return await self._call(messages.GetTopicHistory(topic), _topic_history)
+
+    async def segments(self, topic: str, partition: int | None = None, limit: int = 1000) -> list[SegmentInfo]:
+        return await self._call(messages.GetSegments(topic, partition, limit), _segments)
+
+    async def incidents(self) -> list[Incident]:
+        return await self._call(messages.GetIncidents(), _incidents)
 
     def append(self, parts: Sequence[Part], acks: Acks | None = None) -> Future[list[Answer]]:
         """With acks none the answers say SEQNO_UNKNOWN: the node sends none."""

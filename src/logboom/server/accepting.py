@@ -12,9 +12,10 @@ import contextlib
 import errno
 import logging
 import socket
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
+
+from logboom.broker.limits import Rejections
 
 BURST_S: Final = 0.1
 """So much of a second's connections may come at once."""
@@ -51,12 +52,12 @@ class Gate:
     """What all listeners of a node share. `open_now` says how many connections there are."""
 
     def __init__(
-        self, connections_max: int, per_second: int, open_now: Callable[[], int], counts: Counter[str]
+        self, connections_max: int, per_second: int, open_now: Callable[[], int], rejections: Rejections
     ) -> None:
         self._connections_max = connections_max
         self._pace = Pace(per_second)
         self._open_now = open_now
-        self._counts = counts
+        self._rejections = rejections
         self._entering: set[asyncio.Task[None]] = set()
         self._lingering: set[socket.socket] = set()
         self._told_at = -TELL_EVERY_S
@@ -90,22 +91,22 @@ class Gate:
             await asyncio.get_running_loop().connect_accepted_socket(factory, connection)
         except OSError as error:  # gone already, or no memory for it
             connection.close()
-            self._counts["accept"] += 1
+            self._rejections.count("accept", f"a connection was not accepted: {error}")
             logger.debug("a connection was not accepted: %s", error)
 
     async def _endure(self, error: OSError) -> None:
         if error.errno not in _EXHAUSTED:
-            self._counts["accept"] += 1
+            self._rejections.count("accept", f"a connection was not accepted: {error}")
             logger.debug("a connection was not accepted: %s", error)
             return
-        self._counts["descriptors"] += 1
+        self._rejections.count("descriptors", f"no connection could be accepted: {error.strerror}")
         self._tell("no connection can be accepted: %s; accepting goes on as soon as there is room", error.strerror)
         await asyncio.sleep(RETRY_S)
 
     def _refuse(self, connection: socket.socket, refusal: bytes) -> None:
         """Say why, if that costs nothing, and close. Closing at once would take the words away from a client that has
         sent something."""
-        self._counts["limits.connections"] += 1
+        self._rejections.count("limits.connections", f"more than {self._connections_max:,} connections at once")
         self._tell("there are %d connections, which is limits.connections: more are refused", self._connections_max)
         with contextlib.suppress(OSError):
             connection.send(refusal)

@@ -91,6 +91,7 @@ async def _serve(loaded: Loaded, stop: Stop, ready_file: str | None, as_json: bo
     code = ENDED
     try:
         await _announce(node, ready, loaded, ready_file, as_json)
+        threading.Thread(target=_load_columns, name="logboom-load").start()
         await stop.asked.wait()
     except OSError as error:
         logger.error("the ready file cannot be written: %s: name a path this user may write to", error)
@@ -154,6 +155,11 @@ async def _announce(node: Node, ready: Ready, loaded: Loaded, ready_file: str | 
     )
     with contextlib.suppress(OSError):  # nobody may be looking
         print(text, end="" if as_json else "\n", flush=True)
+
+
+def _load_columns() -> None:
+    """What the first large batch or filter would import, while everybody waits."""
+    import pyarrow.compute  # noqa: F401
 
 
 def _publish(path: str, ready: Ready) -> None:

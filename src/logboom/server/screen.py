@@ -54,6 +54,7 @@ def describe(ready: Ready, stats: NodeStats, loaded: Loaded, connections_max: in
         f"  node       {ready.node_id} of cluster {ready.cluster_id}",
         *_role(stats, loaded),
         *_listening(ready),
+        *(f"  console    {_url(address)}/" for address in ready.http[:1]),
         f"  topics     {stats.topics:,}",
         f"  limits     {connections_max:,} connections, batches of {format_size(limits.batch_bytes)}, "
         f"{format_size(limits.unsynced_bytes)} waiting for the disk",
@@ -81,11 +82,15 @@ def _listening(ready: Ready) -> Iterator[str]:
     for protocol, addresses in (
         ("binary", list(_addresses(ready))),
         ("logd", ready.logd),
-        ("HTTP", [f"http://{address.replace('*:', 'localhost:')}" for address in ready.http]),
+        ("HTTP", [_url(address) for address in ready.http]),
     ):
         if addresses:
             yield f"  {front:<9}  {protocol:<6}  {', '.join(addresses)}"
             front = ""
+
+
+def _url(address: str) -> str:
+    return f"http://{address.replace('*:', 'localhost:')}"
 
 
 def _addresses(ready: Ready) -> Iterator[str]:
@@ -113,4 +118,4 @@ def _commands(ready: Ready, is_replica: bool) -> Iterator[str]:
         if is_replica:
             yield f"logboom promote{server}    # when its source is lost: it takes writes"
     for address in ready.http[:1]:
-        yield f"curl http://{address.replace('*:', 'localhost:')}/topics/events/records"
+        yield f"curl {_url(address)}/topics/events/records"

@@ -129,6 +129,11 @@ class GrowingLog(ReadableLog):
         """When the last batch was appended."""
         return self._tail.append_time
 
+    @property
+    def segment_append_time(self) -> int | None:
+        """When the first batch of the last segment was appended; None while there is none."""
+        return self._segment_append_time
+
     def producer(self, producer_id: int) -> Stream | None:
         """What the log remembers of a producer."""
         return self._tail.producers.get(producer_id)

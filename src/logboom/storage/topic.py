@@ -37,36 +37,59 @@ Acks = Literal["none", "leader", "durable"]
 
 
 class SegmentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The files that a log is cut into. Retention drops, and recompression rewrites, only whole closed segments."""
+
     bytes: int = 128 * MIB
+    """A segment is closed before it would grow beyond so many bytes, and the next one begins. Small segments let
+    retention follow more closely, and make more files."""
     age_ms: int = 7 * _DAY_MS
+    """A segment is closed when its first batch is older than so many milliseconds, however small it is, so that a
+    quiet log can be dropped too."""
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may be dropped, per partition: oldest segments first, as long as what stays is at least so much."""
+    """What may be dropped, per partition: oldest segments first, as long as what stays is at least so much.
+
+    Where several are set, a segment goes as soon as one of them allows it. With none everything is kept.
+    """
 
     bytes: int | None = None
+    """Keep at least the newest so many bytes of each partition, and drop older segments. Null keeps all."""
     age_ms: int | None = None
+    """Keep at least what is younger than so many milliseconds, and drop segments that are wholly older. Null keeps
+    all."""
     records: int | None = None
+    """Keep at least the newest so many records of each partition, and drop older segments. Null keeps all."""
     hard_bytes: int | None = None
-    """Beyond this the oldest segments go even if their delete hooks have not succeeded."""
+    """Beyond so many bytes in a partition the oldest segments go even if their delete hooks have not succeeded. Null
+    lets them wait for their hooks for ever, and the volume may fill."""
 
 
 class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A command that runs before retention drops a segment."""
 
     delete: str | None = None
+    """The command, for the shell of the node's machine; the segment's file and range are in its environment. It must
+    end with exit code 0 before the segment is dropped. Null drops without asking anybody."""
     timeout_ms: int = 300_000
+    """A command that runs for longer than so many milliseconds is killed, and counts as failed."""
     backoff_ms: int = 1_000
+    """How many milliseconds to wait after a first failure before the command is run again; doubled with each further
+    failure."""
     backoff_max_ms: int = 600_000
+    """The longest wait between two tries, in milliseconds."""
 
 
 class RecompressionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How sealed segments are stored anew."""
+    """How closed segments are stored anew, in the background. Readers notice nothing of it."""
 
     codec: Literal["none", "lz4", "zstd"] = "none"
+    """What closed segments are compressed with: `none` leaves them as they were written, `lz4` is fast, `zstd` is
+    small."""
     level: int = 3
+    """How hard zstd tries: higher levels are smaller and slower. The other codecs have none."""
     min_gain: float = 0.1
-    """A segment is left alone unless it shrinks by at least this share."""
+    """A segment is left alone unless it shrinks by at least this share of its size: 0.1 is a tenth."""
 
 
 class FlushSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -76,35 +99,49 @@ class FlushSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`each`: as soon as the last sync has ended. `interval`: within `interval_ms`, or at once when a writer asks for
     acks=durable. `os`: what is written counts as committed, and a power loss may take it back."""
     interval_ms: int = 100
+    """With the policy `interval`: what was written is synced after so many milliseconds at the latest."""
 
 
 class AcksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a writer is promised: the default, and the least, to which a weaker wish is raised."""
+    """When a writer is answered: `none` when it was sent, `leader` when it is written, `durable` when it is synced."""
 
     default: Acks = "durable"
+    """What a writer gets that does not say what it wants."""
     least: Acks = "none"
+    """A writer that wants less gets this all the same."""
 
 
 class ValidatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Web hooks that are asked before records are appended."""
 
     urls: tuple[str, ...] = ()
-    """All are asked at the same time; each must answer 2xx."""
+    """Where the records are sent, as JSON, before they are appended; at most 16 addresses. All are asked at the same
+    time, and each must answer 2xx. Without any, nobody is asked."""
     timeout_ms: int = 2_000
+    """A validator that has not answered after so many milliseconds has failed."""
     concurrency: int = 16
     """How many appends of the topic are with the validators at once; the others wait."""
     on_failure: Literal["refuse", "accept"] = "refuse"
-    """What becomes of records whose validator does not answer."""
+    """What becomes of records whose validator does not answer: they are refused, or appended all the same."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that can be set of a topic."""
+
     segment: SegmentSettings = SegmentSettings()
+    """When a segment is closed."""
     retention: RetentionSettings = RetentionSettings()
+    """What may be dropped."""
     hook: HookSettings = HookSettings()
+    """What runs before something is dropped."""
     recompression: RecompressionSettings = RecompressionSettings()
+    """How closed segments are compressed."""
     flush: FlushSettings = FlushSettings()
+    """When what was written is synced."""
     acks: AcksSettings = AcksSettings()
+    """What a writer is promised."""
     validators: ValidatorSettings = ValidatorSettings()
+    """Who is asked before records are appended."""
 
     def check(self) -> Settings:
         """These settings, or a ConfigError that names the key and what it may be."""

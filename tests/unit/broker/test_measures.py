@@ -12,7 +12,7 @@ from binary.peer import run, serve
 from logboom.batch import Producer, build
 from logboom.broker.api import Filter, Part, ReadRequest, Start
 from logboom.broker.local import LocalBroker
-from logboom.broker.measures import BOUNDS_S, Histogram, Meter
+from logboom.broker.measures import BOUNDS_S, Histogram, Meter, add_up
 from logboom.client.remote import connect
 from system.brokers import PLACES, Place, opened
 
@@ -40,6 +40,42 @@ def test_what_is_shown_does_not_change_afterwards() -> None:
     meter.note_append(1, 10, 100, 0.001)
     assert (before.records_in, before.append.count) == (0, 0)
     assert (meter.shown().records_in, meter.shown().append.count) == (10, 1)
+
+
+def note_all(*durations: float) -> Histogram:
+    histogram = Histogram()
+    for seconds in durations:
+        histogram.note(seconds)
+    return histogram
+
+
+@pytest.mark.parametrize("share", [0.01, 0.25, 0.5, 0.75, 0.99, 1.0])
+def test_a_percentile_lies_in_the_bucket_of_the_duration_it_stands_for(share: float) -> None:
+    durations = sorted(0.0001 * 1.05**number for number in range(200))
+    found = note_all(*durations).shown().percentile(share)
+    exact = durations[math.ceil(share * len(durations)) - 1]
+    assert found is not None
+    assert exact / 2 <= found <= exact * 2
+
+
+def test_a_percentile_of_one_bucket_moves_through_it_evenly() -> None:
+    shown = note_all(*[100e-6] * 10).shown()
+    assert [shown.percentile(share) for share in (0.5, 1.0)] == pytest.approx([96e-6, 128e-6])
+
+
+def test_there_is_no_percentile_of_nothing_and_none_above_the_last_bound() -> None:
+    assert Histogram().shown().percentile(0.5) is None
+    assert note_all(1e6).shown().percentile(0.99) == BOUNDS_S[-1]
+
+
+def test_durations_since_a_moment_are_those_that_came_after_it() -> None:
+    histogram = note_all(1.0, 2.0)
+    before = histogram.shown()
+    histogram.note(0.001)
+    since = histogram.shown().since(before)
+    assert since.counts == note_all(0.001).counts
+    assert since.sum_s == pytest.approx(0.001)
+    assert add_up([before, since]).counts == histogram.counts
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -122,6 +122,26 @@ def test_cursors_are_listed_by_topic_and_prefix(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_cursors_are_listed_page_by_page_those_that_lag_most_first_if_asked(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await fill(node.broker, "t")
+        for number, cursor in enumerate(("a", "b", "c", "d")):
+            await node.client.put(f"/topics/t/cursors/{cursor}", json={"seqno": number * 7 % 5})
+
+        async def listed(query: str) -> tuple[list[str], int]:
+            page = (await node.client.get(f"/topics/t/cursors?{query}")).json()
+            return [info["cursor"] for info in page["cursors"]], page["total"]
+
+        assert await listed("limit=2") == (["a", "b"], 4)
+        assert await listed("limit=2&offset=3") == (["d"], 4)
+        assert await listed("offset=9") == ([], 4)
+        assert await listed("sort=lag") == (["a", "d", "b", "c"], 4)
+        for wrong in ("limit=0", "limit=10001", "offset=-1", "sort=size"):
+            assert problem(await node.client.get(f"/cursors?{wrong}")) == (400, "bad-parameter")
+
+    tell(tmp_path, story)
+
+
 def test_a_cursor_that_is_deleted_is_gone_in_every_partition(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         await node.broker.create_topic("t", 2)

@@ -147,6 +147,22 @@ def test_settings_of_topics_have_their_ranges() -> None:
     assert schemas["RetentionSettings"]["properties"]["records"]["anyOf"][0]["maximum"] == 2**62
 
 
+def test_every_setting_of_a_topic_says_what_it_means_what_it_may_be_and_its_default() -> None:
+    schemas = document([CHOOSE])["components"]["schemas"]
+    for group, reference in schemas["Settings"]["properties"].items():
+        assert reference["description"], group
+        for name, schema in schemas[reference["$ref"].rpartition("/")[2]]["properties"].items():
+            assert len(schema["description"]) > 20, (group, name)
+            assert "default" in schema, (group, name)
+            shape = schema["anyOf"][0] if "anyOf" in schema else schema
+            if shape.get("type") in ("integer", "number"):
+                assert shape["minimum"] < shape["maximum"], (group, name)
+            else:
+                assert "enum" in shape or shape["type"] in ("string", "array"), (group, name)
+            if name.endswith("_ms"):
+                assert "millisecond" in schema["description"], (group, name)
+
+
 def test_the_document_is_the_same_each_time() -> None:
     assert msgspec.json.encode(document(ALL)) == msgspec.json.encode(document(ALL))
 
@@ -200,8 +216,7 @@ def test_every_status_of_a_problem_is_explained() -> None:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
     """With its policy."""
-    with http_node(tmp_path_factory.mktemp("node")) as node, urlopen(f"http://{node.address}/") as answer:
-        assert answer.url.endswith("/docs")
+    with http_node(tmp_path_factory.mktemp("node")) as node, urlopen(f"http://{node.address}/docs") as answer:
         return answer.read().decode(), answer.headers["Content-Security-Policy"]
 
 

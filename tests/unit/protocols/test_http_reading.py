@@ -500,3 +500,72 @@ def crash(path: Path) -> None:
     """What is left when a node was not closed."""
     lock = path / "data" / "lock"
     lock.write_bytes(lock.read_bytes().replace(b'"clean":true', b'"clean":false'))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"", b"text", b'{"a": 1}', bytes(range(256)), b"<script>alert(1)</script>", b"\xff" * 300_000],
+    ids=["empty", "text", "json", "bytes", "page", "large"],
+)
+def test_a_value_is_given_as_the_bytes_it_is(value: bytes, tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await append(node.broker, [Record(b"before"), Record(value), Record(b"after")])
+        answer = await node.client.get(f"{PAGE}/1/value")
+        assert answer.status_code == 200
+        assert answer.content == value
+        assert answer.headers["content-length"] == str(len(value))
+
+    assert tell(tmp_path, story) == []
+
+
+def test_no_browser_takes_a_value_for_a_page_of_the_node(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await append(node.broker, [Record(b"<script>alert(1)</script>"), Record(None)])
+        for seqno in (0, 1):
+            headers = (await node.client.get(f"{PAGE}/{seqno}/value")).headers
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["content-security-policy"] == "default-src 'none'; sandbox"
+            assert headers["cache-control"] == "no-store"
+        headers = (await node.client.get(f"{PAGE}/0/value")).headers
+        assert headers["content-type"] == "application/octet-stream"
+        assert headers["content-disposition"] == 'attachment; filename="t-0-0.bin"'
+
+    assert tell(tmp_path, story) == []
+
+
+def test_the_value_of_a_tombstone_is_no_content(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await append(node.broker, [Record(None, b"key")])
+        answer = await node.client.get(f"{PAGE}/0/value")
+        assert (answer.status_code, answer.content) == (204, b"")
+
+    assert tell(tmp_path, story) == []
+
+
+def test_a_value_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await node.broker.create_topic("two", 2)
+        await append(node.broker, [Record(b"x")], topic="two", partition=1)
+        await append(node.broker, [Record(b"x")])
+        for path, expected in (
+            (f"{PAGE}/1/value", (404, "record-not-found")),
+            (f"{PAGE}/x/value", (400, "bad-parameter")),
+            ("/topics/nobody/records/0/value", (404, "topic-not-found")),
+            ("/topics/two/records/0/value", (404, "partition-not-found")),
+            ("/topics/two/records/0/value?partition=0", (404, "record-not-found")),
+        ):
+            assert problem(await node.client.get(path)) == expected, path
+        assert (await node.client.get("/topics/two/records/0/value?partition=1")).content == b"x"
+
+    assert tell(tmp_path, story) == []
+
+
+@pytest.mark.parametrize("size", [10, 1_000_000])
+def test_a_head_of_a_value_tells_its_size(size: int, tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await append(node.broker, [Record(b"x" * size)])
+        answer = await node.client.head(f"{PAGE}/0/value")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["content-length"] == str(size)
+
+    assert tell(tmp_path, story) == []

@@ -7,13 +7,13 @@ import contextlib
 import os
 import resource
 import socket
-from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, ClassVar, cast
 
 import pytest
 import uvloop
 
+from logboom.broker.limits import Rejections
 from logboom.server.accepting import Gate, Pace
 from logboom.server.descriptors import FILES_KEPT, connections_allowed
 
@@ -38,8 +38,8 @@ class Echo(asyncio.Protocol):
 @contextlib.asynccontextmanager
 async def serving(
     connections_max: int = 1000, per_second: int = 10_000, factory: Callable[[], asyncio.BaseProtocol] = Echo
-) -> AsyncIterator[tuple[Any, Counter[str]]]:
-    counts: Counter[str] = Counter()
+) -> AsyncIterator[tuple[Any, Rejections]]:
+    counts = Rejections()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         gate = Gate(connections_max, per_second, lambda: len(Echo.open_now), counts)

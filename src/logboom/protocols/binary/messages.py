@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from logboom.broker.api import Acks, ReadRequest, Settings, TopicInfo
+from logboom.broker.api import Acks, ActivityRequest, ReadRequest, Settings, TopicInfo
 
 VERSION: Final = 1
 
@@ -220,6 +220,28 @@ class Promote(msgspec.Struct, tag="promote"):
     pass
 
 
+class GetHistory(msgspec.Struct, tag="history"):
+    since: int = 0
+
+
+class GetActivity(msgspec.Struct, tag="activity"):
+    request: ActivityRequest = ActivityRequest()
+
+
+class GetTopicHistory(msgspec.Struct, tag="topic_history"):
+    topic: str
+
+
+class GetSegments(msgspec.Struct, tag="segments"):
+    topic: str
+    partition: int | None = None
+    limit: int = 1000
+
+
+class GetIncidents(msgspec.Struct, tag="incidents"):
+    pass
+
+
 Call = (
     CreateTopic
     | ConfigureTopic
@@ -236,5 +258,10 @@ Call = (
     | Stats
     | GetMeasures
     | Promote
+    | GetHistory
+    | GetActivity
+    | GetTopicHistory
+    | GetSegments
+    | GetIncidents
 )
 """The head of CALL. The head of RESULT is what the broker's method of that name returns."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 _encoder = msgspec.json.Encoder()
 
 
-class CursorsQuery(msgspec.Struct, frozen=True):
-    topic: str | None = None
-    prefix: str = ""
-
-
 class TopicCursorsQuery(msgspec.Struct, frozen=True):
     prefix: str = ""
+    sort: Literal["name", "lag"] = "name"
+    offset: Annotated[int, msgspec.Meta(ge=0, le=SEQNO_MAX)] = 0
+    limit: Annotated[int, msgspec.Meta(ge=1, le=10_000)] = 1_000
+
+
+class CursorsQuery(TopicCursorsQuery, frozen=True):
+    topic: str | None = None
 
 
 class CursorQuery(msgspec.Struct, frozen=True):
@@ -40,6 +42,8 @@ class NoQuery(msgspec.Struct, frozen=True):
 
 class CursorList(msgspec.Struct, frozen=True):
     cursors: list[CursorInfo]
+    total: int
+    """Of those asked for, on all pages."""
 
 
 class CursorPlace(msgspec.Struct, frozen=True):
@@ -66,13 +70,21 @@ class CursorPut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def list_cursors(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, CursorsQuery)
-    return _json(CursorList(await front_end.broker.list_cursors(query.topic, query.prefix)))
+    return _json(await _page(front_end, query.topic, query))
 
 
 async def list_topic_cursors(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, TopicCursorsQuery)
     topic = await front_end.broker.describe_topic(topic_of(request))
-    return _json(CursorList(await front_end.broker.list_cursors(topic.name, query.prefix)))
+    return _json(await _page(front_end, topic.name, query))
+
+
+async def _page(front_end: HttpFrontEnd, topic: str | None, query: TopicCursorsQuery) -> CursorList:
+    found = await front_end.broker.list_cursors(topic, query.prefix)
+    found.sort(key=lambda info: (info.cursor, info.topic, info.partition))
+    if query.sort == "lag":
+        found.sort(key=lambda info: -1 if info.lag is None else info.lag, reverse=True)
+    return CursorList(found[query.offset : query.offset + query.limit], len(found))
 
 
 async def get_cursor(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -147,12 +159,15 @@ _PLACE: Final = {
     "bookmark": _BOOKMARK,
     "lag": 2,
 }
-_LIST: Final = {"cursors": [{**_PLACE, "topic_id": _TOPIC_ID, "updated": 1769860800000000}]}
+_LIST: Final = {"cursors": [{**_PLACE, "topic_id": _TOPIC_ID, "updated": 1769860800000000}], "total": 1}
 _MEANINGS: Final = {
     "topic": MEANINGS["topic"],
     "cursor": "The cursor's name.",
     "partition": "Needed where the topic has several.",
     "prefix": "Only cursors whose names begin so.",
+    "sort": "`name`, or `lag`: those that lag most come first.",
+    "offset": "Leave out so many.",
+    "limit": "How many at most.",
 }
 _PATH: Final = "/topics/{topic}/cursors/{cursor:path}"
 

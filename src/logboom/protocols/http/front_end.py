@@ -16,6 +16,7 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from logboom.broker.api import Broker
+from logboom.broker.checkup import Examiner
 from logboom.broker.gathering import GATHER_BYTES, Gatherer
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.measures import Meter
@@ -51,6 +52,7 @@ class HttpFrontEnd:
         self.config = config
         """The node's configuration as JSON can hold it, key by key: value, source, meaning."""
         self.converse = converse
+        self.examiner = Examiner(broker)
         self.meter = Meter()
         self.gatherer = Gatherer(broker, min(GATHER_BYTES, limits.batch_bytes // 2))
         self.closing = asyncio.Event()

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from logboom.broker.api import Broker, CursorInfo, Measures, NodeStats, ReplicaStats, TopicInfo
+from logboom.broker.api import Broker, CursorInfo, DiskStats, Measures, NodeStats, ReplicaStats, TopicInfo
 from logboom.broker.measures import BOUNDS_S, Durations, Measured
 from logboom.broker.stats import UpkeepStats
 
@@ -160,6 +160,10 @@ def _replica(get: Callable[[ReplicaStats], Value | None]) -> Callable[[Facts], V
     return lambda facts: None if facts.stats.replica is None else get(facts.stats.replica)
 
 
+def _disk(get: Callable[[DiskStats], Value]) -> Callable[[Facts], Value | None]:
+    return lambda facts: None if facts.stats.disk is None else get(facts.stats.disk)
+
+
 def _info(facts: Facts) -> Samples:
     stats = facts.stats
     return [((stats.version, stats.node_id, stats.cluster_id), 1)]
@@ -230,7 +234,15 @@ FAMILIES: Final[tuple[Family, ...]] = (
     Family("logboom_info", "gauge", "Always 1.", ("version", "node_id", "cluster_id"), _info),
     _gauge("start_time_seconds", "When the node was started, since 1970.", lambda facts: facts.stats.started / 1e6),
     _gauge("memory_bytes", "Memory of the process.", lambda facts: facts.stats.memory_bytes),
+    _gauge(
+        "memory_limit_bytes",
+        "Memory of the machine, or what the control group allows of it.",
+        lambda facts: facts.stats.memory_limit_bytes or None,
+    ),
     _gauge("open_files", "Files and sockets that the process has open.", lambda facts: facts.stats.open_files),
+    _gauge("open_files_limit", "How many it may have open.", lambda facts: facts.stats.open_files_limit or None),
+    _gauge("disk_total_bytes", "Bytes of the volume that the data is on.", _disk(lambda disk: disk.total_bytes)),
+    _gauge("disk_free_bytes", "Of these, those that the node may still use.", _disk(lambda disk: disk.free_bytes)),
     _gauges("connections", "Open connections.", "protocol", lambda facts: facts.stats.connections),
     _gauges("limit", "What the node allows.", "limit", lambda facts: dict(_limits(facts.stats.limits))),
     _counters("rejections", "How often a rule or limit said no.", "reason", lambda facts: facts.stats.rejections),

@@ -5,13 +5,18 @@ from __future__ import annotations
 from typing import Final
 
 from logboom.protocols.http import (
+    activity,
     changes,
+    checkup,
+    console,
     cursors,
+    incidents,
     logd,
     node,
     openapi,
     page,
     reading,
+    segments,
     tail,
     topics,
     writing,
@@ -20,6 +25,7 @@ from logboom.protocols.http.operation import Operation
 
 ALL: Final[tuple[Operation, ...]] = (
     *topics.OPERATIONS,
+    *segments.OPERATIONS,
     *writing.OPERATIONS,
     *reading.OPERATIONS,
     *tail.OPERATIONS,
@@ -27,6 +33,10 @@ ALL: Final[tuple[Operation, ...]] = (
     *changes.OPERATIONS,
     *logd.OPERATIONS,
     *node.OPERATIONS,
+    *checkup.OPERATIONS,
+    *incidents.OPERATIONS,
+    *activity.OPERATIONS,
     *openapi.OPERATIONS,
     *page.OPERATIONS,
+    *console.OPERATIONS,
 )

@@ -14,7 +14,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Final
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import Response
 
 from logboom.protocols.http.operation import Content, Operation
 
@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 async def docs(front_end: HttpFrontEnd, request: Request) -> Response:
     page, policy = _page()
     return Response(page, media_type="text/html", headers={"Content-Security-Policy": policy})
-
-
-async def root(front_end: HttpFrontEnd, request: Request) -> Response:
-    return RedirectResponse("/docs", 307)
 
 
 @cache
@@ -56,5 +52,4 @@ def _hash(page: bytes, tag: bytes) -> str:
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation("GET", "/docs", docs, "This page", "Page", answers={200: {"text/html": Content(str)}}),
-    Operation("GET", "/", root, "Leads to the page", "Page", answers={307: {}}),
 )

@@ -44,6 +44,17 @@ if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
 
 
+OCTETS: Final = "application/octet-stream"
+VALUE_BYTES: Final = 256 * 1024
+"""Of a large value so much is sent at once."""
+_HARMLESS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+}
+"""A value may be anything, a page with scripts too: no browser is to take it for one of ours."""
+
+
 class RecordsQuery(Which, frozen=True, kw_only=True):
     start: str | None = msgspec.field(default=None, name="from")
     until: str | None = None
@@ -111,6 +122,26 @@ async def read_one_record(front_end: HttpFrontEnd, request: Request) -> Response
         raise RecordNotFound(error) from None
     pieces = (piece for table in page.tables for piece in show(table))
     return respond(pieces, page.size, "application/json", {"Cache-Control": "no-store"})
+
+
+async def read_value(front_end: HttpFrontEnd, request: Request) -> Response:
+    query = parse_query(request, RecordQuery)
+    seqno, topic = path_seqno(request, "seqno"), topic_of(request)
+    try:
+        page = await read_record(front_end, request, topic, query.partition, seqno)
+    except SeqnoOutOfRange as error:
+        raise RecordNotFound(error) from None
+    buffer = page.tables[0].column("value")[0].as_buffer()
+    if buffer is None:
+        return Response(status_code=204, headers=_HARMLESS)
+    value = memoryview(buffer)
+    pieces = (bytes(value[start : start + VALUE_BYTES]) for start in range(0, len(value), VALUE_BYTES))
+    headers = {
+        **_HARMLESS,
+        "Content-Disposition": f'attachment; filename="{topic}-{page.partition}-{seqno}.bin"',
+        "Content-Length": str(len(value)),
+    }
+    return respond(pieces, len(value), OCTETS, headers)
 
 
 def path_seqno(request: Request, name: str) -> int:
@@ -282,5 +313,23 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         },
         answers={200: {"application/json": Content(RecordShown, _RECORD)}},
         problems=(404,),
+    ),
+    Operation(
+        "GET",
+        "/topics/{topic}/records/{seqno}/value",
+        read_value,
+        "Read the value of one record",
+        "Read",
+        "Its bytes exactly as they were written, as a file to be saved. 204 where the record is a tombstone: its value "
+        "is null.",
+        query=RecordQuery,
+        meanings={
+            "topic": MEANINGS["topic"],
+            "partition": "Needed where the topic has several.",
+            "seqno": "The record's number.",
+        },
+        answers={200: {OCTETS: Content(bytes)}, 204: {}},
+        problems=(404,),
+        answer_headers={"Content-Disposition": "A name for the file."},
     ),
 )

@@ -188,7 +188,8 @@ class Handler:
         self._peer.part(reason)
 
     def _count(self, refusal: Refusal) -> None:
-        self._front_end.rejections[f"logd.{refusal.reason.decode()}"] += 1
+        reason = refusal.reason.decode()
+        self._front_end.rejections.count(f"logd.{reason}", f"a request was refused: {reason}")
 
     def _check_topic(self, name: str) -> None:
         """Raises where the connection has named too many."""

@@ -1,0 +1,276 @@
+"""What a running node says of itself, and what of that is wrong: each with its cause and what to do about it.
+
+Bounded: the worst come first, and beyond FINDINGS_MAX the rest is only counted, however many topics and cursors there
+are. Those are looked at in slices, so that others have their turn. `Examiner` does it for many who ask: one examination
+at a time, and none while the last one is fresh.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import msgspec
+
+from logboom.broker.api import Broker, CursorInfo, DiskStats, NodeStats, ReplicaStats, TopicInfo
+from logboom.broker.slices import slices
+from logboom.broker.wording import age_of, size_of
+from logboom.storage.health.findings import SEVERITIES, Severity, counted
+
+NEAR: Final = 0.8
+"""Beyond this share of a limit it is near."""
+FREE_SHARE_MIN: Final = 0.05
+"""Of a volume; less is a warning."""
+SLOW_SYNC_S: Final = 1.0
+REPLICA_LAG_MAX: Final = 100_000
+"""Records that a replica may be behind before that is a warning."""
+FINDINGS_MAX: Final = 200
+REASON_MAX: Final = 1_000
+FRESH_S: Final = 5.0
+
+
+class Complaint(msgspec.Struct, frozen=True):
+    severity: Severity
+    """`damage`: something promised cannot be read, or a log takes no writes. `warning`: somebody has to act.
+    `harmless` mends itself; `info` asks for nothing."""
+    kind: str
+    where: str
+    reason: str
+    advice: str
+    """What to do."""
+
+
+class Examiner:
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._found: list[Complaint] = []
+        self._examined_at = float("-inf")
+        self._examining = asyncio.Lock()
+
+    async def findings(self) -> list[Complaint]:
+        async with self._examining:
+            if time.monotonic() - self._examined_at >= FRESH_S:
+                self._found = await examine(self._broker)
+                self._examined_at = time.monotonic()
+            return self._found
+
+
+async def examine(broker: Broker) -> list[Complaint]:
+    """What is wrong with the node, the worst first."""
+    found = _Findings()
+    stats = await broker.stats()
+    topics = await broker.list_topics("", internal=True)
+    cursors = await broker.list_cursors()
+    found.add(_of_node(stats))
+    found.add(_of_disk(stats.disk))
+    found.add(_of_replica(stats.replica, stats.now))
+    found.add(_of_limits(stats, len(cursors)))
+    found.add(_of_upkeep(stats.upkeep))
+    firsts: dict[tuple[str, int], int] = {}
+    async for some in slices(topics):
+        for topic in some:
+            found.add(_of_topic(topic))
+            firsts |= {(topic.id, part.partition): part.first for part in topic.partitions}
+    behind = _Behind()
+    async for more in slices(cursors):
+        for cursor in more:
+            first = firsts.get((cursor.topic_id, cursor.partition))
+            found.add(_of_cursor(cursor, first))
+            if first is not None and cursor.lag and cursor.seqno >= first:
+                behind.add(cursor)
+    found.add(behind.complaints(stats.now))
+    found.skip("info", behind.left_out)
+    return found.worst()
+
+
+class _Findings:
+    """So many of each severity; the others are counted."""
+
+    def __init__(self) -> None:
+        self._kept: dict[Severity, list[Complaint]] = {severity: [] for severity in SEVERITIES}
+        self._counts = dict.fromkeys(SEVERITIES, 0)
+
+    def add(self, complaints: Iterable[Complaint]) -> None:
+        for complaint in complaints:
+            self._counts[complaint.severity] += 1
+            kept = self._kept[complaint.severity]
+            if len(kept) < FINDINGS_MAX:
+                kept.append(msgspec.structs.replace(complaint, reason=complaint.reason[:REASON_MAX]))
+
+    def skip(self, severity: Severity, count: int) -> None:
+        """So many more there are, and nobody made them."""
+        self._counts[severity] += count
+
+    def worst(self) -> list[Complaint]:
+        total = sum(self._counts.values())
+        kept = [complaint for severity in SEVERITIES for complaint in self._kept[severity]]
+        if total <= FINDINGS_MAX:
+            return kept
+        del kept[FINDINGS_MAX - 1 :]
+        left = dict(self._counts)
+        for complaint in kept:
+            left[complaint.severity] -= 1
+        worst = next(severity for severity in SEVERITIES if left[severity])
+        counts = ", ".join(f"{count:,} {severity}" for severity, count in left.items() if count)
+        advice = "mend those above first: many have the same cause"
+        return [*kept, Complaint(worst, "more findings", "the node", f"not shown here: {counts}", advice)]
+
+
+class _Behind:
+    """The cursors that are most behind."""
+
+    def __init__(self) -> None:
+        self._most: list[CursorInfo] = []
+        self.left_out = 0
+
+    def add(self, cursor: CursorInfo) -> None:
+        self._most.append(cursor)
+        if len(self._most) >= 2 * FINDINGS_MAX:
+            self._cut()
+
+    def _cut(self) -> None:
+        self._most.sort(key=lambda cursor: cursor.lag or 0, reverse=True)
+        self.left_out += max(0, len(self._most) - FINDINGS_MAX)
+        del self._most[FINDINGS_MAX:]
+
+    def complaints(self, now: int) -> list[Complaint]:
+        self._cut()
+        return [_lagging(cursor, now) for cursor in self._most]
+
+
+def _of_node(stats: NodeStats) -> Iterator[Complaint]:
+    if stats.failure is not None:
+        advice = "see what the system's log says of the disk, then restart the node: it recovers by itself"
+        yield Complaint("damage", "writes have failed", "the node", stats.failure, advice)
+    elif stats.refused is not None:
+        reason = stats.refused or "switched to read-only"
+        yield Complaint("warning", "writes refused", "the node", reason, "`logboom accept` takes writes again")
+    for topic_id in stats.unreadable:
+        reason = "its topic.json is damaged: the topic can be neither read nor written"
+        advice = "run `logboom doctor` on the node's directory: it says how to restore the file; then restart the node"
+        yield Complaint("damage", "unreadable topic", f"the topic with id {topic_id}", reason, advice)
+    longest_s = stats.syncs.get("longest_s", 0.0)
+    if longest_s > SLOW_SYNC_S:
+        reason = f"a sync took {longest_s:.1f} seconds: writers waited for it"
+        yield Complaint("info", "slow disk", "the node", reason, "nothing, if it was once; else a faster disk")
+
+
+def _of_disk(disk: DiskStats | None) -> Iterator[Complaint]:
+    if disk is None:
+        return
+    free, reserve, total = (size_of(size) for size in (disk.free_bytes, disk.reserve_bytes, disk.total_bytes))
+    advice = (
+        "delete topics or other files, shorten the retention of large topics, or enlarge the volume; "
+        "writes go on by themselves"
+    )
+    if disk.free_bytes < disk.reserve_bytes:
+        reason = f"{free} of {total} are free, less than the reserve of {reserve}: writes are refused"
+        yield Complaint("damage", "no space", "the volume", reason, advice)
+    elif disk.free_bytes < max(2 * disk.reserve_bytes, FREE_SHARE_MIN * disk.total_bytes):
+        reason = f"{free} of {total} are free; below {reserve} writes are refused"
+        yield Complaint("warning", "low space", "the volume", reason, advice.partition(";")[0])
+
+
+def _of_replica(replica: ReplicaStats | None, now: int) -> Iterator[Complaint]:
+    if replica is None:
+        return
+    where = f"the copy of {replica.source}"
+    if not replica.connected:
+        since = "since its start" if replica.heard is None else f"for {age_of(now - replica.heard)}"
+        reason = f"the source was not heard of {since}" + (f": {replica.error}" if replica.error else "")
+        advice = (
+            "see that the source runs and that its logd port can be reached from here; "
+            "`logboom promote` makes this node independent, if the source is lost"
+        )
+        yield Complaint("warning", "replica not connected", where, reason, advice)
+    elif replica.error is not None:
+        yield Complaint("warning", "replica does not copy all", where, replica.error, "as the error says")
+    if replica.lag_records:
+        most = ", ".join(f"{log} by {lag:,}" for log, lag in replica.lag_logs.items())
+        reason = f"{counted(replica.lag_records, 'record')} behind" + (f"; most are {most}" if most else "")
+        severity: Severity = "warning" if replica.lag_records >= REPLICA_LAG_MAX else "info"
+        advice = "nothing, if it shrinks; else look at the network between the two, and at this node's disk"
+        yield Complaint(severity, "replica lag", where, reason, advice)
+
+
+def _of_limits(stats: NodeStats, cursors: int) -> Iterator[Complaint]:
+    used = {
+        "topics": stats.topics,
+        "connections": sum(stats.connections.values()),
+        "unsynced_bytes": stats.writes.get("unsynced_bytes", 0),
+        "cursors": cursors,
+    }
+    for name, count in used.items():
+        allowed = stats.limits.get(name)
+        if allowed and count >= NEAR * allowed:
+            reason = f"{count:,} of {allowed:,}"
+            yield Complaint("warning", "near a limit", f"limits.{name}", reason, f"raise limits.{name}, or use less")
+    if stats.open_files_limit and stats.open_files >= NEAR * stats.open_files_limit:
+        reason = f"{stats.open_files:,} of {stats.open_files_limit:,} are open; without any, no connection is accepted"
+        advice = "raise it with `ulimit -n`, or LimitNOFILE= of the systemd unit, or close connections"
+        yield Complaint("warning", "near a limit", "open files of the process", reason, advice)
+    if stats.memory_limit_bytes and stats.memory_bytes >= NEAR * stats.memory_limit_bytes:
+        reason = f"{size_of(stats.memory_bytes)} of {size_of(stats.memory_limit_bytes)}, with what is mapped of files"
+        advice = "lower limits.connections, limits.receive_bytes or limits.unsynced_bytes, or give the node more"
+        yield Complaint("warning", "near a limit", "memory", reason, advice)
+    for name, count in sorted(stats.rejections.items()):
+        reason = f"has said no {'once' if count == 1 else f'{count:,} times'} since the node was started"
+        if name.startswith("limits."):
+            yield Complaint("warning", "limit reached", name, reason, f"raise {name}, or use less")
+        else:
+            advice = "look at what the clients send: `GET /incidents` shows what was refused"
+            yield Complaint("info", "rejections", name, reason, advice)
+
+
+def _of_upkeep(upkeep: dict[str, Any] | None) -> Iterator[Complaint]:
+    if not upkeep:
+        return
+    for hook in upkeep["hooks"]["failing"]:
+        where = f"{hook['topic']}/{hook['partition']}"
+        reason = (
+            f"the delete hook has failed {hook['attempts']:,} times (last: {hook['error']}), and holds its segments"
+        )
+        yield Complaint("warning", "failing hook", where, reason, "mend the command: the node runs it again by itself")
+    for finding in upkeep["scrub"]["findings"]:
+        advice = "stop the node and run `logboom check`, then `logboom repair`, or restore the file from a copy"
+        yield Complaint("damage", "found by a scrub", f"{finding['log']}/{finding['file']}", finding["reason"], advice)
+    lost = upkeep["dropped_without_hook"]
+    if lost["segments"]:
+        reason = f"{counted(lost['segments'], 'segment')} went beyond retention.hard_bytes before their hook succeeded"
+        yield Complaint("warning", "dropped without hook", "upkeep", reason, "mend the hook, or raise the limit")
+    if upkeep["errors"]:
+        reason = f"{counted(upkeep['errors'], 'error')} since the start, the last one: {upkeep['last_error']}"
+        yield Complaint("warning", "upkeep fails", "upkeep", reason, "as the error says")
+
+
+def _of_topic(topic: TopicInfo) -> Iterator[Complaint]:
+    if topic.refused is not None:
+        advice = f"`logboom accept {topic.name}` takes writes again"
+        yield Complaint("warning", "writes refused", topic.name, topic.refused or "switched to read-only", advice)
+    for part in topic.partitions:
+        if part.refusal is not None:
+            advice = "stop the node and run `logboom doctor` on its directory"
+            yield Complaint("damage", "log takes no writes", f"{topic.name}/{part.partition}", part.refusal, advice)
+
+
+def _of_cursor(cursor: CursorInfo, first: int | None) -> Iterator[Complaint]:
+    """What is wrong with it, besides that it is behind. `first` is where its log begins, if there is one."""
+    if first is None or cursor.lag is None:
+        advice = f"`logboom cursor delete {cursor.cursor} {cursor.topic}`, if nobody wants it"
+        yield Complaint("info", "cursor without a topic", _place(cursor), "its topic was deleted", advice)
+    elif cursor.seqno < first:
+        gone = counted(first - cursor.seqno, "record")
+        reason = f"it stands at seqno {cursor.seqno}, the log begins at {first}: {gone} went unread"
+        advice = "let its reader run with gaps skipped, and keep more, or read sooner"
+        yield Complaint("warning", "cursor left behind", _place(cursor), reason, advice)
+
+
+def _lagging(cursor: CursorInfo, now: int) -> Complaint:
+    reason = f"{counted(cursor.lag or 0, 'record')} behind, last moved {age_of(now - cursor.updated)} ago"
+    return Complaint("info", "cursor lag", _place(cursor), reason, "nothing, if its reader is running")
+
+
+def _place(cursor: CursorInfo) -> str:
+    return f"{cursor.cursor} on {cursor.topic}/{cursor.partition}"

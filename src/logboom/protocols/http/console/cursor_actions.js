@@ -1,0 +1,72 @@
+// Moving and deleting a cursor, each after a dialog has asked.
+
+import { path, send } from "./api.js";
+import { field, notice, openDialog } from "./dialog.js";
+import { el } from "./dom.js";
+import { count } from "./format.js";
+import { NUMBER, parseAmount } from "./units.js";
+
+export class CursorActions {
+  /** `done()` is called when something has changed. */
+  constructor(topic, done) {
+    this.topic = topic;
+    this.done = done;
+  }
+
+  /** Why a browser cannot name it; "" where it can. */
+  unreachable({ cursor }) {
+    const isPath = cursor.split("/").length === 1 && [".", ".."].includes(cursor);
+    return isPath ? "A browser takes this name for a directory: use logboom cursor." : "";
+  }
+
+  address(cursor) {
+    return path("topics", this.topic.name, "cursors", cursor);
+  }
+
+  async move({ cursor, partition, seqno }) {
+    const log = this.topic.info().partitions[partition];
+    const input = el("input", { type: "text", inputmode: "numeric", required: true, autocomplete: "off", value: String(seqno) });
+    const put = (label, value) => el("button", { type: "button", text: label, onclick: () => set(input, value) });
+    const help = `Of the record that is read next: ${count(log.first)} is the first there is, ${count(log.committed)} the end.`;
+    const moved = await openDialog({
+      title: `Move cursor ${cursor}`,
+      body: [
+        el("p", { class: "quiet", text: this.place(partition, seqno) }),
+        field("Seqno", input, help),
+        el("div", { class: "buttons" }, put("To the first", log.first), put("To the end", log.committed)),
+      ],
+      actions: [{ label: "Move", run: () => this.put(cursor, partition, input.value) }],
+    });
+    if (moved === null) return;
+    notice(`${cursor} stands at seqno ${count(moved.seqno)} of partition ${moved.partition}.`);
+    this.done();
+  }
+
+  put(cursor, partition, text) {
+    const seqno = Number(parseAmount(text, NUMBER));
+    if (!Number.isSafeInteger(seqno)) throw new Error("that is past any record there can be");
+    return send("PUT", this.address(cursor), { seqno }, { query: { partition } });
+  }
+
+  place(partition, seqno) {
+    const where = this.topic.info().partitions.length > 1 ? ` of partition ${partition}` : "";
+    return `It stands at seqno ${count(seqno)}${where}. A reader that uses it goes on from the new place.`;
+  }
+
+  async remove({ cursor }) {
+    const all = this.topic.info().partitions.length > 1 ? ", in every partition of the topic" : "";
+    const deleted = await openDialog({
+      title: `Delete cursor ${cursor}`,
+      body: [el("p", { text: `The cursor goes${all}; the records stay. A reader that uses it begins anew, with the first record there is.` })],
+      actions: [{ label: "Delete", kind: "first danger", run: () => send("DELETE", this.address(cursor)) }],
+    });
+    if (deleted === null) return;
+    notice(`Deleted: cursor ${cursor}`);
+    this.done();
+  }
+}
+
+function set(input, value) {
+  input.value = String(value);
+  input.focus();
+}

@@ -1,0 +1,82 @@
+// Which view is open, and the keys that work everywhere.
+//
+// A view is a function `open(main, route, signal)`: it builds its part of the page once, keeps it up to date until
+// `signal` is aborted, and gives {title, move?}. `move(route)` takes a change of the address within the view, or says
+// false. A view calls `ready()` of shell.js when its first data is there.
+
+import { openDialog } from "./dialog.js";
+import { el, set } from "./dom.js";
+import * as overview from "./overview.js";
+import * as pipeline from "./pipeline.js";
+import "./shell.js";
+import * as topic from "./topic.js";
+
+const VIEWS = { "": ["overview", overview.open], topics: ["overview", topic.open], pipeline: ["pipeline", pipeline.open] };
+const KEYS = [["/", "search"], ["?", "these keys"], ["Esc", "close what is open"], ["g o", "overview"], ["g p", "pipeline"]];
+
+const main = document.getElementById("content");
+let view = null;
+
+function parseRoute() {
+  const [where, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
+  const parts = where.split("/").filter(Boolean).map(decode);
+  return { parts, query: new URLSearchParams(query) };
+}
+
+function decode(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+function follow() {
+  if (location.hash && !location.hash.startsWith("#/")) return;
+  const route = parseRoute();
+  const place = route.parts[0] ?? "";
+  const [name, open] = VIEWS[Object.hasOwn(VIEWS, place) ? place : ""];
+  if (view?.open === open && view.move?.(route)) return retitle();
+  view?.leaving.abort();
+  const leaving = new AbortController();
+  document.documentElement.dataset.ready = "false";
+  main.replaceChildren();
+  const isFirst = view === null;
+  view = { open, leaving, ...open(main, route, leaving.signal) };
+  for (const link of document.querySelectorAll("nav [data-view]")) {
+    set(link, "aria-current", link.dataset.view === name && "page");
+  }
+  retitle();
+  window.scrollTo(0, 0);
+  if (!isFirst) main.focus({ preventScroll: true });
+}
+
+function retitle() {
+  const title = typeof view.title === "function" ? view.title() : view.title;
+  document.title = title ? `${title} · Logboom` : "Logboom";
+}
+
+let chord = "";
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select, [contenteditable]")) return;
+  if (document.querySelector("dialog[open]")) return;
+  if (event.key === "/") {
+    const search = document.querySelector("[data-search]");
+    if (search) {
+      event.preventDefault();
+      search.focus();
+      search.select?.();
+    }
+  } else if (event.key === "?") showKeys();
+  else if (chord === "g" && event.key === "o") location.hash = "#/";
+  else if (chord === "g" && event.key === "p") location.hash = "#/pipeline";
+  chord = event.key;
+});
+
+function showKeys() {
+  const rows = KEYS.map(([key, meaning]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: key })), el("td", { text: meaning })));
+  openDialog({ title: "Keys", body: [el("table", { class: "keys" }, el("tbody", {}, rows))] });
+}
+
+window.addEventListener("hashchange", follow);
+follow();
