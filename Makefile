@@ -8,10 +8,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 BENCHES := encode decode append sync growth open scan follow dump wire latency produce consume scale logd http_write http_read
 
-.PHONY: help demo test check format bench soak clean
+.PHONY: help demo test check format bench soak screenshots clean
 
 help:  ## show what there is
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Logboom needs Python 3.11 or newer: install one, or name it with PYTHON=/path/to/python3"; exit 1; }
@@ -40,6 +40,9 @@ soak: $(READY)  ## full kill counts and long fuzzing
 bench: $(READY)  ## every benchmark; tables on screen, JSON in bench/results, docs/benchmarks.md
 	@for bench in $(BENCHES); do $(BIN)/python bench/$$bench.py || exit 1; done
 	@$(BIN)/python bench/page.py
+
+screenshots: $(READY)  ## the pictures in docs/images; needs Chromium
+	@$(BIN)/python docs/screenshots.py
 
 format: $(READY)  ## let ruff format and fix
 	$(BIN)/ruff format .

@@ -13,15 +13,15 @@ INSTALL_S = 120
 WAIT_FOR_OTHERS = ("-o", "DPkg::Lock::Timeout=120")
 
 
-def need(command: str, package: str) -> None:
-    """Ends the test where there is no such command and none can be had."""
-    reason = why_not(command, package)
+def need(command: str, package: str, seconds: int = INSTALL_S) -> None:
+    """Ends the test where there is no such command and none can be had, by a step of at most so many seconds."""
+    reason = why_not(command, package, seconds)
     if reason is not None:
         pytest.skip(reason)
 
 
 @cache
-def why_not(command: str, package: str) -> str | None:
+def why_not(command: str, package: str, seconds: int = INSTALL_S) -> str | None:
     if shutil.which(command) is not None:
         return None
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
@@ -35,8 +35,8 @@ def why_not(command: str, package: str) -> str | None:
                 capture_output=True,
                 text=True,
                 check=False,
-                timeout=INSTALL_S,
+                timeout=seconds,
             )
         except subprocess.TimeoutExpired:
-            return f"{package} could not be installed in {INSTALL_S} s"
+            return f"{package} could not be installed in {seconds} s"
     return None if shutil.which(command) else f"{package} could not be installed: {done.stderr.strip()[-300:]}"

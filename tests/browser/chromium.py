@@ -1,0 +1,31 @@
+"""Debian's Chromium, without a window, driven by Playwright. Whoever opens it closes it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from playwright.sync_api import Browser, sync_playwright
+
+COMMAND: Final = "chromium"
+PACKAGE: Final = "chromium"
+INSTALL_S: Final = 420
+OPTIONS: Final = ("--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--hide-scrollbars")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Raises where there is none."""
+    found = shutil.which(COMMAND)
+    if found is None:
+        raise FileNotFoundError(f"{COMMAND} is not installed: apt install {PACKAGE}")
+    options = [*OPTIONS, *(("--no-sandbox",) if os.geteuid() == 0 else ())]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=options)
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -1,0 +1,85 @@
+"""The console in a real browser, on a real node.
+
+One browser and one node per file: Playwright holds the thread's event loop for as long as it runs, which must not meet
+tests that want one of their own. The files are in two groups, so that there are never more than two browsers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from browser import chromium as debian
+from browser import scenes
+from browser.scenes import Scene
+from browser.visitor import TIMEOUT_MS, Visitor
+from packages import need
+
+expect.set_options(timeout=TIMEOUT_MS)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    need(debian.COMMAND, debian.PACKAGE, debian.INSTALL_S)
+    with debian.chromium() as launched:
+        yield launched
+
+
+@pytest.fixture
+def visitor(browser: Browser) -> Iterator[Visitor]:
+    visitor = Visitor(browser)
+    try:
+        yield visitor
+        visitor.check()
+    finally:
+        visitor.close()
+
+
+def _module_directory(factory: pytest.TempPathFactory) -> Path:
+    return factory.mktemp("node")
+
+
+@pytest.fixture(scope="module")
+def empty(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with scenes.empty(_module_directory(tmp_path_factory)) as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def shop(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """Topics with records, cursors and troubles; nobody writes."""
+    with scenes.still(_module_directory(tmp_path_factory)) as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def busy(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with scenes.busy(_module_directory(tmp_path_factory)) as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def ten_thousand(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with scenes.ten_thousand(_module_directory(tmp_path_factory)) as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def hostile(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with scenes.hostile(_module_directory(tmp_path_factory)) as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def damaged(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with scenes.damaged(_module_directory(tmp_path_factory)) as scene:
+        yield scene
+
+
+@pytest.fixture(scope="module")
+def replica(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    with scenes.replica(_module_directory(tmp_path_factory)) as scene:
+        yield scene
