@@ -1,7 +1,7 @@
 """The console in a real browser, on a real node.
 
 One browser and one node per file: Playwright holds the thread's event loop for as long as it runs, which must not meet
-tests that want one of their own. The files are in two groups, so that there are never more than two browsers.
+tests that want one of their own. A file runs on one worker (--dist loadfile), so there are as many browsers as workers.
 """
 
 from __future__ import annotations

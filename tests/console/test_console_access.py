@@ -9,8 +9,6 @@ from browser import audit
 from browser.scenes import Scene
 from browser.visitor import Visitor
 
-pytestmark = pytest.mark.xdist_group("console-1")
-
 PLACES = {
     "overview": "#/",
     "records": "#/topics/orders",

@@ -10,8 +10,6 @@ from browser import hostile as texts
 from browser.scenes import Scene
 from browser.visitor import Visitor
 
-pytestmark = pytest.mark.xdist_group("console-2")
-
 _SCRIPTS = "() => [...document.scripts].map((script) => script.src)"
 _STRANGERS = "() => document.querySelectorAll('main :is(iframe, style, script, [onerror], [onload])').length"
 

@@ -9,8 +9,6 @@ from browser import audit
 from browser.scenes import Scene
 from browser.visitor import Visitor
 
-pytestmark = pytest.mark.xdist_group("console-1")
-
 UPDATES = 4
 SHIFT_MAX = 0.02
 PLACES = ("#/", "#/topics/clicks", "#/topics/clicks/cursors", "#/topics/sensors.temperature/segments")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from browser.scenes import MANY, Scene, many_names
 from browser.visitor import Visitor
-
-pytestmark = pytest.mark.xdist_group("console-2")
 
 ELEMENTS_MAX = 5_000
 

@@ -8,8 +8,6 @@ from playwright.sync_api import Locator, Page, expect
 from browser.scenes import SHOP, Scene
 from browser.visitor import Visitor
 
-pytestmark = pytest.mark.xdist_group("console-1")
-
 REGIONS = ("Health", "Records", "Bytes", "Latency", "Limits", "Connections", "Recent troubles", "Topics")
 
 

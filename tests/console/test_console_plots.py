@@ -11,8 +11,6 @@ from playwright.sync_api import Page, expect
 from browser.scenes import Scene
 from browser.visitor import Visitor
 
-pytestmark = pytest.mark.xdist_group("console-1")
-
 SECOND = 1_000_000
 INTERVAL_MS = 2_000
 

@@ -11,8 +11,6 @@ from playwright.sync_api import Locator, Page, expect
 from browser.scenes import Scene
 from browser.visitor import Visitor, wait_until_ready
 
-pytestmark = pytest.mark.xdist_group("console-1")
-
 
 def rows(page: Page) -> Locator:
     return page.get_by_role("table", name="Records").locator("tbody").get_by_role("row")

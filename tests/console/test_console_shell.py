@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
 from playwright.sync_api import expect
 
 from browser.scenes import Scene
 from browser.visitor import Visitor
-
-pytestmark = pytest.mark.xdist_group("console-1")
 
 
 def test_an_empty_node_has_a_page_with_a_heading_and_landmarks(visitor: Visitor, empty: Scene) -> None:

@@ -11,8 +11,6 @@ from browser import scenes
 from browser.scenes import Scene
 from browser.visitor import Visitor
 
-pytestmark = pytest.mark.xdist_group("console-2")
-
 
 @pytest.fixture(scope="module")
 def shop_to_lose(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:

@@ -8,8 +8,6 @@ from playwright.sync_api import Page, expect
 from browser.scenes import REFUSAL, Scene
 from browser.visitor import Visitor
 
-pytestmark = pytest.mark.xdist_group("console-2")
-
 
 def make_topic(scene: Scene, name: str, records: int = 0, partitions: int = 1) -> str:
     scene.node.call("POST", "/topics", {"name": name, "partitions": partitions})

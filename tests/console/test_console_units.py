@@ -8,8 +8,6 @@ from playwright.sync_api import Page, expect
 from browser.scenes import Scene
 from browser.visitor import Visitor
 
-pytestmark = pytest.mark.xdist_group("console-2")
-
 PARSE = """async ([text, kind]) => {
   const units = await import("/console/units.js");
   try { return units.parseAmount(text, units[kind]).toString(); } catch (error) { return `no: ${error.message}`; }

@@ -13,8 +13,6 @@ from playwright.sync_api import Browser, Page
 from browser.scenes import Scene
 from browser.visitor import Visitor
 
-pytestmark = pytest.mark.xdist_group("console-2")
-
 NOW = datetime(2026, 11, 15, 14, 3, 30)
 """In the zone of whoever looks, which is that of the browser."""
 

@@ -109,7 +109,6 @@ def is_taken(address: tuple[str, int]) -> bool:
     return False
 
 
-@pytest.mark.xdist_group("port-1773")
 def test_without_any_configuration_it_just_works_and_a_second_one_says_why_it_cannot(tmp_path: Path) -> None:
     if is_taken(DEFAULT):
         pytest.skip("somebody else has port 1773")
