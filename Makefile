@@ -31,7 +31,8 @@ check: $(READY)  ## format, lint, types, import layers, shape of the tree
 	$(BIN)/python -m pytest tests/unit/test_tree.py
 
 test: $(READY)  ## all tests but the long ones
-	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not soak" -n 2 --ignore tests/console
+	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/console
 
 soak: $(READY)  ## full kill counts and long fuzzing
 	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py

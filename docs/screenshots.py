@@ -11,25 +11,30 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import httpx
 from playwright.sync_api import Browser, Page
 
+from browser import scenes
 from browser.chromium import chromium
-from browser.scenes import SCENES, Scene
+from browser.scenes import Scene
+from browser.traffic import Traffic
 from browser.visitor import Scheme, Visitor
 
 IMAGES: Final = Path(__file__).parent / "images"
 SIZE_MAX: Final = 200 * 1024
-WARM_S: Final = 75.0
+WARM_S: Final = 170.0
 """How long a busy node runs before pictures of it are taken: the plots show its last minutes."""
 WIDE: Final = (1440, 900)
 NARROW: Final = (390, 844)
+NIGHT: Final[Scheme] = "dark"
 
 Step = Callable[[Page, Scene], None]
 
@@ -42,6 +47,34 @@ class Picture(NamedTuple):
     scheme: Scheme = "light"
     step: Step | None = None
     """What to do on the page before the picture is taken."""
+
+
+@contextmanager
+def shop(root: Path) -> Iterator[Scene]:
+    """The busy scene on a node that was filled and read before it was started: its plots show the traffic alone."""
+    with scenes.still(root) as scene:
+        for follower in scenes.FOLLOWERS:
+            end = scene.node.ask(f"/topics/{follower.topic}")["partitions"][follower.partition]["committed"]
+            path = f"/topics/{follower.topic}/cursors/{follower.cursor}"
+            scene.node.call("PUT", path, {"seqno": end}, {"partition": follower.partition})
+        scene.node.stop()
+        scene.node.start()
+        scene.node.call("POST", "/topics/payments/refuse", {"reason": scenes.REFUSAL})
+        with Traffic(scene.node.address, scenes.FLOWS, scenes.FOLLOWERS) as traffic:
+            scene.traffic = traffic
+            yield scene
+
+
+SCENES: Final[dict[str, scenes.SceneMaker]] = {**scenes.SCENES, "shop": shop}
+
+
+def provoke(page: Page, scene: Scene) -> None:
+    """A few writes that are refused, so that there is something to tell."""
+    for _ in range(7):
+        httpx.post(f"{scene.url}/topics/payments/records", json={"value": "late"})
+    for _ in range(2):
+        httpx.post(f"{scene.url}/topics/audit/records", params={"expect_seqno": 1}, json={"value": "old"})
+    page.get_by_role("region", name="Recent troubles").get_by_text("WritesRefused").wait_for()
 
 
 def open_a_record(page: Page, scene: Scene) -> None:
@@ -62,7 +95,7 @@ def open_writing(page: Page, scene: Scene) -> None:
 
 def lose_the_node(page: Page, scene: Scene) -> None:
     scene.node.kill()
-    page.get_by_text("does not answer since").wait_for()
+    page.get_by_text("has not answered since").wait_for()
 
 
 def pause(page: Page, scene: Scene) -> None:
@@ -70,18 +103,20 @@ def pause(page: Page, scene: Scene) -> None:
 
 
 PICTURES: Final = (
-    Picture("overview", "busy"),
-    Picture("overview-dark", "busy", scheme="dark"),
-    Picture("overview-narrow", "busy", size=NARROW),
-    Picture("overview-narrow-dark", "busy", size=NARROW, scheme="dark"),
-    Picture("records", "busy", "#/topics/orders", step=pause),
-    Picture("record", "busy", "#/topics/audit", step=open_a_record),
-    Picture("segments", "busy", "#/topics/audit/segments"),
-    Picture("cursors", "busy", "#/topics/clicks/cursors"),
-    Picture("settings", "busy", "#/topics/orders/settings"),
-    Picture("write", "busy", "#/topics/orders", step=open_writing),
-    Picture("pipeline", "busy", "#/pipeline"),
-    Picture("gone", "busy", step=lose_the_node),
+    Picture("overview", "shop", step=provoke),
+    Picture("overview-dark", "shop", scheme=NIGHT),
+    Picture("overview-narrow", "shop", size=NARROW),
+    Picture("overview-narrow-dark", "shop", size=NARROW, scheme=NIGHT),
+    Picture("records", "shop", "#/topics/orders", step=pause),
+    Picture("records-narrow", "shop", "#/topics/orders", NARROW, step=pause),
+    Picture("record", "shop", "#/topics/orders", step=open_a_record),
+    Picture("record-narrow-dark", "shop", "#/topics/orders", NARROW, NIGHT, open_a_record),
+    Picture("segments", "shop", "#/topics/sensors.temperature/segments"),
+    Picture("cursors", "shop", "#/topics/clicks/cursors"),
+    Picture("settings", "shop", "#/topics/orders/settings"),
+    Picture("write", "shop", "#/topics/orders", step=open_writing),
+    Picture("pipeline", "shop", "#/pipeline"),
+    Picture("gone", "shop", step=lose_the_node),
     Picture("empty", "empty"),
     Picture("ten-thousand", "ten_thousand"),
     Picture("damaged", "damaged"),

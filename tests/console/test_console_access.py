@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -18,6 +20,41 @@ PLACES = {
     "settings": "#/topics/payments/settings",
     "pipeline": "#/pipeline",
 }
+STOPS_MAX = 320
+FOCUS = """() => {
+  const now = document.activeElement;
+  if (now === document.body) return null;
+  const box = now.getBoundingClientRect();
+  const style = getComputedStyle(now);
+  const [x, y] = [box.x + Math.min(box.width, innerWidth) / 2, box.y + Math.min(box.height, 40) / 2];
+  const seen = document.elementFromPoint(x, y);
+  const all = [...document.querySelectorAll("*")];
+  return {
+    who: `${all.indexOf(now)} ${now.tagName}.${now.className} ${now.textContent.slice(0, 40)}`,
+    ring: style.outlineStyle !== "none" && parseFloat(style.outlineWidth) > 0,
+    free: now.contains(seen) || seen?.contains(now),
+  };
+}"""
+"""What has the focus: whether that shows, and whether it can be seen at all. Null where it is at the browser itself."""
+SMALL = """(least) => [...document.querySelectorAll("button, a, input, select, textarea, summary")].filter((each) => {
+  if (!each.checkVisibility({ visibilityProperty: true }) || each.disabled) return false;
+  if (each.closest(".bars, .skip, .tree") || each.matches("p a, p button, th.name a")) return false;
+  const box = (each.matches("[type=checkbox]") ? each.closest("label") : each).getBoundingClientRect();
+  return box.width < least || box.height < least;
+}).map((each) => `${each.outerHTML.slice(0, 80)} ${each.offsetWidth}x${each.offsetHeight}`)"""
+"""Controls that are too small. Not those in a sentence; nor bars, which have a row each, nor links whose row works."""
+LISTEN = """() => {
+  window.spoken = [];
+  const regions = document.querySelectorAll("[role=status], [role=alert], [aria-live]");
+  const hear = (changes) => {
+    for (const { target } of changes) {
+      const element = target.nodeType === Node.TEXT_NODE ? target.parentElement : target;
+      if (element && !element.closest("[aria-hidden=true]")) window.spoken.push(element.textContent);
+    }
+  };
+  const what = { childList: true, characterData: true, subtree: true };
+  for (const region of regions) new MutationObserver(hear).observe(region, what);
+}"""
 EVERYWHERE = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 
 
@@ -101,3 +138,108 @@ def test_a_dialog_keeps_the_focus_and_gives_it_back(visitor: Visitor, shop: Scen
         )
     page.keyboard.press("Escape")
     expect(button).to_be_focused()
+
+
+@EVERYWHERE
+def test_tab_goes_through_a_view_without_a_trap_and_shows_where_it_is(
+    visitor: Visitor, shop: Scene, place: str
+) -> None:
+    page = visitor.visit(shop.url, place)
+    seen: set[str] = set()
+    for _ in range(STOPS_MAX):
+        page.keyboard.press("Tab")
+        stop = page.evaluate(FOCUS)
+        if stop is None or stop["who"] in seen:
+            break
+        assert stop["ring"], f"{stop['who']} does not show that it has the focus"
+        assert stop["free"], f"{stop['who']} is hidden behind something"
+        seen.add(stop["who"])
+    else:
+        pytest.fail(f"after {STOPS_MAX} stops there is still another")
+    assert len(seen) > 3
+
+
+@EVERYWHERE
+def test_nothing_that_is_pressed_is_smaller_than_a_fingertip_can_hit(visitor: Visitor, shop: Scene, place: str) -> None:
+    page = visitor.visit(shop.url, place)
+    assert page.evaluate(SMALL, 24) == []
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate(SMALL, 24) == []
+    buttons = page.locator("main button.first:visible, dialog button:visible")
+    for box in (button.bounding_box() for button in buttons.all()):
+        assert box is not None
+        assert box["height"] >= 44
+
+
+@EVERYWHERE
+def test_tables_stay_tables_with_a_name_on_every_width(visitor: Visitor, shop: Scene, place: str) -> None:
+    page = visitor.visit(shop.url, place)
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        nodes = [node for node in audit.accessible(page) if not node.get("ignored")]
+        roles = [str(node["role"]["value"]) for node in nodes]
+        tables = [node for node, role in zip(nodes, roles, strict=True) if role == "table"]
+        assert len(tables) >= page.locator("body:not(:has(dialog[open])) table:visible").count()
+        assert all(node["name"]["value"] for node in tables)
+        assert not [role for role in roles if role.startswith("LayoutTable")]
+
+
+@pytest.mark.parametrize("place", ["#/", "#/topics/orders", "#/topics/orders/cursors", "#/topics/audit/segments"])
+def test_what_changes_all_the_time_is_not_read_aloud(visitor: Visitor, busy: Scene, place: str) -> None:
+    page = visitor.visit(busy.url, place)
+    page.evaluate(LISTEN)
+    about = page.locator("#node .about")
+    for _ in range(3):
+        expect(about).not_to_have_text(about.inner_text())
+    assert page.evaluate("() => window.spoken") == []
+
+
+def test_states_are_seen_where_the_system_sets_the_colours(visitor: Visitor, shop: Scene) -> None:
+    page = visitor.visit(shop.url)
+    page.emulate_media(forced_colors="active")
+    plain = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    for seen in (".health .dot", "#node .dot", ".meter .track i", ".plot .legend i"):
+        assert page.locator(seen).first.evaluate("each => getComputedStyle(each).backgroundColor") != plain, seen
+    others = page.locator("nav a:not([aria-current])").first
+    assert others.evaluate("each => getComputedStyle(each).borderBottomColor") == plain
+
+
+def test_the_skip_link_goes_to_the_content_and_keeps_the_address(visitor: Visitor, shop: Scene) -> None:
+    page = visitor.visit(shop.url, "#/topics/orders/cursors")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    assert page.url.endswith("#/topics/orders/cursors")
+
+
+def test_what_is_wrong_with_a_place_is_told_at_its_field(visitor: Visitor, shop: Scene) -> None:
+    page = visitor.visit(shop.url, "#/topics/orders")
+    place = page.get_by_label("From", exact=True)
+    place.fill("yesterday-ish")
+    page.keyboard.press("Enter")
+    expect(place).to_be_focused()
+    expect(place).to_have_attribute("aria-invalid", "true")
+    expect(place).to_have_accessible_description(re.compile("is no place in a log"))
+
+
+def test_a_dialog_that_is_too_long_keeps_its_buttons_in_sight(visitor: Visitor, shop: Scene) -> None:
+    page = visitor.visit(shop.url, "#/topics/orders", width=390, height=500)
+    page.get_by_role("button", name="Write a record").click()
+    dialog = page.get_by_role("dialog", name="Write a record")
+    for name in ("Write", "Cancel", "Close"):
+        expect(dialog.get_by_role("button", name=name, exact=True)).to_be_in_viewport(ratio=1)
+    dialog.get_by_label("Headers").focus()
+    expect(dialog.get_by_label("Headers")).to_be_in_viewport(ratio=1)
+
+
+def test_a_phone_shows_channels_and_tags_of_records(visitor: Visitor, shop: Scene) -> None:
+    page = visitor.visit(shop.url, "#/topics/orders", width=390, height=844)
+    row = page.get_by_role("table", name="Records").get_by_role("row").filter(has_text="paid").first
+    expect(row.get_by_text("paid", exact=True)).to_be_visible()
+    expect(row.get_by_text("shop/")).to_be_visible()
+
+
+def test_a_cursors_lag_is_drawn_over_the_minutes_that_are_kept(visitor: Visitor, shop: Scene) -> None:
+    page = visitor.visit(shop.url, "#/topics/audit/cursors")
+    expect(page.locator(".plot .grid")).to_contain_text("5 min ago")

@@ -54,6 +54,20 @@ def test_topics_are_sorted_by_the_column_that_was_clicked_and_turned_by_a_second
     assert seen[0] == seen[1][::-1]
 
 
+@pytest.mark.parametrize(
+    ("column", "sort"),
+    [("In", "records_in"), ("Out", "records_out"), ("Records", "records"), ("Newest", "newest"), ("Lag", "lag")],
+)
+def test_every_column_that_can_be_sorted_by_is(visitor: Visitor, shop: Scene, column: str, sort: str) -> None:
+    page = visitor.visit(shop.url)
+    with page.expect_response(lambda response: f"sort={sort}&" in response.url) as answer:
+        topics(page).get_by_role("button", name=column, exact=True).click()
+    wanted = [topic["name"] for topic in answer.value.json()["topics"]]
+    expect(topics(page).get_by_role("row").get_by_role("link")).to_have_text(wanted)
+    head = topics(page).get_by_role("columnheader").filter(has=page.get_by_role("button", name=column, exact=True))
+    expect(head).to_have_attribute("aria-sort", "descending")
+
+
 def test_a_topic_opens_by_its_name(visitor: Visitor, shop: Scene) -> None:
     page = visitor.visit(shop.url)
     topics(page).get_by_role("link", name="orders", exact=True).click()

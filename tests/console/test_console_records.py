@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
+import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -216,3 +218,107 @@ def test_a_tombstone_is_written_to_the_partition_that_was_chosen(visitor: Visito
     expect(page.get_by_text(f"Written: {topic}/2 seqno 0")).to_be_visible()
     (record,) = records(shop, topic, partition=2, **{"from": "earliest"})
     assert (record["key"], record["value"]) == ("gone", None)
+
+
+LIKE_BYTES = (b'{"base64":5}', b'{"base64":"!!"}', b'{"base64":"aGVsbG8="}', b'{"base64":"AA==","b":"AA=="}', b"null")
+
+
+def test_values_that_look_like_what_the_api_makes_of_bytes_are_listed_as_they_are(
+    visitor: Visitor, shop: Scene
+) -> None:
+    topic = make_topic(shop, "like.bytes")
+    made = [{"value": {"base64": base64.b64encode(value).decode()}} for value in (*LIKE_BYTES, b"\xff\xfe")]
+    shop.node.call("POST", f"/topics/{topic}/records", made)
+    page = visitor.visit(shop.url, f"#/topics/{topic}?from=earliest")
+    shown = rows(page).locator("td.value")
+    expect(shown).to_have_text([*(value.decode() for value in LIKE_BYTES), r"\xff\xfe"])
+
+
+def test_a_time_is_found(visitor: Visitor, shop: Scene) -> None:
+    topic = make_topic(shop, "timed")
+    made = [{"value": f"at {hour}", "timestamp": f"2026-01-31T{hour:02}:00:00Z"} for hour in range(10)]
+    shop.node.call("POST", f"/topics/{topic}/records", made)
+    page = visitor.visit(shop.url, f"#/topics/{topic}")
+    find(page, From="2026-01-31 06:30Z")
+    expect(rows(page).locator("td.value")).to_have_text(["at 7", "at 8", "at 9"])
+
+
+def test_json_is_folded_and_unfolded(visitor: Visitor, shop: Scene) -> None:
+    topic = make_topic(shop, "folded")
+    value = {"outer": {"middle": {"inner": "hidden at first"}}, "list": list(range(450))}
+    shop.node.call("POST", f"/topics/{topic}/records", {"value": value})
+    page = visitor.visit(shop.url, f"#/topics/{topic}?seqno=0")
+    tree = page.get_by_role("dialog").get_by_role("group", name="Value as JSON")
+    expect(tree.locator(".string", has_text="hidden at first")).to_have_count(0)
+    tree.locator("summary", has_text="middle").last.click()
+    expect(tree.locator(".string", has_text="hidden at first")).to_be_visible()
+    tree.locator("summary", has_text="middle").last.click()
+    expect(tree.locator(".string", has_text="hidden at first")).to_be_hidden()
+    entries = tree.locator("details", has=page.locator("summary", has_text="list")).last.locator(".leaf")
+    expect(entries).to_have_count(200)
+    tree.get_by_role("button", name="Show more").click()
+    expect(entries).to_have_count(400)
+    tree.get_by_role("button", name="Show more").click()
+    expect(entries).to_have_count(450)
+
+
+@pytest.mark.parametrize("form", ["JSON", "Hex"])
+def test_a_value_is_copied_in_the_form_that_is_shown(visitor: Visitor, shop: Scene, form: str) -> None:
+    value = page_value(shop)
+    page = visitor.visit(shop.url, "#/topics/audit?partition=0&seqno=3")
+    dialog = page.get_by_role("dialog", name="Record 0/3", exact=True)
+    dialog.get_by_role("button", name=form, exact=True).click()
+    dialog.get_by_role("button", name="Copy", exact=True).click()
+    expect(page.get_by_text("Copied: ")).to_be_visible()
+    copied = page.evaluate("() => navigator.clipboard.readText()")
+    assert copied == value.hex() if form == "Hex" else json.loads(copied) == json.loads(value)
+
+
+def page_value(scene: Scene) -> bytes:
+    return httpx.get(f"{scene.url}/topics/audit/records/3/value").content
+
+
+def test_where_the_browser_has_no_clipboard_for_the_page_a_value_is_copied_all_the_same(
+    visitor: Visitor, shop: Scene
+) -> None:
+    page = visitor.visit(shop.url, "#/topics/audit")
+    page.evaluate("() => { window.kept = navigator.clipboard.readText.bind(navigator.clipboard); }")
+    page.evaluate("() => Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    rows(page).nth(2).click()
+    dialog = page.get_by_role("dialog")
+    dialog.get_by_role("button", name="Text", exact=True).click()
+    copy = dialog.get_by_role("button", name="Copy", exact=True)
+    copy.click()
+    expect(page.get_by_text("Copied: ")).to_be_visible()
+    assert json.loads(page.evaluate("() => window.kept()"))
+    expect(copy).to_be_focused()
+
+
+def test_a_download_is_named_after_its_record(visitor: Visitor, shop: Scene) -> None:
+    page = visitor.visit(shop.url, "#/topics/audit?partition=0&seqno=5")
+    with page.expect_download() as begun:
+        page.get_by_role("dialog").get_by_role("link", name="Download").click()
+    assert begun.value.suggested_filename.rpartition(".")[0] == "audit-0-5"
+
+
+def test_a_partition_that_is_not_there_is_said_not_to_be(visitor: Visitor, shop: Scene) -> None:
+    page = visitor.visit(shop.url, "#/topics/orders?partition=99")
+    expect(page.get_by_role("alert").filter(has_text="There is no partition 99.")).to_be_visible()
+
+
+def test_a_name_that_no_topic_can_have_is_said_to_be_none(visitor: Visitor, shop: Scene) -> None:
+    visitor.expect(r"/topics/%25zz")
+    page = visitor.visit(shop.url, "#/topics/%zz")
+    expect(page.get_by_role("main")).to_contain_text("There is no topic of this name")
+
+
+def test_bytes_that_are_half_text_are_shown_in_pieces_that_a_browser_can_bear(visitor: Visitor, shop: Scene) -> None:
+    topic = make_topic(shop, "half.text")
+    value = base64.b64encode(b"a\xff" * 100_000).decode()
+    shop.node.call("POST", f"/topics/{topic}/records", [{"value": {"base64": value}}])
+    page = visitor.visit(shop.url, f"#/topics/{topic}?seqno=0")
+    page.get_by_role("dialog").get_by_role("button", name="Text", exact=True).click()
+    shown = page.get_by_role("group", name="Value as text").locator("span")
+    assert 500 < shown.count() < 5_000
+    page.get_by_role("button", name="Show more").click()
+    assert shown.count() > 1_500

@@ -57,3 +57,16 @@ def test_a_topic_that_is_not_there_is_said_to_be_missing(visitor: Visitor, empty
     page = visitor.visit(empty.url, "#/topics/nowhere")
     expect(page.get_by_role("heading", level=1, name="nowhere")).to_be_visible()
     expect(page.get_by_text("There is no topic of this name")).to_be_visible()
+
+
+def test_the_way_past_the_navigation_leaves_the_address_as_it_is(visitor: Visitor, empty: Scene) -> None:
+    page = visitor.visit(empty.url, "#/pipeline")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("main")).to_be_focused()
+    assert page.url.endswith("#/pipeline")
+
+
+def test_an_address_of_another_kind_shows_the_overview(visitor: Visitor, empty: Scene) -> None:
+    page = visitor.visit(empty.url, "#content")
+    expect(page.get_by_role("heading", level=1, name="Overview")).to_be_visible()

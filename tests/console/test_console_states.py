@@ -21,7 +21,7 @@ def shop_to_lose(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> 
 def test_damage_is_said_on_the_overview_with_what_to_do(visitor: Visitor, damaged: Scene) -> None:
     page = visitor.visit(damaged.url)
     health = page.get_by_role("region", name="Health")
-    expect(health).to_contain_text("ledger")
+    expect(health.locator(".cause")).to_contain_text("ledger/0.")  # the log; the file is in the details
     expect(health).to_contain_text("damage")
 
 
@@ -57,8 +57,9 @@ def test_a_node_that_is_gone_is_said_to_be_gone_and_comes_back_by_itself(
     page = visitor.visit(shop_to_lose.url, place)
     heading = page.get_by_role("heading", level=1).inner_text()
     shop_to_lose.node.kill()
-    banner = page.get_by_role("status").filter(has_text="does not answer since")
+    banner = page.get_by_role("status").filter(has_text="has not answered since")
     expect(banner).to_be_visible()
+    expect(banner.locator("[aria-hidden=true]")).to_contain_text("Trying again for")  # never read aloud
     expect(page.get_by_role("heading", level=1)).to_have_text(heading)
     shop_to_lose.node.start()
     expect(banner).to_be_hidden()

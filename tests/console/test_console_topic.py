@@ -114,6 +114,7 @@ def test_only_the_settings_that_changed_are_saved(visitor: Visitor, shop: Scene)
     assert sent.value.post_data_json == {
         "settings": {"retention": {"bytes": 10 * 2**30, "age_ms": 7 * 86_400_000}, "flush": {"policy": "interval"}}
     }
+    expect(page.get_by_text("Saved: ")).to_be_visible()
     expect(form.get_by_role("button", name="Save")).to_be_disabled()
     assert shop.node.ask(f"/topics/{name}")["settings"]["retention"]["bytes"] == 10 * 2**30
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from checker import Recorder, Report, check, read_histories
-from checker.history import Final
+from checker.history import Final, Unknown
 from logboom import Reader, connect
 from logboom.broker.api import Settings
 from logboom.client.spill import START as SPILL_START
@@ -139,6 +139,11 @@ class Load:
             process.communicate(json.dumps(ends).encode() + b"\n", timeout=END_S)
             assert process.returncode == 0, f"{name}: {self._said()}"
         return check(read_histories(sorted(self.histories.iterdir())))
+
+    def doubts(self) -> Counter[str | None]:
+        """Why writers do not know what became of records, and of how many."""
+        events = read_histories(sorted(self.histories.iterdir()))
+        return Counter(event.why for event in events if isinstance(event, Unknown))
 
     def _said(self) -> str:
         return "\n".join(f"{path.name}: {path.read_text()[-2000:]}" for path in sorted(self._root.glob("*.log")))

@@ -83,7 +83,7 @@ def test_writers_wait_while_the_volume_is_full_and_go_on_when_there_is_room(tmp_
         load.wait_for_records(100)
         report = load.finish()
     assert report.clean, report
-    assert report.acknowledged == report.records
+    assert report.acknowledged == report.records, load.doubts()
     assert (report.unknown, report.refused) == (0, 0)
 
 

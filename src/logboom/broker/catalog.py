@@ -25,6 +25,7 @@ from logboom.batch.header import HEADER_SIZE, stamp
 from logboom.broker.api import PartitionInfo, TopicInfo
 from logboom.broker.committing import Committer, logger
 from logboom.broker.config import BrokerConfig
+from logboom.broker.limits import said_again
 from logboom.broker.measures import Meter
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
@@ -65,8 +66,7 @@ class Hosted:
             raise PartitionNotFound(self.topic.name, partition, len(writers))
         writer = writers[partition]
         if isinstance(writer, LogboomError):
-            writer.counted = False  # it was said to somebody else before
-            raise writer
+            raise said_again(writer)
         return writer
 
     @property
@@ -284,7 +284,7 @@ class Catalog:
 
     async def _begin(self, topic: Topic) -> Hosted:
         if self._committer.failure is not None:
-            raise self._committer.failure
+            raise said_again(self._committer.failure)
         try:
             return self.host(topic, await asyncio.to_thread(self._make, topic))
         except (OSError, RuntimeError) as error:  # the last one: no thread could be made
@@ -305,7 +305,7 @@ class Catalog:
         writer, name = hosted.writer(partition), hosted.topic.log_name(partition)
         async with self._committer.pause():
             if writer.gone is not None:
-                raise writer.gone
+                raise said_again(writer.gone)
             config = self.log_config(hosted.topic.settings)
             try:
                 log = await asyncio.to_thread(self._data.begin_anew, name, snapshot, config)

@@ -73,11 +73,12 @@ async def examine(broker: Broker) -> list[Complaint]:
         for topic in some:
             found.add(_of_topic(topic))
             firsts |= {(topic.id, part.partition): part.first for part in topic.partitions}
-    behind = _Behind()
+    behind, unreadable = _Behind(), set(stats.unreadable)
     async for more in slices(cursors):
         for cursor in more:
             first = firsts.get((cursor.topic_id, cursor.partition))
-            found.add(_of_cursor(cursor, first))
+            if cursor.topic_id not in unreadable:
+                found.add(_of_cursor(cursor, first))
             if first is not None and cursor.lag and cursor.seqno >= first:
                 behind.add(cursor)
     found.add(behind.complaints(stats.now))
@@ -256,11 +257,14 @@ def _of_topic(topic: TopicInfo) -> Iterator[Complaint]:
 
 
 def _of_cursor(cursor: CursorInfo, first: int | None) -> Iterator[Complaint]:
-    """What is wrong with it, besides that it is behind. `first` is where its log begins, if there is one."""
-    if first is None or cursor.lag is None:
+    """What is wrong with it, besides that it is behind. `first` is where its log begins, if there is one.
+
+    Of a log that cannot be opened nobody knows how far behind it is, and of one that was just made where it begins.
+    """
+    if first is None and cursor.lag is None:
         advice = f"`logboom cursor delete {cursor.cursor} {cursor.topic}`, if nobody wants it"
         yield Complaint("info", "cursor without a topic", _place(cursor), "its topic was deleted", advice)
-    elif cursor.seqno < first:
+    elif first is not None and cursor.seqno < first:
         gone = counted(first - cursor.seqno, "record")
         reason = f"it stands at seqno {cursor.seqno}, the log begins at {first}: {gone} went unread"
         advice = "let its reader run with gaps skipped, and keep more, or read sooner"

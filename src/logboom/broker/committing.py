@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from logboom.broker.limits import Limits, Rejections
+from logboom.broker.limits import Limits, Rejections, said_again
 from logboom.broker.measures import Histogram
 from logboom.broker.promise import Entry
 from logboom.broker.writing import LogWriter
@@ -53,7 +53,7 @@ class Counts:
         for batch, answer in zip(entry.batches, entry.answers, strict=True):
             if not isinstance(answer, Appended):
                 self.refused += 1
-                self.rejections.note(answer)
+                self.rejections.note(said_again(answer))  # one error may be the answer to many
                 continue
             last = max(last, answer.index)
             if answer.repeat:
@@ -117,7 +117,7 @@ class Committer:
     def refuse(self, entry: Entry, error: LogboomError) -> None:
         """Nothing of this was written."""
         self.counts.refused += len(entry.batches)
-        self.rejections.note(error)
+        self.rejections.note(said_again(error))
         entry.fail(error)
 
     def want(self, writer: LogWriter) -> None:

@@ -14,6 +14,7 @@ import msgspec
 
 from logboom.broker.api import CursorInfo
 from logboom.broker.internal import StateLog
+from logboom.broker.slices import in_order, slices
 from logboom.errors import InvalidBookmark, InvalidCursorName, TopicRecreated
 from logboom.storage.bookmark import Bookmark
 
@@ -73,13 +74,16 @@ class Cursors:
         value = self._state.get(_key(cursor, topic, partition))
         return None if value is None else str(_bookmark(_decode(value), partition))
 
-    def list(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
+    async def list(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
         """By name, topic and partition. What lies between them and the ends of their logs is not known here."""
-        found = self._find(lambda cursor, name: cursor.startswith(prefix) and topic in (None, name))
-        return sorted(
-            (_info(*place, _decode(value)) for _, place, value in found),
-            key=lambda info: (info.cursor, info.topic, info.partition),
-        )
+        found: list[tuple[CursorKey, Standing]] = []
+        async for some in slices(self.keys()):
+            for key in some:
+                place, standing = split_key(key), self.standing(key)
+                if standing is not None and place[0].startswith(prefix) and topic in (None, place[1]):
+                    found.append((place, standing))
+        found = await in_order(found, lambda each: each[0])
+        return [_info(*place, standing) async for some in slices(found) for place, standing in some]
 
     async def delete(self, cursor: str, topic: str | None = None) -> int:
         """Returns how many there were: one for each partition."""

@@ -14,6 +14,7 @@ from typing import Final
 from logboom.batch.header import HEADER_SIZE
 from logboom.broker.api import Origin, Stored
 from logboom.broker.catalog import Hosted
+from logboom.broker.limits import said_again
 from logboom.broker.reading import LogReading
 from logboom.broker.writing import LogWriter
 from logboom.errors import Damage, FeedEnded, IndexOutOfRange, ShuttingDown
@@ -100,7 +101,7 @@ class LocalFeed:
         if self._reading.closing:
             raise ShuttingDown
         if self._writer.gone is not None:
-            raise self._writer.gone
+            raise said_again(self._writer.gone)
         if self._log.closed:
             raise FeedEnded(self._writer.name, "a copy itself, it has begun anew")
         if self._hosted.topic.settings != self.origin.settings:

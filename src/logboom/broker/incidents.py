@@ -4,7 +4,8 @@ Bounded, whatever comes: so many incidents, of which so many may be of one name,
 not seen for the longest go first; a flood of one kind displaces its own, not the others. Any thread may note one, also
 while another is being noted: the garbage collector can make a logger speak at any moment.
 
-`listening` feeds it with what the node's loggers warn of, from then until it is left. Nothing here is ever logged.
+`listening` feeds it with what the node's loggers warn of, from then until it is left. Nothing here is ever logged, and
+nobody else hears less: where a program has set up no logging, warnings go to stderr as they would without it.
 """
 
 from __future__ import annotations
@@ -112,6 +113,25 @@ class _Listener(logging.Handler):
     def __init__(self, incidents: Incidents) -> None:
         super().__init__(logging.WARNING)
         self._incidents = incidents
+
+    def createLock(self) -> None:  # noqa: N802
+        """None: two threads, each with one lock, of which one speaks while it notes something, would wait for ever."""
+        self.lock = None
+
+    def handle(self, record: logging.LogRecord) -> bool:
+        self.emit(record)
+        if logging.lastResort is not None and record.levelno >= logging.lastResort.level and self._is_alone(record):
+            logging.lastResort.handle(record)
+        return True
+
+    def _is_alone(self, record: logging.LogRecord) -> bool:
+        """Whether nobody else hears of it; of several listeners the first one says so."""
+        found: logging.Logger | None = logging.getLogger(record.name)
+        heard: list[logging.Handler] = []
+        while found is not None:
+            heard += found.handlers
+            found = found.parent if found.propagate else None
+        return heard[:1] == [self] and all(isinstance(handler, _Listener) for handler in heard)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

@@ -105,6 +105,12 @@ class TopicRules(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise LimitExceeded("limits.topics", limits.topics, "delete some, or raise it")
 
 
+def said_again(error: LogboomError) -> LogboomError:
+    """One that is kept, and said to everybody who asks: it counts each time."""
+    error.counted = False
+    return error
+
+
 class Rejections(Counter[str]):
     """How often each rule, limit or error has said no, by its name; `incidents` says to what."""
 

@@ -51,6 +51,7 @@ from logboom.broker.feeding import LocalFeed, begin_feed
 from logboom.broker.incidents import listening
 from logboom.broker.internal import InternalLog, StateLog
 from logboom.broker.lags import with_lag
+from logboom.broker.limits import said_again
 from logboom.broker.measures import Measured
 from logboom.broker.promise import Entry, Promise
 from logboom.broker.reading import LogReading, Position
@@ -275,7 +276,7 @@ class LocalBroker:
     async def _trim(self, writer: LogWriter, seqno: int) -> None:
         async with self._committer.pause():
             if writer.gone is not None:
-                raise writer.gone
+                raise said_again(writer.gone)
             appended = writer.log.trim(seqno, now_us())
         await writer.synced(appended.index)
 
@@ -338,7 +339,7 @@ class LocalBroker:
             if error is None:
                 self._route(part, promise, offset, acks)
             else:
-                self.rejections.note(error)
+                self.rejections.note(said_again(error))
                 promise.settle(offset, [error] * len(part.batches))
 
     async def read(self, request: ReadRequest) -> Chunk:
@@ -374,8 +375,11 @@ class LocalBroker:
         return self._its_cursors().fetch(cursor, topic, hosted.writers.index(hosted.writer(partition)))
 
     async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
-        found = self._its_cursors().list(topic, prefix)
-        return [with_lag(info, self._catalog) async for some in slices(found) for info in some]
+        return [
+            with_lag(info, self._catalog)
+            async for some in slices(await self._its_cursors().list(topic, prefix))
+            for info in some
+        ]
 
     async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
         with self._counting():
@@ -427,7 +431,13 @@ class LocalBroker:
         hosted = self._catalog.find(topic)
         writer = hosted.writer(partition)
         findings = self._upkeep.findings_of(hosted.topic.log_name(hosted.writers.index(writer)))
-        return await self._segments.show(writer.log, findings, limit)
+        while True:
+            log = writer.log
+            found = await self._segments.show(log, findings, limit)
+            if writer.gone is not None:  # its files are, too
+                raise said_again(writer.gone)
+            if writer.log is log:
+                return found
 
     async def incidents(self) -> list[Incident]:
         return self.rejections.incidents.recent()

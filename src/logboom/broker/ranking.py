@@ -15,7 +15,7 @@ from logboom.broker.activity import Activity, ActivityRequest, ActivitySort, Top
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.lags import Lags
 from logboom.broker.pulses import Pulses, size_of
-from logboom.broker.slices import slices
+from logboom.broker.slices import SLICE, slices
 
 LIMIT_MAX: Final = 500
 """Topics on a page."""
@@ -23,6 +23,8 @@ SEARCH_MAX: Final = 256
 """Characters; no name is longer, and what is behind them is not looked for."""
 DESCRIBED: Final = 16
 """Topics that are described in one go."""
+COUNTED: Final = 16
+"""Topics whose cursors are counted in one go: each may have hundreds."""
 NAMES: Final = 2048
 """Names that are searched in one go."""
 Order = tuple[ActivitySort, bool, bool]
@@ -35,8 +37,8 @@ class Ranking:
         self._pulses = pulses
         self._lags = lags
         self._orders: dict[Order, list[str]] = {}
-        self._made_for = (-1, -1)
-        """The sample and how many topics there were."""
+        self._made_for = -1
+        """The sample."""
         self._unsorted: list[Hosted] = []
         self._sorted: list[Hosted] = []
         self._making = asyncio.Lock()
@@ -56,9 +58,11 @@ class Ranking:
 
     async def _order(self, order: Order, number: int) -> list[str]:
         async with self._making:
-            made_for = (number, len(self._catalog))
-            if made_for != self._made_for:
-                self._orders, self._made_for = {}, made_for
+            unsorted = self._catalog.unsorted()
+            if unsorted != self._unsorted:
+                self._unsorted, self._sorted, self._orders = unsorted, self._catalog.all(), {}
+            if number != self._made_for:
+                self._orders, self._made_for = {}, number
             found = self._orders.get(order)
             if found is None:
                 found = self._orders[order] = await self._make(*order, number)
@@ -68,7 +72,7 @@ class Ranking:
         """Those that are equal stay in the order of their names, either way."""
         names: list[str] = []
         keys: list[float] = []
-        async for some in slices(self._by_name()):
+        async for some in slices(self._sorted, COUNTED if sort == "lag" else SLICE):
             wanted = [hosted for hosted in some if internal or not hosted.topic.name.startswith("_")]
             names += [hosted.topic.name for hosted in wanted]
             if sort == "lag":
@@ -80,13 +84,6 @@ class Ranking:
         await asyncio.sleep(0)
         places = sorted(range(len(keys)), key=keys.__getitem__, reverse=descending)
         return [names[place] for place in places]
-
-    def _by_name(self) -> Sequence[Hosted]:
-        """Sorted again only where topics came or went."""
-        unsorted = self._catalog.unsorted()
-        if unsorted != self._unsorted:
-            self._unsorted, self._sorted = unsorted, self._catalog.all()
-        return self._sorted
 
     def _key(self, sort: ActivitySort, number: int) -> Callable[[Hosted], float]:
         if sort == "size":

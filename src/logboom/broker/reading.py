@@ -18,7 +18,7 @@ from typing import Final
 from logboom.batch.header import HEADER_SIZE, read_header
 from logboom.broker.api import Chunk, Filter, ReadRequest
 from logboom.broker.filtering import FOUND_BYTES, Found, filter_run
-from logboom.broker.limits import Limits
+from logboom.broker.limits import Limits, said_again
 from logboom.broker.measures import Meter
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
@@ -122,13 +122,13 @@ class LogReading:
             if self.closing:
                 raise ShuttingDown
             if position.writer.gone is not None:
-                raise position.writer.gone
+                raise said_again(position.writer.gone)
             looked_at, log = perf_counter(), position.writer.log
             try:
                 chunk = await self._look(position, max_bytes, max_records)
             except Damage:
                 if position.writer.gone is not None:  # its files are, too
-                    raise position.writer.gone from None
+                    raise said_again(position.writer.gone) from None
                 if not log.closed or self.closing:
                     raise
                 if log is position.writer.log:

@@ -27,6 +27,7 @@ from logboom.broker.api import Answer, Origin, ReplicaStats
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.committing import Committer
 from logboom.broker.cursors import CursorKey, Cursors
+from logboom.broker.limits import said_again
 from logboom.broker.promise import CopiedEntry, Promise
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
@@ -196,7 +197,7 @@ class Replica:
         """
         if self._standings is None:
             self._standings = {
-                (info.cursor, info.topic, info.partition): info.bookmark for info in self._cursors().list()
+                (info.cursor, info.topic, info.partition): info.bookmark for info in await self._cursors().list()
             }
         here = self._standings
         moved = {key: bookmark for key, bookmark in found.items() if here.get(key) != bookmark}
@@ -217,7 +218,7 @@ class Replica:
     async def take_over(self) -> None:
         """Copy no more, and begin a term in every log. Where this fails it may be called again."""
         if self._committer.failure is not None:
-            raise self._committer.failure
+            raise said_again(self._committer.failure)
         await self.stop()
         await self._write_role(msgspec.structs.replace(self.role, promoted=True))
         async with self._catalog.changing, self._committer.pause():

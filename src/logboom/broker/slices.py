@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from heapq import merge
+from itertools import islice
+from typing import Any, Final, TypeVar
 
 SLICE: Final = 256
 """Topics or cursors that are looked at in one go."""
+RUN: Final = 1024
+"""Things that are sorted in one go."""
 Thing = TypeVar("Thing")
 
 
@@ -16,3 +20,15 @@ async def slices(things: Sequence[Thing], size: int = SLICE) -> AsyncIterator[Se
         if start:
             await asyncio.sleep(0)
         yield things[start : start + size]
+
+
+async def in_order(things: Sequence[Thing], key: Callable[[Thing], Any]) -> list[Thing]:
+    """Sorted; those that are equal stay as they are."""
+    runs = [sorted(some, key=key) async for some in slices(things, RUN)]
+    if len(runs) < 2:
+        return runs[0] if runs else []
+    merged, found = merge(*runs, key=key), list[Thing]()
+    while some := list(islice(merged, SLICE)):
+        found += some
+        await asyncio.sleep(0)
+    return found

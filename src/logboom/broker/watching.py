@@ -1,9 +1,10 @@
 """A node that watches itself: a sample every two seconds, of which the last minutes are kept.
 
-A sample is what was counted since the one before, divided by the time that really passed. Topics are gone through in
+A sample is what was counted since the one before, divided by the time that really passed. Where the clock was set back
+samples are dated half as far apart as they are, until it has caught up: they stay in order. Topics are gone through in
 slices, so that others have their turn. What is shown is always of whole samples; a pass that fails is told once and
-taken again. Whatever the disk has to answer is asked on a thread that nobody waits for: while it does not answer, the
-last answer stands.
+taken again. How full the disk is is asked on a thread that nobody waits for: while it does not answer, the last answer
+stands.
 
 Closing is `stop`: it ends `run`, and with that a pass under way at its next slice.
 """
@@ -131,6 +132,8 @@ class Watcher:
         """How many samples were taken."""
         self._since_s = self.clock()
         self._totals = self._count()
+        self._came = NOTHING
+        """In a sample that is not whole yet, of the topics that were looked at."""
         self._sampling = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._stopped = self._failing = False
@@ -140,6 +143,7 @@ class Watcher:
         self._task = asyncio.current_task()
         loop = asyncio.get_running_loop()
         due_s = loop.time()
+        self._since_s = self.clock()  # opening the logs may have taken long, and nothing came meanwhile
         self.volume.renew()
         while not self._stopped:
             # Where one was late the next is not hurried: rates of a moment would be any number whatever.
@@ -163,21 +167,21 @@ class Watcher:
         async with self._sampling:
             now_s, at, number = self.clock(), self.now(), self._number
             elapsed_s = max(1e-3, now_s - self._since_s)
-            totals, came = self._count(), NOTHING
-            topics = self._counters.catalog.unsorted()
+            totals, topics = self._count(), self._counters.catalog.unsorted()
             async for some in slices(topics, SLICE):
-                came = came.plus(self._pulses.take(some, number, elapsed_s))
+                self._came = self._came.plus(self._pulses.take(some, number, elapsed_s))
             self._pulses.keep_only(topics)
             await self._lags.take(number, now_s)
-            self._samples.append(self._finish(at, totals, came.per(elapsed_s)))
-            self._since_s, self._totals = now_s, totals
+            at = max(at, self._samples[-1].at + int(elapsed_s * 5e5)) if self._samples else at
+            self._samples.append(self._finish(at, totals, self._came.per(elapsed_s)))
+            self._since_s, self._totals, self._came = now_s, totals, NOTHING
             self._number += 1
             self.volume.renew()
 
     def _finish(self, at: int, totals: Totals, rates: Flow) -> Sample:
         before, volume = self._totals, self.volume.answer
         return Sample(
-            at=max(at, self._samples[-1].at + 1 if self._samples else 0),
+            at=at,
             rates=rates,
             append=_middle(totals.append.since(before.append)),
             read=_middle(totals.read.since(before.read)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
+import io
 import os
 import shutil
 import signal
@@ -25,12 +27,14 @@ INTERVAL_MIN_S: Final = 0.2
 TOPICS_MAX: Final = 500
 WIDTH: Final = 120
 """Of plain text, where neither a terminal nor $COLUMNS says."""
+PLAIN_SIGNS: Final = str.maketrans("▁▂▃▄▅▆▇█░…▼▲", "_.:-=+*#.~v^")
+"""What is drawn where the encoding of standard output has no such signs."""
 DETAILS = """\
 What a node does, how it is, and which topics are busiest, in a terminal: the
 last minutes of records, bytes and latencies, how full disk and memory are,
 what is wrong and what to do. Press ? for the keys, q to quit.
 
-Where standard output is no terminal it prints the same once, as --once does.
+Without a terminal, or with TERM=dumb, it prints the same once, as --once does.
 --json prints once, too: stats, the last sample, topics, findings, incidents.
 Colours are the terminal's own; NO_COLOR switches them off.
 
@@ -80,6 +84,7 @@ def top(
     printed = once or as_json or not _on_terminal()
     rows = limit if printed else shutil.get_terminal_size().lines
     view = View(search, sort, sort != "name", rows=rows)
+    _allow_any_encoding()
     if printed:
         look = asyncio.run(_look_once(looker, view))
         _print(look, as_json)
@@ -89,6 +94,19 @@ def top(
 
 def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty() and os.environ.get("TERM") != "dumb"
+
+
+def _allow_any_encoding() -> None:
+    """What cannot be encoded is drawn with plainer signs. On a terminal an error would end the thread that draws."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        codecs.register_error("logboom-top", _draw_plainly)
+        sys.stdout.reconfigure(errors="logboom-top")
+
+
+def _draw_plainly(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end].translate(PLAIN_SIGNS)
+    return text.encode("ascii", "replace").decode(), error.end
 
 
 async def _look_once(looker: Looker, view: View) -> Look:
@@ -107,9 +125,7 @@ def _print(look: Look, as_json: bool) -> None:
         return
     from logboom.cli.top_page import plain_text
 
-    text = plain_text(look, shutil.get_terminal_size((WIDTH, 0)).columns)
-    encoding = sys.stdout.encoding or "utf-8"
-    sys.stdout.write(text.encode(encoding, "replace").decode(encoding))
+    sys.stdout.write(plain_text(look, shutil.get_terminal_size((WIDTH, 0)).columns))
 
 
 def _summary(look: Look) -> dict[str, Any]:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from rich.text import Text
 
-from logboom.broker.wording import printable
 from logboom.cli.setting import list_settings
 from logboom.cli.top_lines import BAD, FAINT, GOOD, HALF_GAP, LABEL, PLOT, TITLE, Series, beside, line, tall_plot
 from logboom.cli.top_plot import bars, bucket_us, columns, short_age, short_number, short_size
+from logboom.cli.wording import count_of, printable
 
 if TYPE_CHECKING:
     from logboom.broker.activity import TopicHistory
@@ -42,7 +42,8 @@ def _about(info: TopicInfo, width: int) -> list[Text]:
     size = sum(part.size_bytes for part in info.partitions)
     segments = sum(part.segments for part in info.partitions)
     writes = ("accepted", GOOD) if info.refused is None else (f"REFUSED: {printable(info.refused) or 'read-only'}", BAD)
-    facts = f"{len(info.partitions):,} partitions, {records:,} records, {short_size(size)}, {segments:,} segments"
+    counts = ", ".join((count_of(len(info.partitions), "partition"), count_of(records, "record"), short_size(size)))
+    facts = f"{counts}, {count_of(segments, 'segment')}"
     return [
         line(width, ("TOPIC ", TITLE), (info.name, TITLE), (f"  id {info.id}", FAINT)),
         line(width, f"{facts}  writes ", writes),

@@ -16,7 +16,6 @@ from rich.cells import cell_len, chop_cells
 from rich.text import Text
 
 from logboom.broker.checkup import FREE_SHARE_MIN
-from logboom.broker.wording import printable
 from logboom.cli.top_plot import (
     bar,
     bars,
@@ -27,6 +26,7 @@ from logboom.cli.top_plot import (
     short_number,
     short_size,
 )
+from logboom.cli.wording import count_of, printable
 from logboom.server.units import show_duration
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def line(width: int, *parts: Part) -> Text:
 
 def beside(left: Sequence[Text], right: Sequence[Text], width: int) -> list[Text]:
     """Two blocks of as many lines, side by side."""
-    half = (width - HALF_GAP) // 2
+    half = max(1, (width - HALF_GAP) // 2)
     made = []
     for one, other in zip(left, right, strict=True):
         both = one.copy()
@@ -118,11 +118,11 @@ def state_line(stats: NodeStats, findings: Sequence[Complaint] | None, width: in
         parts += [("writes REFUSED: ", BAD), printable(stats.refused or "switched to read-only")]
     else:
         parts += ["writes ", ("accepted", GOOD)]
-    parts.append(f"  {stats.topics:,} topics, {stats.logs:,} logs  ")
+    parts.append(f"  {count_of(stats.topics, 'topic')}, {count_of(stats.logs, 'log')}  ")
     if findings is None:
         parts.append(("health: not looked at yet", FAINT))
     elif not _wrong(findings):
-        notes = f", {len(findings)} notes (i)" if findings else ""
+        notes = f", {count_of(len(findings), 'note')} (i)" if findings else ""
         parts += ["health: ", ("nothing is wrong", GOOD), notes]
     return line(width, *parts)
 
@@ -134,7 +134,7 @@ def _replica_parts(replica: ReplicaStats, now: int) -> list[Part]:
     else:
         heard = "never heard of" if replica.heard is None else f"last heard of {short_age(now - replica.heard)} ago"
         parts.append((f"NOT CONNECTED, {heard}", BAD))
-    parts.append(f", {short_number(replica.lag_records)} records behind)")
+    parts.append(f", {short_number(replica.lag_records)} record{'s' * (replica.lag_records != 1)} behind)")
     return [*parts, *([(f" {printable(replica.error)}", BAD)] if replica.error else [])]
 
 
@@ -258,13 +258,14 @@ def _disk_style(disk: DiskStats) -> str:
 def gauge_lines(stats: NodeStats, width: int) -> list[Text]:
     """Two gauges a line, or four; then the connections, by protocol."""
     per_line = 4 if width >= 160 else 2
-    room = (width - HALF_GAP * (per_line - 1)) // per_line
+    room = max(1, (width - HALF_GAP * (per_line - 1)) // per_line)
     gauges, made = gauges_of(stats), []
     for first in range(0, len(gauges), per_line):
         row = Text(end="", no_wrap=True)
         for number, gauge in enumerate(gauges[first : first + per_line]):
             row.append(" " * HALF_GAP if number else "")
             row.append_text(gauge_text(gauge, room))
+        row.truncate(width, overflow="ellipsis")
         made.append(row)
     total = sum(stats.connections.values())
     row = gauge_text(Gauge("clients", total, stats.limits.get("connections", 0), short_number), room)

@@ -18,7 +18,7 @@ from logboom.broker.activity import Activity, ActivityRequest, ActivitySort, His
 from logboom.broker.api import CursorInfo, NodeStats, TopicInfo
 from logboom.broker.checkup import Complaint, examine
 from logboom.client.remote import RemoteBroker
-from logboom.errors import ConnectionLost, TopicError, Unavailable
+from logboom.errors import ConnectionLost, ProtocolError, RemoteProtocolError, TopicError, Unavailable
 
 if TYPE_CHECKING:
     from logboom.broker.api import Broker
@@ -91,10 +91,14 @@ class Looker:
                 broker = self._broker or await self._connect()
                 return await self._ask(broker, view)
         except BaseException as error:
+            was_connected = self._broker is not None
             await self.close()
             if isinstance(error, TimeoutError):
                 where = self._address or ", ".join(self._servers)
                 raise ConnectionLost(f"{where} did not answer within {ANSWER_S:g} s") from None
+            if was_connected and isinstance(error, ProtocolError):
+                reason = f"the node at {self._address} may be of another release than this command: {error}"
+                raise RemoteProtocolError(reason) from None
             raise
 
     @property

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from rich.text import Text
 
+from logboom.broker.wording import printable
 from logboom.cli.top_lines import (
     BAD,
     FAINT,
@@ -80,7 +81,7 @@ class Page(NamedTuple):
 
 def overview(look: Look, width: int, height: int, mood: Mood = Mood()) -> Page:  # noqa: B008
     tall = height >= TALL
-    above = _top(look, width, 4 if tall else 3, mood)
+    above = _top(look, width, 4 if tall else 3 if height >= 14 else 1, mood)
     head = len(above)
     if height >= 14:
         above += plot_lines(look.history, width, tall)
@@ -116,7 +117,7 @@ def _bottom(look: Look, width: int, incidents: int, mood: Mood) -> list[Text]:
 def foot_line(width: int, mood: Mood) -> Text:
     if mood.searching is None:
         return line(width, (KEYS, FAINT))
-    typed = line(width, ("search: ", TITLE), mood.searching, ("_", "blink"))
+    typed = line(width, ("search: ", TITLE), printable(mood.searching), ("_", "blink"))
     if typed.cell_len + 36 < width:
         typed.append("  Enter: done, Escape: forget it", FAINT)
     return typed

@@ -25,7 +25,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.widget import Widget
 
 from logboom.cli.top_detail import detail_lines
-from logboom.cli.top_lines import trouble_lines
+from logboom.cli.top_lines import line, trouble_lines
 from logboom.cli.top_look import Look, Looker, View
 from logboom.cli.top_page import Mood, Page, help_lines, overview, scrolled
 from logboom.cli.top_table import SORTS
@@ -130,7 +130,9 @@ class Board(Widget, can_focus=True):
         if self.mode == "topics":
             self._page = overview(self.look, width, height, mood)
             if self._page.rows != self.view.rows and self._page.rows:
-                self._see(rows=self._page.rows)
+                # The topic under the bar stays on the page.
+                beyond = max(0, self._selected - self._page.rows + 1)
+                self._see(rows=self._page.rows, offset=self.view.offset + beyond)
         else:
             body = self._body(width)
             rows = scrolled(body, 0, self.look, width, height, mood).rows
@@ -145,7 +147,7 @@ class Board(Widget, can_focus=True):
         if self.mode == "troubles":
             return trouble_lines(look.findings, look.incidents, look.stats.now, width)
         if look.detail is None or look.detail.name != self.view.topic:
-            return [Text(f"asking for {self.view.topic} ...")]
+            return [line(width, f"asking for {self.view.topic} ...")]
         return detail_lines(look.detail, look.stats.now, width)
 
     def render(self) -> Text:

@@ -136,10 +136,10 @@ class Segment:
 
     @property
     def stored_bytes(self) -> int:
-        """As `size`; none where the file is lost."""
+        """As `size`; none where the file is lost or cannot be asked: one of many must not hide the others."""
         try:
             return self.size
-        except FileNotFoundError:
+        except OSError:
             return 0
 
     @property

@@ -264,3 +264,10 @@ def test_a_broker_that_refuses_and_one_that_failed_say_so(tmp_path: Path) -> Non
                 await broker.close()
 
     asyncio.run(run())
+
+
+def test_nobody_is_told_to_delete_the_cursors_of_a_topic_that_is_only_damaged() -> None:
+    unopened = TopicInfo("t0", f"{0:032x}", [PartitionInfo(0, 0, 0, 0, refusal="damaged")], Settings())
+    cursors = [cursor("a", 0, seqno=3, lag=None), cursor("b", 1, seqno=3, lag=None), cursor("new", 2, seqno=3, lag=1)]
+    found = findings(Said([unopened], cursors, unreadable=[f"{1:032x}"]))
+    assert {complaint.kind for complaint in found} == {"log takes no writes", "unreadable topic"}

@@ -48,9 +48,9 @@ def test_cursors_are_listed_by_name_topic_and_partition() -> None:
         await commit(cursors, "a", 2, partition=10)
         await commit(cursors, "a", 3, partition=9)
         await commit(cursors, "a", 4, topic="alerts")
-        listed = [(info.cursor, info.topic, info.partition, info.seqno) for info in cursors.list()]
+        listed = [(info.cursor, info.topic, info.partition, info.seqno) for info in await cursors.list()]
         assert listed == [("a", "alerts", 0, 4), ("a", "events", 9, 3), ("a", "events", 10, 2), ("b", "events", 0, 1)]
-        (info,) = cursors.list(topic="events", prefix="b")
+        (info,) = await cursors.list(topic="events", prefix="b")
         assert (info.topic_id, info.bookmark, info.updated, info.lag) == (ID, mark(1), 1000, None)
 
     asyncio.run(run())
@@ -66,7 +66,7 @@ def test_a_cursor_is_deleted_on_all_partitions_of_a_topic_or_everywhere() -> Non
         assert await cursors.delete("a", "events") == 3
         assert await cursors.delete("a") == 1
         assert await cursors.delete("a") == 0
-        assert [info.cursor for info in cursors.list()] == ["ab"]
+        assert [info.cursor for info in await cursors.list()] == ["ab"]
 
     asyncio.run(run())
 
@@ -77,7 +77,7 @@ def test_cursors_of_a_deleted_topic_are_forgotten() -> None:
         await commit(cursors, "a", 1)
         await cursors.commit("a", "alerts", OTHER, 0, mark(1, topic_id=OTHER), 0)
         await cursors.forget_topic(ID)
-        assert [info.topic for info in cursors.list()] == ["alerts"]
+        assert [info.topic for info in await cursors.list()] == ["alerts"]
 
     asyncio.run(run())
 

@@ -5,17 +5,23 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import subprocess
+import sys
 import threading
+import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from logboom.broker.api import Incident, ReadRequest
+from logboom.batch import build
+from logboom.broker.api import Incident, Part, ReadRequest
 from logboom.broker.incidents import INCIDENTS_MAX, LOGGERS, SAME_MAX, TEXT_MAX, Incidents, listening
 from logboom.broker.limits import Rejections
 from logboom.broker.local import LocalBroker
-from logboom.errors import InvalidCursorName, LimitExceeded, TopicNotAllowed, TopicNotFound
+from logboom.errors import InvalidCursorName, LimitExceeded, LogReadOnly, SyncFailed, TopicNotAllowed, TopicNotFound
 from logboom.storage.disk import OsDisk
+from unit.broker.gated import GatedDisk
 
 
 def texts(incidents: Incidents) -> list[str]:
@@ -224,3 +230,78 @@ def test_a_broker_that_cannot_be_opened_listens_to_nothing_any_more(tmp_path: Pa
 
 async def _open_and_close(path: Path, disk: OsDisk | None = None) -> None:
     await (await LocalBroker.open(str(path), disk=disk)).close()
+
+
+SPEAKING = """
+import logging
+from logboom.broker.incidents import Incidents, listening
+with listening(Incidents()), listening(Incidents()):
+    logging.getLogger("asyncio").error("of the program")
+    logging.getLogger("logboom.broker").warning("of the node")
+    logging.getLogger("logboom.broker").info("of no interest")
+    logging.basicConfig(format="set up: %(message)s")
+    logging.getLogger("logboom.broker").warning("of the node")
+"""
+
+
+def test_a_program_that_has_set_up_no_logging_hears_what_it_would_hear_without_a_listener() -> None:
+    done = subprocess.run([sys.executable, "-c", SPEAKING], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines() == ["of the program", "of the node", "set up: of the node"]
+
+
+def test_a_thread_that_speaks_while_it_notes_waits_for_no_other_that_speaks() -> None:
+    incidents = Incidents()
+    inside, speaking = threading.Event(), threading.Event()
+    logger = logging.getLogger("logboom.broker")
+
+    class Slow(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            if not inside.is_set():
+                inside.set()
+                assert speaking.wait(30)
+                time.sleep(0.05)  # the other one is about to note its own
+                logger.warning("while it notes")
+            return hash(str(self))
+
+    def speak() -> None:
+        assert inside.wait(30)
+        speaking.set()
+        logger.warning("meanwhile")
+
+    with listening(incidents):
+        threads = [
+            threading.Thread(target=incidents.note, args=("rejection", Slow("rule"), "no"), daemon=True),
+            threading.Thread(target=speak, daemon=True),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+            assert not thread.is_alive()
+    assert set(texts(incidents)) == {"no", "while it notes", "meanwhile"}
+
+
+def test_an_error_that_is_kept_counts_for_everybody_it_is_said_to(tmp_path: Path) -> None:
+    async def story() -> None:
+        disk = GatedDisk(str(tmp_path))
+        broker = await LocalBroker.open(str(tmp_path), disk=disk)
+        try:
+            await broker.create_topic("t")
+            disk.failing = True
+            await broker.append([Part("t", [build([b"x"])])], "durable")
+            before = broker.rejections["LogReadOnly"]
+            for _ in range(3):
+                (answer,) = await broker.append([Part("t", [build([b"x"])])])
+                assert isinstance(answer, LogReadOnly)
+            for _ in range(2):
+                with pytest.raises(LogReadOnly):
+                    await broker.create_topic("u")
+            assert broker.rejections["LogReadOnly"] == before + 5
+            assert max(incident.count for incident in await broker.incidents()) >= 5
+        finally:
+            with suppress(SyncFailed):
+                await broker.close()
+
+    asyncio.run(story())

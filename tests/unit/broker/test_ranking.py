@@ -93,3 +93,14 @@ def test_topics_that_come_and_go_between_two_samples_are_seen_at_once(tmp_path: 
         assert await watched.names() == ["a", "c", "d", "e"]
 
     tell(tmp_path, story)
+
+
+def test_a_topic_that_takes_the_place_of_another_is_seen_at_once(tmp_path: Path) -> None:
+    async def story(watched: Watched) -> None:
+        await fill(watched)
+        assert await watched.names() == ["a", "b", "c", "d"]
+        await watched.broker.delete_topic("b")
+        await watched.broker.create_topic("e")
+        assert await watched.names() == ["a", "c", "d", "e"]
+
+    tell(tmp_path, story)

@@ -14,7 +14,10 @@ from logboom.batch import build
 from logboom.broker.api import Appended, Part, ReadRequest, SegmentInfo, Settings
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
-from logboom.errors import PartitionNotFound, TopicNotFound
+from logboom.broker.segments import SegmentLists
+from logboom.errors import PartitionNotFound, TopicDeleted, TopicNotFound
+from logboom.storage.log import Log
+from logboom.storage.scrub import ScrubFinding
 from logboom.storage.topic import RecompressionSettings, RetentionSettings, SegmentSettings
 
 Story = Callable[[LocalBroker], Awaitable[None]]
@@ -228,6 +231,27 @@ def test_what_is_dropped_or_stored_anew_meanwhile_is_shown_as_it_is(tmp_path: Pa
         assert (await broker.read(ReadRequest("t", gaps="skip"))).record_count
 
     tell(tmp_path, story, CONFIG)
+
+
+def test_the_files_of_a_topic_that_is_deleted_meanwhile_are_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.create_topic("t", settings=TINY)
+        await fill(broker, 3)
+        show = SegmentLists.show
+
+        async def hesitate(
+            lists: SegmentLists, log: Log, findings: list[ScrubFinding], limit: int
+        ) -> list[SegmentInfo]:
+            await broker.delete_topic("t")
+            return await show(lists, log, findings, limit)
+
+        monkeypatch.setattr(SegmentLists, "show", hesitate)
+        with pytest.raises(TopicDeleted):
+            await broker.segments("t")
+
+    tell(tmp_path, story)
 
 
 def flip(path: Path, position: int) -> None:

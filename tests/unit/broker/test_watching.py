@@ -17,7 +17,8 @@ from logboom.broker.measures import Meter
 from logboom.broker.pulses import RECENT
 from logboom.broker.watching import HISTORY, Look, Volume
 from logboom.errors import TopicNotAllowed, TopicNotFound
-from logboom.storage.topic import FlushSettings
+from logboom.storage.disk import OsDisk, OsFile
+from logboom.storage.topic import FlushSettings, SegmentSettings
 from system.brokers import PLACES, Place
 from system.brokers import opened as opened_at
 from unit.broker.watched import Watched, tell
@@ -340,3 +341,76 @@ def test_a_broker_tells_of_itself_wherever_it_is(place: Place, tmp_path: Path, m
                 await broker.topic_history("nothing")
 
     asyncio.run(story())
+
+
+def test_samples_have_dates_that_go_on_where_the_clock_was_set_back(tmp_path: Path) -> None:
+    async def story(watched: Watched) -> None:
+        hour = 3_600_000_000
+        watched.broker.watcher.now = lambda: int(watched.time_s * 1e6) + hour
+        await watched.sample()
+        before = (await watched.broker.history()).at[-1]
+        watched.broker.watcher.now = lambda: int(watched.time_s * 1e6)
+        await watched.sample()
+        await watched.sample()
+        assert (await watched.broker.history()).at[-2:] == [before + 1_000_000, before + 2_000_000]
+        await watched.sample(after_s=2 * 3600)
+        assert (await watched.broker.history()).at[-1] == int(watched.time_s * 1e6)
+
+    tell(tmp_path, story)
+
+
+def test_what_a_pass_that_failed_had_counted_is_in_the_next_one(tmp_path: Path) -> None:
+    async def story(watched: Watched) -> None:
+        def fail() -> int:
+            raise ValueError("no connections today")
+
+        await watched.send(10)
+        watched.broker.connections["a"] = fail
+        with pytest.raises(ValueError, match="today"):
+            await watched.sample()
+        del watched.broker.connections["a"]
+        await watched.send(20)
+        await watched.sample()
+        await watched.sample()
+        assert (await watched.broker.history()).records_in[-2:] == [30 / 4, 0]
+
+    tell(tmp_path, story)
+
+
+class ForbiddingDisk(OsDisk):
+    """Lets nobody open one of its files."""
+
+    forbidden = ""
+
+    def open(self, path: str) -> OsFile:
+        if path == self.forbidden:
+            raise PermissionError(13, "not for you")
+        return super().open(path)
+
+
+def test_a_file_that_cannot_be_asked_for_its_size_keeps_nobody_from_the_others(tmp_path: Path) -> None:
+    path = str(tmp_path / "data")
+
+    async def fill() -> None:
+        broker = await LocalBroker.open(path)
+        await broker.create_topic("t", settings=Settings(segment=SegmentSettings(bytes=4096)))
+        for _ in range(5):
+            await broker.append([Part("t", [build([b"%d" % number for number in range(900)])])], "durable")
+        await broker.close()
+
+    async def look() -> None:
+        disk = ForbiddingDisk(path)
+        broker = await LocalBroker.open(path, disk=disk)
+        try:
+            watched = Watched(broker)
+            segments = broker._catalog.find("t").open_writers[0].log.segments
+            disk.forbidden = segments[1].log_path
+            await watched.sample()
+            (topic,) = (await broker.activity(ActivityRequest())).topics
+            size = sum(Path(segment.log_path).stat().st_size for segment in segments if segment is not segments[1])
+            assert topic.size_bytes == (await broker.describe_topic("t")).partitions[0].size_bytes == size > 0
+        finally:
+            await broker.close()
+
+    asyncio.run(fill())
+    asyncio.run(look())

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -31,12 +34,14 @@ from logboom.cli.top_lines import trouble_lines
 from logboom.cli.top_look import HISTORY_MAX, Detail, Look, View, join_histories
 from logboom.cli.top_page import Mood, Page, help_lines, overview, plain_text, scrolled
 from logboom.cli.top_plot import bars, bucket_us, columns, short_age, short_duration, short_number, short_size
+from logboom.client.remote import RemoteBroker
+from logboom.protocols.binary import messages
 from logboom.storage.topic import RetentionSettings
 from system.node import NodeProcess
 
 NOW = 1_790_000_000_000_000
 STEP = 2_000_000
-SIZES = [(20, 4), (40, 10), (80, 24), (81, 25), (120, 41), (200, 60), (400, 100)]
+SIZES = [(1, 1), (1, 24), (2, 18), (3, 42), (20, 4), (40, 10), (80, 24), (81, 25), (120, 41), (200, 60), (400, 100)]
 HOSTILE = "[bold]x[/bold] \x1b[31mred\x1b]0;title\x07 \u202eback\r\nline \u9f8d\u9f8d"
 
 
@@ -119,7 +124,7 @@ def test_a_page_is_as_large_as_the_terminal_and_nothing_in_it_moves_the_cursor(
     width: int, height: int, is_well: bool
 ) -> None:
     look = look_of() if is_well else look_of(findings=COMPLAINTS, incidents=INCIDENTS, stats=stats_of(replica=REPLICA))
-    for mood in (Mood(), Mood(3, True, "wor"), Mood(gone=HOSTILE, gone_since=1.0)):
+    for mood in (Mood(), Mood(3, True, HOSTILE), Mood(gone=HOSTILE, gone_since=1.0)):
         lines = overview(look, width, height, mood).lines
         assert len(lines) == height
         assert_harmless(lines, width)
@@ -151,6 +156,7 @@ def test_the_topics_get_what_the_other_parts_leave() -> None:
     assert large.rows > 20
     assert "orders.0" in small.lines[small.table_top].plain
     assert overview(look_of(findings=COMPLAINTS, incidents=INCIDENTS), 80, 24).rows >= 4
+    assert overview(look_of(findings=COMPLAINTS, incidents=INCIDENTS), 40, 10).rows >= 4
 
 
 def test_markup_of_others_is_shown_as_it_was_written() -> None:
@@ -167,7 +173,7 @@ def test_what_is_worst_is_told_with_its_cause_what_to_do_and_how_much_more_there
 
 
 def test_mere_notes_are_nothing_wrong() -> None:
-    assert "nothing is wrong, 1 notes (i)" in text_of(overview(look_of(findings=COMPLAINTS[:1]), 80, 24))
+    assert "nothing is wrong, 1 note (i)" in text_of(overview(look_of(findings=COMPLAINTS[:1]), 80, 24))
 
 
 @pytest.mark.parametrize(
@@ -346,6 +352,38 @@ def test_json_has_stats_the_last_sample_topics_findings_and_incidents(
     assert found["stats"]["topics"] == 2
     assert isinstance(found["findings"], list)
     assert isinstance(found["incidents"], list)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_where_the_encoding_has_no_blocks_plots_are_drawn_with_plainer_signs(node: NodeProcess, encoding: str) -> None:
+    command = [sys.executable, "-m", "logboom", "top", "--once", "--server", node.address]
+    environment = {**os.environ, "PYTHONIOENCODING": encoding}
+    done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=True)
+    assert re.search(rb"^files +#+\.+ ", done.stdout, re.MULTILINE)
+    assert b"vIN/s" in done.stdout
+    assert b"?" not in done.stdout
+    assert done.stderr == b""
+
+
+def test_a_reader_that_has_seen_enough_is_no_trouble(node: NodeProcess) -> None:
+    command = f"'{sys.executable}' -m logboom top --once --server {node.address} | true"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, timeout=60, check=True)
+    assert done.stderr == b""
+
+
+def test_a_node_that_does_not_know_what_it_is_asked_is_said_to_be_of_another_release(
+    node: NodeProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def ask_what_nobody_knows(broker: RemoteBroker, since: int = 0) -> History:
+        return await broker._call(cast(messages.Call, UnknownCall(since)), msgspec.msgpack.Decoder(History))
+
+    monkeypatch.setattr(RemoteBroker, "history", ask_what_nobody_knows)
+    assert run(["top", "--once", "--server", node.address]) == 2
+    assert f"the node at {node.address} may be of another release than this command: " in capsys.readouterr().err
+
+
+class UnknownCall(msgspec.Struct, tag="of a later release"):
+    since: int
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.broker.api import CursorInfo, ReadRequest, Start
+from logboom.broker.slices import in_order
 from logboom.errors import CursorNotFound, InvalidBookmark, TopicRecreated
 from logboom.protocols.http.operation import Content, Operation, parse_body, parse_query, topic_of
 from logboom.protocols.http.paging import MEANINGS, SEQNO_MAX, Seqno, term_before
@@ -81,9 +82,8 @@ async def list_topic_cursors(front_end: HttpFrontEnd, request: Request) -> Respo
 
 async def _page(front_end: HttpFrontEnd, topic: str | None, query: TopicCursorsQuery) -> CursorList:
     found = await front_end.broker.list_cursors(topic, query.prefix)
-    found.sort(key=lambda info: (info.cursor, info.topic, info.partition))
     if query.sort == "lag":
-        found.sort(key=lambda info: -1 if info.lag is None else info.lag, reverse=True)
+        found = await in_order(found, lambda info: 1 if info.lag is None else -info.lag)
     return CursorList(found[query.offset : query.offset + query.limit], len(found))
 
 

@@ -33,7 +33,7 @@ POLICY: Final = "; ".join(
         "script-src": "'self'",
         "style-src": "'self'",
         "connect-src": "'self'",
-        "img-src": "'self' data:",
+        "img-src": "'self'",
         "base-uri": "'none'",
         "form-action": "'none'",
         "frame-ancestors": "'none'",

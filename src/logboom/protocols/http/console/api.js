@@ -1,9 +1,11 @@
 // The node's public HTTP API, and whether it answers at all.
 //
-// A request that gets no answer makes the node `lost`; any answer brings it back. While it is lost only `main.js` asks,
-// and whatever polls waits for it.
+// A request that gets no answer makes the node `lost`; any answer of its own brings it back. What a proxy says in its
+// place, or a page to log in, is none. While it is lost only `shell.js` asks, and whatever polls waits for it.
 
 const TIMEOUT_MS = 15_000;
+const BYTES_TIMEOUT_MS = 60_000;
+const OWN = ["application/json", "application/problem+json", "application/octet-stream"];
 
 /** What the node said no with: status, code, what went wrong, and what to do about it. */
 export class Problem extends Error {
@@ -16,21 +18,24 @@ export class Problem extends Error {
   }
 }
 
-/** No answer came. */
+/** No answer came. Of what was to be changed nobody knows whether it was. */
 export class Lost extends Error {
-  constructor() {
-    super("the node does not answer");
+  constructor(isChange) {
+    super(isChange ? "The node did not answer: this may have been done or not. Look before you do it again." : "The node does not answer.");
   }
 }
 
 class Connection extends EventTarget {
   since = null;
+  /** What answers in the node's place; "" where nothing does. */
+  instead = "";
 
   get lost() {
     return this.since !== null;
   }
 
-  fail() {
+  fail(instead = "") {
+    this.instead = instead;
     if (this.lost) return;
     this.since = Date.now();
     this.dispatchEvent(new Event("lost"));
@@ -52,48 +57,60 @@ export function path(...parts) {
 
 /** JSON of a GET. Parameters that are null, undefined or "" are left out; a list is given several times. */
 export async function get(where, query = {}, { signal, timeout } = {}) {
-  const response = await request("GET", where, { query, signal, timeout });
-  return response.status === 204 ? null : response.json();
+  const { content } = await request("GET", where, { query, signal, timeout }, (response) => response.text());
+  return content === "" ? null : JSON.parse(content);
 }
 
-/** The bytes of a GET, and its headers. */
-export async function getBytes(where, query = {}, { signal } = {}) {
-  const response = await request("GET", where, { query, signal });
-  return { status: response.status, headers: response.headers, bytes: new Uint8Array(await response.arrayBuffer()) };
+/** The bytes of a GET, and the status. There may be many, and the way may be slow. */
+export async function getBytes(where, query = {}, { signal, timeout = BYTES_TIMEOUT_MS } = {}) {
+  const { status, content } = await request("GET", where, { query, signal, timeout }, (response) => response.arrayBuffer());
+  return { status, bytes: new Uint8Array(content) };
 }
 
 /** POST, PATCH, PUT, DELETE; a body that is no string and no bytes is sent as JSON. */
 export async function send(method, where, body, { query, headers = {}, signal } = {}) {
-  const response = await request(method, where, { query, body, headers, signal });
-  const text = await response.text();
-  return text ? JSON.parse(text) : null;
+  const { content } = await request(method, where, { query, body, headers, signal }, (response) => response.text());
+  return content ? JSON.parse(content) : null;
 }
 
-async function request(method, where, { query = {}, body, headers = {}, signal, timeout = TIMEOUT_MS }) {
-  const plain = body === undefined || typeof body === "string" || body instanceof Uint8Array;
-  const all = plain ? headers : { "content-type": "application/json", ...headers };
+/** {status, content}, of which `read(response)` makes the content. */
+async function request(method, where, options, read) {
+  const { signal, timeout = TIMEOUT_MS } = options;
   const limit = AbortSignal.timeout(timeout);
+  const lose = (instead) => {
+    connection.fail(instead);
+    return new Lost(method !== "GET");
+  };
   let response;
+  let content;
   try {
-    response = await fetch(where + search(query), {
-      method,
-      headers: all,
-      body: plain ? body : JSON.stringify(body),
-      signal: signal ? AbortSignal.any([signal, limit]) : limit,
-      cache: "no-store",
-    });
+    response = await ask(method, where, options, signal ? AbortSignal.any([signal, limit]) : limit);
+    content = await (response.ok ? read(response) : response.text());
   } catch (error) {
     if (signal?.aborted) throw error;
-    connection.fail();
-    throw new Lost();
+    throw lose();
   }
-  if (!response.ok) {
-    const problem = new Problem(response.status, await response.json().catch(() => null));
-    if (problem.code !== "shutting-down") connection.heal();
-    throw problem;
+  if (!isOwn(response)) throw lose(`something else answered ${response.status} in its place`);
+  if (response.ok) {
+    connection.heal();
+    return { status: response.status, content };
   }
-  connection.heal();
-  return response;
+  const problem = new Problem(response.status, JSON.parse(content));
+  if (problem.code !== "shutting-down") connection.heal();
+  throw problem;
+}
+
+function ask(method, where, { query = {}, body, headers = {} }, signal) {
+  const plain = body === undefined || typeof body === "string" || body instanceof Uint8Array;
+  const all = plain ? headers : { "content-type": "application/json", ...headers };
+  return fetch(where + search(query), { method, headers: all, body: plain ? body : JSON.stringify(body), signal, cache: "no-store" });
+}
+
+/** Whether it is the node that answered: it speaks JSON, and says no in JSON too. */
+function isOwn(response) {
+  const type = (response.headers.get("content-type") ?? "").split(";")[0];
+  if (response.ok) return response.status === 204 || OWN.includes(type);
+  return type === "application/problem+json";
 }
 
 function search(query) {
@@ -123,9 +140,10 @@ export function poll(work, every, signal, failed = () => {}) {
       await work();
     } catch (error) {
       if (!signal.aborted && !(error instanceof Lost)) failed(error);
+    } finally {
+      running = false;
+      if (!idle()) timer = setTimeout(run, every);
     }
-    running = false;
-    if (!idle()) timer = setTimeout(run, every);
   };
   const options = { signal };
   document.addEventListener("visibilitychange", run, options);

@@ -4,6 +4,7 @@ import { path, send } from "./api.js";
 import { field, notice, openDialog } from "./dialog.js";
 import { el } from "./dom.js";
 import { count } from "./format.js";
+import { checkSame } from "./same_topic.js";
 import { NUMBER, parseAmount } from "./units.js";
 
 export class CursorActions {
@@ -15,8 +16,7 @@ export class CursorActions {
 
   /** Why a browser cannot name it; "" where it can. */
   unreachable({ cursor }) {
-    const isPath = cursor.split("/").length === 1 && [".", ".."].includes(cursor);
-    return isPath ? "A browser takes this name for a directory: use logboom cursor." : "";
+    return [".", ".."].includes(cursor) ? "A browser takes this name for a directory: use logboom cursor." : "";
   }
 
   address(cursor) {
@@ -24,7 +24,9 @@ export class CursorActions {
   }
 
   async move({ cursor, partition, seqno }) {
-    const log = this.topic.info().partitions[partition];
+    const info = this.topic.info();
+    const log = info.partitions[partition];
+    if (!log) return notice(`${cursor} stands in partition ${partition}, which ${info.name} has no more.`, "trouble");
     const input = el("input", { type: "text", inputmode: "numeric", required: true, autocomplete: "off", value: String(seqno) });
     const put = (label, value) => el("button", { type: "button", text: label, onclick: () => set(input, value) });
     const help = `Of the record that is read next: ${count(log.first)} is the first there is, ${count(log.committed)} the end.`;
@@ -35,16 +37,17 @@ export class CursorActions {
         field("Seqno", input, help),
         el("div", { class: "buttons" }, put("To the first", log.first), put("To the end", log.committed)),
       ],
-      actions: [{ label: "Move", run: () => this.put(cursor, partition, input.value) }],
+      actions: [{ label: "Move", run: () => this.put(info, cursor, partition, input.value) }],
     });
     if (moved === null) return;
     notice(`${cursor} stands at seqno ${count(moved.seqno)} of partition ${moved.partition}.`);
     this.done();
   }
 
-  put(cursor, partition, text) {
+  async put(info, cursor, partition, text) {
     const seqno = Number(parseAmount(text, NUMBER));
     if (!Number.isSafeInteger(seqno)) throw new Error("that is past any record there can be");
+    await checkSame(info);
     return send("PUT", this.address(cursor), { seqno }, { query: { partition } });
   }
 
@@ -54,11 +57,16 @@ export class CursorActions {
   }
 
   async remove({ cursor }) {
-    const all = this.topic.info().partitions.length > 1 ? ", in every partition of the topic" : "";
+    const info = this.topic.info();
+    const drop = async () => {
+      await checkSame(info);
+      return send("DELETE", this.address(cursor));
+    };
+    const all = info.partitions.length > 1 ? ", in every partition of the topic" : "";
     const deleted = await openDialog({
       title: `Delete cursor ${cursor}`,
       body: [el("p", { text: `The cursor goes${all}; the records stay. A reader that uses it begins anew, with the first record there is.` })],
-      actions: [{ label: "Delete", kind: "first danger", run: () => send("DELETE", this.address(cursor)) }],
+      actions: [{ label: "Delete", kind: "first danger", run: drop }],
     });
     if (deleted === null) return;
     notice(`Deleted: cursor ${cursor}`);

@@ -12,6 +12,8 @@ const EVERY_MS = 2_000;
 const SEARCH_MS = 200;
 const ROWS_MAX = 100;
 const RECENT = 150;
+/** As long as the node keeps lags. */
+const SPAN = 300e6;
 const COLUMNS = [
   ["Cursor", "cursor"], ["Partition", "num partition"], ["Seqno", "num seqno"], ["Lag", "num lag"], ["Lag, last 5 minutes", "recent"],
   ["Updated", "num updated"], ["", "actions"],
@@ -33,8 +35,8 @@ class Cursors {
     this.search.addEventListener("input", () => this.searchSoon());
     this.note = el("span", { class: "quiet", role: "status" });
     this.obstacle = el("p", { class: "help", hidden: true });
-    this.rows = el("tbody", {});
-    this.plot = new Plot({ title: "Lag", series: [{ name: "out", label: "records behind" }], format: short });
+    this.rows = el("tbody", { role: "rowgroup" });
+    this.plot = new Plot({ title: "Lag", series: [{ name: "out", label: "records behind" }], format: short, span: SPAN });
     this.whose = this.plot.element.querySelector("h2");
     this.build(place);
     this.ask = poll(() => this.load(), EVERY_MS, signal, topic.failed);
@@ -45,10 +47,11 @@ class Cursors {
 
   build(place) {
     const unnamed = () => el("span", { class: "unseen", text: "Actions" });
-    const head = el("tr", {}, COLUMNS.map(([name, kind]) => el("th", { scope: "col", class: kind }, name || unnamed())));
+    const head = el("tr", { role: "row" }, COLUMNS.map(([name, kind]) => el("th", { scope: "col", role: "columnheader", class: kind }, name || unnamed())));
     this.table = el("section", { class: "card", "aria-label": "Cursors" },
       el("header", {}, el("h2", { text: "Cursors" }), this.note, el("div", { class: "end search" }, this.search)), this.obstacle,
-      el("div", { class: "fit" }, el("table", { class: "list cursors", "aria-label": "Cursors" }, el("thead", {}, head), this.rows)));
+      el("div", { class: "fit" },
+        el("table", { class: "list cursors", role: "table", "aria-label": "Cursors" }, el("thead", { role: "rowgroup" }, head), this.rows)));
     this.empty = el("div", { class: "card empty", hidden: true },
       el("h2", { text: "No cursor stands on this topic" }),
       el("p", {}, "A cursor is a place in the log that the node keeps under a name, so that a reader goes on where it stopped. Reading with one makes it:"),
@@ -93,7 +96,7 @@ class Cursors {
     const move = el("button", { type: "button", text: "Move", onclick: () => this.actions.move(row.cursor) });
     const remove = el("button", { type: "button", class: "danger", text: "Delete", onclick: () => this.actions.remove(row.cursor) });
     const cells = [[name, " ", pill], [], [], [], [spark], [], [el("div", { class: "buttons" }, move, remove)]];
-    const row = el("tr", {}, cells.map((content, at) => el("td", { class: COLUMNS[at][1], "data-label": COLUMNS[at][0] }, content)));
+    const row = el("tr", { role: "row" }, cells.map((content, at) => el("td", { role: "cell", class: COLUMNS[at][1], "data-label": COLUMNS[at][0] }, content)));
     const id = newId("cursor");
     set(name, "id", id);
     for (const button of [move, remove]) set(button, "aria-describedby", id);

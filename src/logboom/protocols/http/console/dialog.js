@@ -7,7 +7,8 @@ const NOTICES_MAX = 4;
 
 /**
  * A modal dialog. `body` are elements; `actions` are {label, kind, run}: `run` may be async and throw, which the dialog
- * shows; when it gives anything but false the dialog closes with it. Gives a promise of that, null where it was left.
+ * shows; when it gives anything but false the dialog closes with it. Gives a promise of that, null where it was left. What
+ * was begun before it was left goes on: the promise waits for it, and what it fails with is told.
  */
 export function openDialog({ title, body, actions = [], wide = false }) {
   return new Promise((resolve) => {
@@ -21,10 +22,8 @@ export function openDialog({ title, body, actions = [], wide = false }) {
       actions.length > 0 && el("footer", {}, el("button", { type: "button", class: "quiet", text: "Cancel", onclick: () => dialog.close() }), buttons));
     const dialog = el("dialog", { "aria-labelledby": id, class: wide ? "wide" : null }, form);
     let answer = null;
-    form.addEventListener("submit", async (event) => {
-      event.preventDefault();
-      const action = actions[Math.max(0, buttons.indexOf(event.submitter))];
-      if (!action) return dialog.close();
+    let running = null;
+    const act = async (action) => {
       for (const button of buttons) button.disabled = true;
       trouble.hidden = true;
       try {
@@ -33,21 +32,41 @@ export function openDialog({ title, body, actions = [], wide = false }) {
         answer = result ?? true;
         dialog.close();
       } catch (error) {
+        if (!dialog.open) return notice(`${title}: ${explain(error)}`, "trouble");
         setText(trouble, explain(error));
         trouble.hidden = false;
       } finally {
         for (const button of buttons) button.disabled = button.dataset.off === "true";
       }
+    };
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      const action = actions[Math.max(0, buttons.indexOf(event.submitter))];
+      if (action) running = act(action);
+      else dialog.close();
     });
-    dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-    dialog.addEventListener("close", () => {
+    closeBeside(dialog);
+    dialog.addEventListener("close", async () => {
       document.body.append(document.getElementById("notices"));
       dialog.remove();
+      await running;
       resolve(answer);
     });
     document.body.append(dialog);
     dialog.showModal();
   });
+}
+
+/** By a click beside it; not by one that began inside, where text was selected. */
+function closeBeside(dialog) {
+  let isBeside = false;
+  dialog.addEventListener("pointerdown", (event) => (isBeside = event.target === dialog));
+  dialog.addEventListener("click", (event) => isBeside && event.target === dialog && dialog.close());
+}
+
+/** What is open belongs to a view, and goes with it. */
+export function closeDialogs() {
+  for (const dialog of document.querySelectorAll("dialog[open]")) dialog.close();
 }
 
 /** What went wrong and what to do, in a sentence or two. */
@@ -56,15 +75,16 @@ export function explain(error) {
   return `${error.message}${fix}`;
 }
 
-/** Tell the user that something has happened; `kind` is "done" or "trouble". */
+/** Tell the user that something has happened; `kind` is "done" or "trouble". What is being said is not said twice. */
 export function notice(text, kind = "done") {
   const notices = document.getElementById("notices");
   const dialog = document.querySelector("dialog[open]");
   if (dialog && !dialog.contains(notices)) dialog.append(notices); // behind a dialog nobody would see or hear them
-  const line = el("p", { class: `notice ${kind}`, text });
-  notices.append(line);
+  let line = [...notices.children].find((each) => each.textContent === text && each.classList.contains(kind));
+  if (line) clearTimeout(line.timer);
+  else notices.append((line = el("p", { class: `notice ${kind}`, text })));
   while (notices.children.length > NOTICES_MAX) notices.firstElementChild.remove();
-  setTimeout(() => line.remove(), NOTICE_MS);
+  line.timer = setTimeout(() => line.remove(), NOTICE_MS);
 }
 
 /** A label and its control, with a line of help below. */

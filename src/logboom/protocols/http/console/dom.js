@@ -41,8 +41,9 @@ export function setText(element, value) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** Make the children of `parent` those of `items`, in their order: kept where the key is the same, so focus stays. */
+/** Make the children of `parent` those of `items`, in their order: kept where the key is the same, with the focus. */
 export function keyed(parent, items, keyOf, make, update) {
+  const focused = document.activeElement;
   const before = new Map();
   for (const child of parent.children) if (child.key !== undefined) before.set(child.key, child);
   let at = parent.firstElementChild;
@@ -58,7 +59,12 @@ export function keyed(parent, items, keyOf, make, update) {
     if (child === at) at = at.nextElementSibling;
     else parent.insertBefore(child, at);
   }
-  for (const child of before.values()) child.remove();
+  while (at) {
+    const unused = at;
+    at = at.nextElementSibling;
+    unused.remove();
+  }
+  if (focused !== document.activeElement && parent.contains(focused)) focused.focus({ preventScroll: true }); // it was moved
 }
 
 let ids = 0;

@@ -1,7 +1,7 @@
 // The form that says which records to show, and what people write for a place in a log.
 
 import { field } from "./dialog.js";
-import { el, set, setText } from "./dom.js";
+import { el, newId, set, setText } from "./dom.js";
 import { localTime } from "./value.js";
 
 const UNITS = { s: 1, sec: 1, second: 1, m: 60, min: 60, minute: 60, h: 3_600, hour: 3_600, d: 86_400, day: 86_400, w: 604_800, week: 604_800 };
@@ -95,7 +95,7 @@ export class Finder {
     set(this.controls.from, "data-search", true);
     set(this.controls.from, "title", HELP);
     set(this.controls.channel, "title", "+ stands for one level, # at the end for the rest, * at the end for anything");
-    this.trouble = el("p", { class: "trouble", role: "alert", hidden: true });
+    this.trouble = el("p", { id: newId("find"), class: "trouble", role: "alert", hidden: true });
     const labels = { partition: "Partition", from: "From", tag: "Tag", channel: "Channel", key: "Key" };
     const fields = Object.entries(labels).map(([name, label]) => {
       const made = field(label, this.controls[name]);
@@ -109,7 +109,7 @@ export class Finder {
 
   show(wanted) {
     this.trouble.hidden = true;
-    set(this.controls.from, "aria-invalid", null);
+    for (const name of ["aria-invalid", "aria-describedby"]) set(this.controls.from, name, null);
     for (const [name, control] of Object.entries(this.controls)) {
       const value = name === "from" ? showPlace(wanted.from) : String(wanted[name] ?? "");
       if (control.value !== value) control.value = value;
@@ -127,6 +127,7 @@ export class Finder {
     } catch (error) {
       this.complain(error.message);
       set(this.controls.from, "aria-invalid", "true");
+      set(this.controls.from, "aria-describedby", this.trouble.id);
       this.controls.from.focus();
     }
   }

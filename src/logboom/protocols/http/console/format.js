@@ -71,6 +71,7 @@ export function ago(micros, now = Date.now() * 1000) {
 /** 14:03:07 of today, 2026-01-31 14:03:07 otherwise; in the reader's own zone. */
 export function moment(micros) {
   const date = new Date(micros / 1000);
+  if (Number.isNaN(date.getTime())) return instant(micros);
   const clock = date.toTimeString().slice(0, 8);
   return date.toDateString() === new Date().toDateString() ? clock : `${day(date)} ${clock}`;
 }
@@ -84,9 +85,10 @@ function day(date) {
   return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())}`;
 }
 
-/** In full, with the zone: for tooltips. */
+/** In full, with the zone: for tooltips. A record may have a time that no calendar has. */
 export function instant(micros) {
-  return new Date(micros / 1000).toISOString();
+  const date = new Date(micros / 1000);
+  return Number.isNaN(date.getTime()) ? `${micros} µs since 1970` : date.toISOString();
 }
 
 export function percent(share) {

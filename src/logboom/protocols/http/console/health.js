@@ -18,13 +18,14 @@ function setAdvice(element, text) {
 export class Health {
   constructor(actions) {
     this.dot = el("i", { class: "dot", "aria-hidden": "true" });
-    this.cause = el("p", { class: "cause", role: "status" });
+    this.cause = el("p", { class: "cause" });
+    this.spoken = el("p", { class: "unseen", role: "status" });
     this.fix = el("p", { class: "fix" });
     this.more = el("button", { type: "button", class: "quiet more", "aria-expanded": "false", onclick: () => this.toggle() });
     this.list = el("ul", { id: newId("findings"), class: "findings", hidden: true });
     set(this.more, "aria-controls", this.list.id);
     this.element = el("section", { class: "card health", "aria-label": "Health" },
-      el("div", { class: "line" }, this.dot, el("div", { class: "said" }, this.cause, this.fix), this.more, actions), this.list);
+      el("div", { class: "line" }, this.dot, el("div", { class: "said" }, this.cause, this.fix), this.more, actions), this.list, this.spoken);
     this.at = null;
     this.findings = [];
     this.stats = null;
@@ -59,10 +60,12 @@ export class Health {
   }
 
   say(at, finding) {
-    const cause = at === null ? "Looking…" : finding ? `${capital(finding.kind)}: ${finding.where}. ${capital(finding.reason)}` : "Nothing is wrong";
+    const cause = at === null ? "Looking…" : finding ? sentence(finding, placeOf(finding.where)) : "Nothing is wrong";
     const fix = finding ? capital(finding.advice) : at === null ? "\u00a0" : `Looked at ${clock(at)}`;
     setText(this.cause, cause);
-    set(this.cause, "title", finding && cause);
+    // A reason may hold numbers that change all the time: only another cause is worth an interruption.
+    setText(this.spoken, finding ? `${capital(finding.kind)}: ${placeOf(finding.where)}` : cause);
+    set(this.cause, "title", finding && sentence(finding, finding.where));
     setAdvice(this.fix, fix);
     set(this.fix, "title", finding && fix.replaceAll("`", ""));
   }
@@ -71,6 +74,16 @@ export class Health {
     this.list.hidden = !isOpen;
     set(this.more, "aria-expanded", String(isOpen));
   }
+}
+
+function sentence({ kind, reason }, where) {
+  return `${capital(kind)}: ${where}. ${capital(reason)}`;
+}
+
+/** Where it is in few words: of a log's file the log, as TOPIC/PARTITION. */
+function placeOf(where) {
+  const [, topic, partition] = /^topics\/(.+)~[0-9a-f]{32}\/(\d+)\//.exec(where) ?? [];
+  return topic === undefined ? where : `${topic}/${partition}`;
 }
 
 function withWrites(findings, stats) {

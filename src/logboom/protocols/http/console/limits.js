@@ -11,10 +11,10 @@ const PROTOCOLS = { binary: "Binary", logd: "logd", http: "HTTP" };
 const METERS = [
   ["Disk", bytes, ({ disk }) => disk && { used: disk.total_bytes - disk.free_bytes, most: disk.total_bytes, ...diskNotes(disk) }],
   ["Memory", bytes, (stats) => ({ used: stats.memory_bytes, most: stats.memory_limit_bytes })],
-  ["Descriptors", count, (stats) => ({ used: stats.open_files, most: stats.open_files_limit })],
+  ["Open files", count, (stats) => ({ used: stats.open_files, most: stats.open_files_limit })],
   ["Connections", count, (stats) => ({ used: total(stats.connections), most: stats.limits.connections })],
   ["Topics", count, (stats) => ({ used: stats.topics, most: stats.limits.topics })],
-  ["Unsynced", bytes, (stats) => ({ used: stats.writes.unsynced_bytes, most: stats.limits.unsynced_bytes })],
+  ["Not synced yet", bytes, (stats) => ({ used: stats.writes.unsynced_bytes, most: stats.limits.unsynced_bytes })],
 ];
 
 function diskNotes(disk) {

@@ -4,7 +4,7 @@
 // `signal` is aborted, and gives {title, move?}. `move(route)` takes a change of the address within the view, or says
 // false. A view calls `ready()` of shell.js when its first data is there.
 
-import { openDialog } from "./dialog.js";
+import { closeDialogs, openDialog } from "./dialog.js";
 import { el, set } from "./dom.js";
 import * as overview from "./overview.js";
 import * as pipeline from "./pipeline.js";
@@ -12,7 +12,10 @@ import "./shell.js";
 import * as topic from "./topic.js";
 
 const VIEWS = { "": ["overview", overview.open], topics: ["overview", topic.open], pipeline: ["pipeline", pipeline.open] };
-const KEYS = [["/", "search"], ["?", "these keys"], ["Esc", "close what is open"], ["g o", "overview"], ["g p", "pipeline"]];
+const KEYS = [
+  ["/", "Search"], ["?", "Show these keys"], ["Esc", "Close what is open"], ["g o", "Go to the overview"], ["g p", "Go to the pipeline"],
+  ["↑ ↓", "Next row, in a list of records"], ["← →", "Previous or next record, in an open record; previous or next segment, in the strip"],
+];
 
 const main = document.getElementById("content");
 let view = null;
@@ -32,12 +35,13 @@ function decode(part) {
 }
 
 function follow() {
-  if (location.hash && !location.hash.startsWith("#/")) return;
+  if (view && location.hash && !location.hash.startsWith("#/")) return;
   const route = parseRoute();
   const place = route.parts[0] ?? "";
   const [name, open] = VIEWS[Object.hasOwn(VIEWS, place) ? place : ""];
   if (view?.open === open && view.move?.(route)) return retitle();
   view?.leaving.abort();
+  closeDialogs();
   const leaving = new AbortController();
   document.documentElement.dataset.ready = "false";
   main.replaceChildren();
@@ -55,6 +59,12 @@ function retitle() {
   const title = typeof view.title === "function" ? view.title() : view.title;
   document.title = title ? `${title} · Logboom` : "Logboom";
 }
+
+/** The address says which view is open: a jump within the page must not change it. */
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
 
 let chord = "";
 document.addEventListener("keydown", (event) => {
@@ -77,6 +87,12 @@ function showKeys() {
   const rows = KEYS.map(([key, meaning]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: key })), el("td", { text: meaning })));
   openDialog({ title: "Keys", body: [el("table", { class: "keys" }, el("tbody", {}, rows))] });
 }
+
+/** Without a trace in the address, which says what is shown. */
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault();
+  main.focus();
+});
 
 window.addEventListener("hashchange", follow);
 follow();

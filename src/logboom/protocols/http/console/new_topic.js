@@ -12,12 +12,12 @@ export async function createTopic() {
     required: true, maxlength: 249, pattern: "[A-Za-z0-9._\\-]+", title: "letters, digits, dots, dashes, underscores",
     autocomplete: "off", spellcheck: "false", autofocus: true,
   });
-  const partitions = el("input", { type: "number", min: 1, max: PARTITIONS_MAX, step: 1, placeholder: "as the node says", inputmode: "numeric" });
+  const partitions = el("input", { type: "number", min: 1, max: PARTITIONS_MAX, step: 1, placeholder: "the node's default", inputmode: "numeric" });
   const made = await openDialog({
     title: "New topic",
     body: [
-      field("Name", name, "Letters, digits, dot, dash and underscore; at most 249. It cannot be changed later."),
-      field("Partitions", partitions, "Logs that are written and read side by side; order holds within one. Empty is what the node's rules say."),
+      field("Name", name, "Letters, digits, dots, dashes and underscores, at most 249 of them. It cannot be changed later."),
+      field("Partitions", partitions, "Logs that are written and read side by side; order holds within one. Leave it empty for the node's default."),
     ],
     actions: [{ label: "Create", run: () => send("POST", "/topics", wanted(name.value, partitions.value)) }],
   });

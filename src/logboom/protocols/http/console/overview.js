@@ -42,7 +42,7 @@ function build(main, topics) {
   const parts = { plots: makePlots(), limits: makeLimits(), connections: makeConnections(), troubles: new Troubles() };
   Object.assign(parts, { writes: new WritesButton(), replica: new ReplicaCard() });
   parts.health = new Health([parts.writes.element]);
-  const side = el("div", { class: "stack side" }, parts.limits.element, parts.connections.element, parts.troubles.element);
+  const side = el("div", { class: "stack side" }, parts.limits.element, parts.troubles.element, parts.connections.element);
   main.append(el("h1", { class: "unseen", text: "Overview" }),
     el("div", { class: "stack overview" }, parts.health.element, parts.replica.element, el("div", { class: "plots" }, parts.plots.elements),
       el("div", { class: "columns" }, topics.element, side)));

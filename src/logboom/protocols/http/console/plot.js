@@ -9,13 +9,13 @@ const DECADES_MAX = 4;
 
 /**
  * A plot with a legend. `series` are {name, label, show?, also?}: `name` is its class, `show` makes words of a value, `also`
- * is {name, label} of a column that is told where one points. `scale` is one of the functions below. `nothing` stands in
- * the plot as long as all values are null or 0. `draw(at, columns)` takes times in microseconds and a list of values (or
- * nulls) for each series by name.
+ * is {name, label} of a column that is told where one points. `mark` makes words of a value at the axis, where there is
+ * little room. `scale` is one of the functions below. `nothing` stands in the plot as long as all values are null or 0.
+ * `draw(at, columns)` takes times in microseconds and a list of values (or nulls) for each series by name.
  */
 export class Plot {
-  constructor({ title, unit = "", series, format, span = 600e6, scale = fromZero(), nothing = "" }) {
-    Object.assign(this, { title, series, format, span, scale, at: [], columns: {}, pointer: null });
+  constructor({ title, unit = "", series, format, mark = format, span = 600e6, scale = fromZero(), nothing = "" }) {
+    Object.assign(this, { title, series, format, mark, span, scale, at: [], columns: {}, pointer: null });
     this.paths = new Map(series.map(({ name }) => [name, svg("path", { class: `line ${name}` })]));
     this.area = svg("path", { class: `area ${series[0].name}` });
     this.grid = svg("g", { class: "grid" });
@@ -65,7 +65,7 @@ export class Plot {
   renderGrid(ticks, end, width) {
     const parts = ticks.flatMap((tick) => {
       const y = Math.round(this.y(tick)) + 0.5;
-      const text = tick === 0 ? "0" : trimmed(this.format(tick));
+      const text = tick === 0 ? "0" : trimmed(this.mark(tick));
       return [svg("line", { x1: PAD.left, x2: width - PAD.right, y1: y, y2: y }), svg("text", { x: PAD.left - 8, y: y + 4, "text-anchor": "end", text })];
     });
     const minutes = this.span / 60e6;

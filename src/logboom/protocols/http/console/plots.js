@@ -1,6 +1,6 @@
 // What the node did in the last ten minutes: records, bytes, and how long things took.
 
-import { bytes, duration, short } from "./format.js";
+import { bytes, count, duration, short } from "./format.js";
 import { Plot, binaryCeiling, byTens, fromZero, niceCeiling } from "./plot.js";
 
 const SPAN = 600e6;
@@ -59,6 +59,11 @@ function valueOf(history, name, number) {
   return name.endsWith("_p50") ? history[name.slice(0, -4)].p50[number] : history[name].p99[number];
 }
 
+/** Powers of ten stay in seconds: 100 s is no 1 min 40 s. */
+function mark(seconds) {
+  return seconds < 60 ? duration(seconds) : `${count(seconds)} s`;
+}
+
 /** The three plots; `draw(samples)` shows them all. */
 export function makePlots() {
   const records = new Plot({
@@ -70,7 +75,7 @@ export function makePlots() {
     series: [{ name: "in", label: "In" }, { name: "out", label: "Out" }],
   });
   const latency = new Plot({
-    title: "Latency", unit: "p99", format: duration, scale: byTens(1e-4, 1e-1), nothing: QUIET,
+    title: "Latency", unit: "p99", format: duration, mark, scale: byTens(1e-4, 1e-1), nothing: QUIET,
     series: [["append", "Produce"], ["sync", "Sync"], ["read", "Read"]]
       .map(([name, label]) => ({ name, label, also: { name: half(name), label: "p50" } })),
   });

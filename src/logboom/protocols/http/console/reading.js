@@ -8,7 +8,8 @@ const KEPT_CHARACTERS = 1_000;
 const KEPT_TAGS = 50;
 /** Of JSON's longest escape, and the quotes. */
 const SOURCE_CHARACTERS = PREVIEW_CHARACTERS * 6 + 2;
-const BYTES = '{"base64":';
+const BYTES = '{"base64":"';
+const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
 /** A page as the API gives it, with `size` in bytes, and records as `recordOf` makes them, without what is too long for a list. */
 export async function readPage(topic, query, signal) {
@@ -50,10 +51,18 @@ function valueOf(text, start, end) {
     const runs = visibleRuns(previewOfString(text, start, end));
     return { kind: "text", runs, size: bytesOf(JSON.parse(text.slice(start, end))).length };
   }
-  if (text.startsWith(BYTES, start)) return previewOfBytes(JSON.parse(text.slice(start, end)).base64);
+  const base64 = base64Of(text, start, end);
+  if (base64 !== null) return previewOfBytes(base64);
   // A slice of a string keeps all of it in memory: this makes it one of its own.
   const begin = JSON.parse(JSON.stringify(cut(text.slice(start, Math.min(end, start + PREVIEW_CHARACTERS + 1)))));
   return { kind: "json", runs: visibleRuns(begin), size: bytesOf(text.slice(start, end)).length };
+}
+
+/** Of bytes, where the node has put them so; null for other JSON that begins like it. */
+function base64Of(text, start, end) {
+  if (!text.startsWith(BYTES, start) || !text.startsWith('"}', end - 2)) return null;
+  const source = text.slice(start + BYTES.length, end - 2);
+  return source.length % 4 === 0 && BASE64.test(source) ? source : null;
 }
 
 function previewOfString(text, start, end) {

@@ -13,6 +13,7 @@ import { hexView, textView, treeView } from "./views.js";
 
 const FIELD_CHARACTERS = 4_000;
 const FIELDS_MAX = 200;
+const VALUE_TIMEOUT_MS = 300_000;
 const FORMATTED_CHARACTERS = 4 * 1_048_576;
 const VIEWS = ["Text", "JSON", "Hex"];
 
@@ -62,7 +63,7 @@ export class RecordDialog {
     try {
       const where = path("topics", this.topic.name, "records", seqno, "value");
       const record = await readRecord(this.topic.name, partition, seqno, signal);
-      const answer = await getBytes(where, { partition }, { signal });
+      const answer = await getBytes(where, { partition }, { signal, timeout: VALUE_TIMEOUT_MS });
       this.#show(record, answer.status === 204 ? null : answer.bytes, `${where}?partition=${partition}`);
     } catch (error) {
       if (!signal.aborted) this.#fail(error);
@@ -126,7 +127,6 @@ export class RecordDialog {
     this.choices[VIEWS.indexOf("JSON")].disabled = !isJson;
     setText(this.size, bytes(value.length));
     set(this.download, "href", address);
-    set(this.download, "download", `${this.topic.name}-${record.partition}-${record.seqno}.${isJson ? "json" : this.text !== null ? "txt" : "bin"}`);
     const isTree = isJson && /^\s*[[{]/.test(this.text);
     this.#view(isTree ? "JSON" : this.text !== null ? "Text" : "Hex");
   }

@@ -16,6 +16,7 @@ import { PARTITIONS_MAX, Tail } from "./tail.js";
 
 const WORDS_MAX = 4;
 const FILTERS = ["tag", "channel", "key"];
+const NONE = "No record matches from here on. Try other filters, or an earlier place in From.";
 
 export function open(place, topic, route, signal) {
   const view = new Records(place, topic, signal);
@@ -28,6 +29,7 @@ class Records {
   #turn = null;
   #tail = null;
   #dialog = null;
+  #tellEnds = () => {};
 
   constructor(place, topic, signal) {
     Object.assign(this, { topic, signal });
@@ -41,8 +43,10 @@ class Records {
     });
     this.head = el("header", {});
     this.note = el("p", { class: "note", role: "status", hidden: true });
+    this.spoken = el("p", { class: "unseen", role: "status" });
     place.replaceChildren(el("div", { class: "stack records-tab" }, this.finder.element,
-      el("section", { class: "card", "aria-label": "Found records" }, this.head, this.note, this.rows.element)));
+      el("section", { class: "card", "aria-label": "Found records" }, this.head, this.note, this.rows.element, this.spoken)));
+    topic.addEventListener("info", () => this.#tellEnds(), { signal });
     signal.addEventListener("abort", () => this.#dialog?.close());
   }
 
@@ -65,8 +69,9 @@ class Records {
     this.rows.show([]);
     this.rows.say("Reading…");
     this.#say("");
-    if (wanted.from === null) this.#follow(wanted, signal);
-    else this.#search(wanted, signal);
+    const isNone = wanted.partition !== null && !this.all.includes(wanted.partition);
+    if (isNone) return this.#fail(new Error(`There is no partition ${count(wanted.partition)}.`));
+    return wanted.from === null ? this.#follow(wanted, signal) : this.#search(wanted, signal);
   }
 
   /** The live tail. */
@@ -113,7 +118,7 @@ class Records {
 
   /** Do `work(search)`, which gives a stretch and what to do when it is shown; meanwhile tell how far it is. */
   async #run(signal, work) {
-    const progress = el("span", { class: "state", role: "status", text: "Reading…" });
+    const progress = el("span", { class: "state", text: "Reading…" });
     const search = new Search({ topic: this.topic.name, filter: filterOf(this.#wanted), signal, progress: ({ done, total, found }) => {
       setText(progress, `Looked at ${count(done)} of ${plural(total, "record")}, ${count(found)} found`);
     } });
@@ -130,20 +135,21 @@ class Records {
   }
 
   #showStretch(found, search, signal) {
-    this.rows.say(search.isStopped ? "Stopped before anything was found." : "Nothing was found from here on.");
+    this.rows.say(search.isStopped ? "Stopped before anything was found." : NONE);
     this.rows.show(found.records);
     this.#say(search.words.slice(0, WORDS_MAX).join(" "));
     const older = el("button", { type: "button", text: "Older", onclick: () => this.#turnTo("older", found.begins, signal) });
     const newer = el("button", { type: "button", text: "Newer", onclick: () => this.#turnTo("newer", found.ends, signal) });
     const live = el("button", { type: "button", class: "quiet end", text: "Go live", onclick: () => this.#find({ ...this.#wanted, from: null }) });
-    const words = `${plural(found.records.length, "record")}${search.isStopped ? ", stopped" : ""}, oldest first`;
-    const state = el("span", { class: "state", role: "status", text: words });
-    const tell = () => {
+    const number = found.records.length;
+    const words = `${number ? plural(number, "record") : "No records"}${search.isStopped ? ", stopped" : ""}${number > 1 ? ", oldest first" : ""}`;
+    const state = el("span", { class: "state", text: words });
+    setText(this.spoken, words);
+    this.#tellEnds = () => {
       older.disabled = ![...found.begins].some(([partition, seqno]) => seqno > this.#log(partition).first);
       newer.disabled = ![...found.ends].some(([partition, seqno]) => seqno < this.#log(partition).committed);
     };
-    this.topic.addEventListener("info", tell, { signal });
-    tell();
+    this.#tellEnds();
     this.head.replaceChildren(el("div", { class: "buttons tail" }, older, newer, state, live));
   }
 

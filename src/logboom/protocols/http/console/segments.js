@@ -35,7 +35,7 @@ class Segments {
     this.choice = partitionChoice(topic.info().partitions.length);
     this.choice.addEventListener("change", () => this.go(this.choice.value));
     this.ask = () => {};
-    this.rows = el("tbody", {});
+    this.rows = el("tbody", { role: "rowgroup" });
     this.range = el("span", { class: "quiet", role: "status" });
     this.newer = el("button", { type: "button", text: "Newer", onclick: () => this.page(-ROWS) });
     this.older = el("button", { type: "button", text: "Older", onclick: () => this.page(ROWS) });
@@ -48,14 +48,15 @@ class Segments {
   }
 
   build(place) {
-    const head = el("tr", {}, COLUMNS.map(([name, kind]) => el("th", { scope: "col", class: kind, text: name })));
+    const head = el("tr", { role: "row" }, COLUMNS.map(([name, kind]) => el("th", { scope: "col", role: "columnheader", class: kind, text: name })));
     this.picker = el("label", { class: "picker end" }, "Partition ", this.choice);
     place.append(el("div", { class: "stack" },
       el("section", { class: "card", "aria-label": "Segments" },
         el("header", {}, el("h2", { text: "Segments" }), this.total, this.picker), this.strip.element, this.fate, this.damage),
       el("section", { class: "card", "aria-label": "Details" },
         el("header", {}, el("h2", { text: "Segment details" }), el("div", { class: "buttons end" }, this.range, this.newer, this.older)),
-        el("div", { class: "fit held" }, el("table", { class: "list segments", "aria-label": "Segment details" }, el("thead", {}, head), this.rows)))));
+        el("div", { class: "fit held" },
+          el("table", { class: "list segments", role: "table", "aria-label": "Segment details" }, el("thead", { role: "rowgroup" }, head), this.rows)))));
   }
 
   move(route) {
@@ -135,11 +136,11 @@ class Segments {
   }
 
   makeRow(segment) {
-    const cells = COLUMNS.map(([name, kind]) => el("td", { class: kind, "data-label": name }));
+    const cells = COLUMNS.map(([name, kind]) => el("td", { role: "cell", class: kind, "data-label": name }));
     const name = el("button", { type: "button", class: "link", onclick: () => this.select(row.segment, false) });
     cells[0].append(name);
     cells[7].append(el("span", { class: "pill" }), el("p", { class: "help damage", hidden: true }));
-    const row = el("tr", { id: `segment-${segment.first_seqno}` }, cells);
+    const row = el("tr", { role: "row", id: `segment-${segment.first_seqno}` }, cells);
     return row;
   }
 

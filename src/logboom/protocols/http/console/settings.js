@@ -7,6 +7,7 @@ import { el, set, setText } from "./dom.js";
 import { plural } from "./format.js";
 import { refusal } from "./permission.js";
 import { inCode } from "./prose.js";
+import { checkSame } from "./same_topic.js";
 import { Setting } from "./setting.js";
 import { node, ready } from "./shell.js";
 import { trimming } from "./trim.js";
@@ -147,6 +148,7 @@ class Form {
     const settings = {};
     for (const field of changed) (settings[field.group] ??= {})[field.name] = field.read();
     const body = encodeJson({ settings });
+    await checkSame(this.topic.info());
     const info = await send("PATCH", path("topics", this.topic.name), body, { headers: { "content-type": "application/json" } });
     for (const field of changed) field.settle(info.settings[field.group][field.name]);
     this.saving = false;

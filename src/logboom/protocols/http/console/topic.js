@@ -5,7 +5,7 @@
 
 import { get, path, poll } from "./api.js";
 import * as cursors from "./cursors.js";
-import { notice } from "./dialog.js";
+import { closeDialogs, notice } from "./dialog.js";
 import { el, set } from "./dom.js";
 import { clock } from "./format.js";
 import * as records from "./records.js";
@@ -109,7 +109,8 @@ function watch(main, name, route, signal, again, stop) {
     topic.remember(await get(path("activity", "topics", name), {}, { signal }));
   };
   topic.refresh = poll(work, EVERY_MS, signal, (error) => {
-    if (error.code !== "topic-not-found") return report(error);
+    const isNoName = error.status === 400 && topic.info() === null;
+    if (error.code !== "topic-not-found" && !isNoName) return report(error);
     stop();
     place.replaceChildren(...gone(name, topic.info() !== null, () => again(current)));
     ready();
@@ -142,6 +143,7 @@ class Frame {
     const name = Object.hasOwn(TABS, route.parts[2] ?? "") ? route.parts[2] : "records";
     if (name === this.name && this.tab?.move && this.tab.move(route) !== false) return;
     this.leaving?.abort();
+    if (this.name !== undefined) closeDialogs();
     this.leaving = new AbortController();
     this.name = name;
     document.documentElement.dataset.ready = "false";

@@ -37,12 +37,12 @@ function isBare({ matched }, { search, internal }) {
 export class Topics {
   constructor(query, signal, arrived, failed) {
     this.wanted = parse(query);
-    this.build();
+    this.build(signal);
     this.showWanted();
     this.refresh = poll(() => this.ask(signal, arrived), EVERY_MS, signal, failed);
   }
 
-  build() {
+  build(signal) {
     this.search = el("input", {
       type: "search", placeholder: "Search", "aria-label": "Search topics", maxlength: 249, "data-search": true, autocomplete: "off", spellcheck: "false",
     });
@@ -59,11 +59,12 @@ export class Topics {
     this.element = el("section", { class: "card topics", "aria-label": "Topics" },
       el("header", {}, el("h2", { text: "Topics" }), this.tools, el("button", { type: "button", class: "first end", text: "New topic", onclick: createTopic })),
       this.steps.element, this.table.element, this.none, this.foot);
-    this.listen();
+    this.listen(signal);
   }
 
-  listen() {
+  listen(signal) {
     let timer = null;
+    signal.addEventListener("abort", () => clearTimeout(timer));
     this.search.addEventListener("input", () => {
       clearTimeout(timer);
       timer = setTimeout(() => this.go({ search: this.search.value.trim(), page: 1 }, this.wanted.search !== ""), TYPING_MS);

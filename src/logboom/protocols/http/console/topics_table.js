@@ -48,10 +48,11 @@ function lag({ lag: number }) {
 /** A table whose head calls `sortBy(sort)`. */
 export class TopicsTable {
   constructor(sortBy) {
-    this.body = el("tbody");
+    this.body = el("tbody", { role: "rowgroup" });
     this.heads = new Map(COLUMNS.map((column) => [column, makeHead(column, sortBy)]));
-    this.element = el("table", { class: "list topics" }, el("colgroup", {}, COLUMNS.map(({ name }) => el("col", { class: name }))),
-      el("thead", {}, el("tr", {}, [...this.heads.values()])), this.body);
+    this.element = el("table", { class: "list topics", role: "table", "aria-label": "Topics" },
+      el("colgroup", {}, COLUMNS.map(({ name }) => el("col", { class: name }))),
+      el("thead", { role: "rowgroup" }, el("tr", { role: "row" }, [...this.heads.values()])), this.body);
     this.body.addEventListener("click", follow);
   }
 
@@ -75,22 +76,23 @@ export class TopicsTable {
 function makeHead({ label, name, sort, unit, meaning }, sortBy) {
   const isNumber = name !== "name" && name !== "retention";
   const arrow = el("i", { class: "arrow", "aria-hidden": "true" });
-  if (name === "recent") return el("th", { class: "recent", scope: "col" }, el("span", { class: "unseen", text: "Last minutes" }));
+  if (name === "recent") return el("th", { class: "recent", scope: "col", role: "columnheader" }, el("span", { class: "unseen", text: "Last minutes" }));
   const words = sort
     ? el("button", { type: "button", class: "sort", title: meaning, onclick: () => sortBy(sort) }, isNumber ? [arrow, label] : [label, arrow])
     : el("span", { title: meaning, text: label });
-  return el("th", { class: isNumber ? `${name} num` : name, scope: "col" }, words, unit && el("span", { class: "unit", text: ` ${unit}` }));
+  return el("th", { class: isNumber ? `${name} num` : name, scope: "col", role: "columnheader" },
+    words, unit && el("span", { class: "unit", text: ` ${unit}` }));
 }
 
 function makeRow() {
-  const row = el("tr");
+  const row = el("tr", { role: "row" });
   const link = el("a");
   const pills = el("span", { class: "pills" });
   const spark = sparkline();
   row.parts = { link, pills, spark, cells: new Map() };
   for (const column of COLUMNS) {
-    if (column.name === "name") row.append(el("th", { class: "name", scope: "row" }, el("div", {}, link, pills)));
-    else if (column.name === "recent") row.append(el("td", { class: "recent" }, spark));
+    if (column.name === "name") row.append(el("th", { class: "name", scope: "row", role: "rowheader" }, el("div", {}, link, pills)));
+    else if (column.name === "recent") row.append(el("td", { class: "recent", role: "cell" }, spark));
     else row.append(makeCell(column, row.parts.cells));
   }
   return row;
@@ -99,7 +101,7 @@ function makeRow() {
 function makeCell(column, cells) {
   const value = el("span");
   cells.set(column, value);
-  return el("td", { class: `${column.name}${column.name === "retention" ? "" : " num"}`, "data-label": column.label }, value);
+  return el("td", { class: `${column.name}${column.name === "retention" ? "" : " num"}`, role: "cell", "data-label": column.label }, value);
 }
 
 function fill(row, topic, interval) {

@@ -6,6 +6,7 @@ import { el, setText } from "./dom.js";
 import { count, plural } from "./format.js";
 import { partitionChoice } from "./partition_choice.js";
 import { obstacle, refusal } from "./permission.js";
+import { checkSame } from "./same_topic.js";
 import { node } from "./shell.js";
 import { NUMBER, parseAmount } from "./units.js";
 
@@ -59,11 +60,16 @@ function ask(topic, partition, below) {
 }
 
 async function confirm(topic, log, seqno, below) {
+  const info = topic.info();
+  const trim = async () => {
+    await checkSame(info);
+    return send("POST", path("topics", topic.name, "trim"), { seqno, partition: log.partition });
+  };
   const what = `${plural(seqno - log.first, "record")} of partition ${log.partition}, seqnos ${count(log.first)} to ${count(seqno - 1)},`;
   const trimmed = await openDialog({
     title: `Trim ${topic.name}`,
     body: [el("p", { text: `${what} can never be read again.` })],
-    actions: [{ label: "Trim", kind: "first danger", run: () => send("POST", path("topics", topic.name, "trim"), { seqno, partition: log.partition }) }],
+    actions: [{ label: "Trim", kind: "first danger", run: trim }],
   });
   if (trimmed === null) return;
   below.value = "";

@@ -5,7 +5,7 @@ import { el, keyed, set, setText } from "./dom.js";
 import { ago, count, instant } from "./format.js";
 import { nodeNow } from "./shell.js";
 
-const SHOWN = 20;
+const SHOWN = 6;
 const ALL = 200;
 const STATES = { rejection: "warn", warning: "warn", error: "bad" };
 const WORDS = { rejection: "refused", warning: "warning", error: "error" };
@@ -35,6 +35,7 @@ function fill(row, incident) {
   setText(name, incident.name);
   set(name, "title", incident.name);
   setText(kind, WORDS[incident.kind] ?? incident.kind);
+  set(kind, "class", incident.kind === "rejection" ? "unseen" : "quiet"); // the name of a refusal says it
   setText(times, incident.count > 1 ? `${count(incident.count)}×` : "");
   setText(when, ago(incident.last, nodeNow()));
   set(when, "title", incident.count > 1 ? `first ${instant(incident.first)}, last ${instant(incident.last)}` : instant(incident.last));

@@ -7,6 +7,9 @@ import { shownRuns } from "./rows.js";
 import { cut, hexDump, runsOf, visibleRuns } from "./value.js";
 
 const PIECE_BYTES = 65_536;
+/** Of a piece, unless it is this small: bytes that are no text make an element each. */
+const RUNS_MAX = 4_000;
+const LEAST_BYTES = 2_048;
 const LINE_ENDS = "\n\t";
 const ENTRIES = 200;
 const OPEN_CHARACTERS = 4_000;
@@ -16,11 +19,11 @@ const NAME_CHARACTERS = 200;
 const GLIMPSE_CHARACTERS = 80;
 
 export function textView(data) {
-  return pieceByPiece(data, (from, until) => shownRuns(runsOf(data.subarray(from, until), LINE_ENDS)), "text");
+  return pieceByPiece(data, (from, until) => runsOf(data.subarray(from, until), LINE_ENDS), "text");
 }
 
 export function hexView(data) {
-  return pieceByPiece(data, (from, until) => [`${hexDump(data, from, until)}\n`], "hex");
+  return pieceByPiece(data, (from, until) => [{ text: `${hexDump(data, from, until)}\n` }], "hex");
 }
 
 function pieceByPiece(data, make, kind) {
@@ -28,8 +31,13 @@ function pieceByPiece(data, make, kind) {
   const more = el("button", { type: "button" });
   let at = 0;
   const add = () => {
-    const until = kind === "hex" ? Math.min(at + PIECE_BYTES, data.length) : wholeCharacters(data, at + PIECE_BYTES);
-    place.append(...make(at, until));
+    let runs = [];
+    let until = at;
+    for (let size = PIECE_BYTES; size === PIECE_BYTES || (runs.length > RUNS_MAX && size >= LEAST_BYTES); size /= 2) {
+      until = kind === "hex" ? Math.min(at + size, data.length) : wholeCharacters(data, at + size);
+      runs = make(at, until);
+    }
+    place.append(...shownRuns(runs));
     at = until;
     setText(more, `Show more (${bytes(at)} of ${bytes(data.length)})`);
     if (at >= data.length) more.remove();

@@ -4,6 +4,7 @@ import { path, send } from "./api.js";
 import { field, notice, openDialog } from "./dialog.js";
 import { el } from "./dom.js";
 import { findFault, lineAt } from "./json.js";
+import { checkSame } from "./same_topic.js";
 import { bytesOf, fromBase64, fromHex, toBase64 } from "./value.js";
 
 const KINDS = ["Text", "JSON", "Base64", "Hex", "Tombstone"];
@@ -11,7 +12,8 @@ const KINDS = ["Text", "JSON", "Base64", "Hex", "Tombstone"];
 let last = { value: "", as: "Text", key: "", channel: "", tags: "", headers: "", partition: "" };
 
 /** Ask for a record and write it to the topic. */
-export async function writeRecord({ name, partitions }) {
+export async function writeRecord(info) {
+  const { name, partitions } = info;
   const controls = makeControls(partitions);
   const { value, as } = controls;
   const remember = () => (last = Object.fromEntries(Object.entries(controls).map(([each, control]) => [each, control.value])));
@@ -19,13 +21,15 @@ export async function writeRecord({ name, partitions }) {
   value.disabled = as.value === "Tombstone";
   const body = el("div", { class: "write-record", oninput: remember, onchange: remember },
     field("Value", value),
-    el("div", { class: "two" }, field("As", as), field("Partition", controls.partition, "Any: by the key, else by the channel.")),
+    el("div", { class: "two" }, field("As", as), field("Partition", controls.partition, "Any: chosen by the key, or else by the channel.")),
     el("div", { class: "two" }, field("Key", controls.key), field("Channel", controls.channel)),
-    field("Tags", controls.tags, "With commas between them."),
+    field("Tags", controls.tags, "Separated by commas."),
     field("Headers", controls.headers, "One on each line, as name: value. A name may come twice."));
   const run = async () => {
     const query = { as: "record", partition: controls.partition.value };
-    const answer = await send("POST", path("topics", name, "records"), makeRecord(last), { query });
+    const record = makeRecord(last);
+    await checkSame(info); // a write would make a topic that is gone
+    const answer = await send("POST", path("topics", name, "records"), record, { query });
     notice(`Written: ${name}/${answer.partitions[0]} seqno ${answer.seqnos[0]}`);
   };
   remember();

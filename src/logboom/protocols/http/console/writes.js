@@ -4,6 +4,7 @@ import { path, send } from "./api.js";
 import { explain, field, notice, openDialog } from "./dialog.js";
 import { el, setText } from "./dom.js";
 import { obstacle, refusal } from "./permission.js";
+import { checkSame } from "./same_topic.js";
 import { node } from "./shell.js";
 
 const OTHERS = "Nobody but the node itself writes to this topic.";
@@ -28,13 +29,18 @@ export function writing(topic, signal) {
 
 async function stop(topic) {
   const reason = el("input", { type: "text", maxlength: "500", autocomplete: "off" });
+  const info = topic.info();
+  const refuse = async () => {
+    await checkSame(info);
+    return send("POST", path("topics", topic.name, "refuse"), { reason: reason.value.trim() });
+  };
   const stopped = await openDialog({
     title: "Stop taking writes",
     body: [
       el("p", { text: `Whoever writes to ${topic.name} is refused, and told the reason. Reading goes on.` }),
       field("Reason", reason, "Shown to writers and on the console."),
     ],
-    actions: [{ label: "Stop taking writes", run: () => send("POST", path("topics", topic.name, "refuse"), { reason: reason.value.trim() }) }],
+    actions: [{ label: "Stop taking writes", run: refuse }],
   });
   if (stopped === null) return;
   notice(`${topic.name} takes no writes.`);
