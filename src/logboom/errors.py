@@ -40,6 +40,7 @@ LogboomError
 ├── InvalidCursorName          not 1 to 249 of the characters allowed (also a ValueError)
 ├── CursorNotFound             no cursor has this name
 ├── BufferFull                 the writer holds as much as it may, and was told not to wait
+├── SparkMissing               Spark, or what it runs on, is not here or too old; says what to install
 ├── TopicError
 │   ├── InvalidTopicName       not 1 to 249 of the characters allowed (also a ValueError)
 │   ├── TopicNotFound          no topic has this name
@@ -48,6 +49,7 @@ LogboomError
 │   ├── TopicNotAllowed        the node's rules do not let a topic have this name, or be made by a write
 │   ├── TopicDeleted           the topic that was being read is gone
 │   └── TopicRecreated         another topic has taken the name of the one that was being read
+├── RecordsLost                a stream, or a read of given seqnos, wants records that are not there any more
 ├── InvalidBookmark            text that no reader of ours has given (also a ValueError)
 ├── BookmarkLost               what stands before a bookmark is not what its reader had read
 └── StorageError
@@ -358,6 +360,15 @@ class BufferFull(LogboomError):
         self.limit_bytes = limit_bytes
 
 
+class SparkMissing(LogboomError):
+    """Spark, or the Java that it runs on, is not here or too old."""
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(f"{what}: {advice}")
+        self.what = what
+        self.advice = advice
+
+
 class TopicError(LogboomError):
     """Something about a topic."""
 
@@ -425,6 +436,18 @@ class TopicRecreated(TopicError):
         )
         self.topic_id = topic_id
         self.new_id = new_id
+
+
+class RecordsLost(LogboomError):
+    """Records that somebody counted on are gone: dropped by retention, trimmed, or lost with the end of a log."""
+
+    def __init__(self, log: str, seqno_from: int, seqno_until: int, reason: str, advice: str) -> None:
+        super().__init__(f"{log}: seqnos {seqno_from} to {seqno_until - 1} are not there: {reason}; {advice}")
+        self.log = log
+        self.seqno_from = seqno_from
+        self.seqno_until = seqno_until
+        self.reason = reason
+        self.advice = advice
 
 
 class InvalidBookmark(LogboomError, ValueError):

@@ -1,4 +1,4 @@
-"""Which records of a batch: by seqno, tag, channel pattern, key. Evaluated on columns, never record by record.
+"""Which records of a batch: by seqno, time, tag, channel pattern, key. Evaluated on columns, never record by record.
 
 Channel patterns are MQTT's: levels are separated by `/`, `+` stands for one level, a trailing `#` for any number of
 levels including none. A trailing `*` makes what stands before it a prefix. Anything else is the channel itself.
@@ -13,6 +13,8 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from logboom.batch import arrow
+from logboom.batch.columns import CHANNEL, KEY, TAGS
+from logboom.batch.header import ENCODING_COLUMNS, KIND_DATA, NO_TIMESTAMP, VERSION, Header
 from logboom.errors import InvalidPattern
 
 if TYPE_CHECKING:
@@ -36,6 +38,9 @@ class Selection:
     tags_all: tuple[str, ...] = ()
     channel: str | None = None
     key: bytes | None = None
+    time_from: int | None = None
+    """Microseconds; so is `time_until`, which is not included."""
+    time_until: int | None = None
 
     def __post_init__(self) -> None:
         if self.channel is not None:
@@ -60,9 +65,33 @@ class Selection:
         parts += self.match(partial(arrow.column, batch))
         return pa.array(np.logical_and.reduce(parts)) if parts else None
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that `match` looks at."""
+        asked = {
+            "timestamp": self.time_from is not None or self.time_until is not None,
+            "key": self.key is not None,
+            "channel": self.channel is not None,
+            "tags": bool(self.tags_any or self.tags_all),
+        }
+        return tuple(name for name, is_asked in asked.items() if is_asked)
+
+    def may_hold(self, header: Header) -> bool:
+        """Whether a record of a batch with this header may match; seqnos are not asked for."""
+        if header.version != VERSION or header.kind != KIND_DATA or header.encoding != ENCODING_COLUMNS:
+            return True  # nobody knows: left to those who verify
+        needed = sum(bit for name, bit in _BITS.items() if name in self.columns)
+        if header.columns & needed != needed:
+            return False
+        if self.time_from is not None and header.newest_timestamp(header.append_time) < self.time_from:
+            return False
+        return self.time_until is None or _oldest(header) < self.time_until
+
     def match(self, column: Callable[[str], pa.Array]) -> list[Mask]:
-        """What tags, channel and key say, each by itself; `column` gives a whole column of any number of records."""
+        """What all but seqnos say, each by itself; `column` gives a whole column of any number of records."""
         masks: list[Mask] = []
+        if self.time_from is not None or self.time_until is not None:
+            masks.append(_time_mask(column("timestamp"), self.time_from, self.time_until))
         if self.tags_any:
             masks.append(_has_tag(column("tags"), self.tags_any))
         masks += [_has_tag(column("tags"), (tag,)) for tag in self.tags_all]
@@ -71,6 +100,16 @@ class Selection:
         if self.key is not None:
             masks.append(_key_mask(column("key"), self.key))
         return masks
+
+
+_BITS: Final = {"key": KEY, "channel": CHANNEL, "tags": TAGS}
+
+
+def _oldest(header: Header) -> int:
+    """No record of the batch shows an older timestamp."""
+    if header.max_timestamp == NO_TIMESTAMP:
+        return header.append_time
+    return header.min_timestamp  # the least number there is, where one of them has none
 
 
 @lru_cache(maxsize=1024)
@@ -98,6 +137,15 @@ def _encoded(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise InvalidPattern(f"{text!r} is text that UTF-8 cannot hold: {error.reason}") from None
+
+
+def _time_mask(column: pa.TimestampArray, time_from: int | None, time_until: int | None) -> Mask:
+    import numpy as np
+    import pyarrow as pa
+
+    moments = column.view(pa.int64()).to_numpy()
+    mask: Mask = np.ones(len(moments), np.bool_) if time_from is None else moments >= time_from
+    return mask if time_until is None else mask & (moments < time_until)
 
 
 def _channel_mask(column: pa.StringArray, text: str) -> Mask:

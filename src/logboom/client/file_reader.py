@@ -19,7 +19,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, microseconds
-from logboom.batch.tables import join_tables, to_table
+from logboom.batch.tables import BatchFailure, join_tables, to_table
+from logboom.client.sifting import choose, columns_for, sift
 from logboom.client.start import At, Gaps, check_seqno, check_start
 from logboom.client.waiting import Pace, Watch
 from logboom.errors import (
@@ -40,7 +41,7 @@ from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.directory import read_node
 from logboom.storage.disk import OsDisk, is_network
 from logboom.storage.files import OpenFiles
-from logboom.storage.reading import READ_BYTES
+from logboom.storage.reading import READ_BYTES, Piece
 from logboom.storage.run import Run
 from logboom.storage.state import StateReader
 from logboom.storage.topic import Topic, find_topic
@@ -99,6 +100,8 @@ class FileReader:
         self.skipped = 0
         """Records that were passed over."""
         self.last_gap: LogboomError | None = None
+        self.bytes_read = 0
+        """Of the files, for tables: what was verified and looked at."""
         self._topic = _find_topic(self._disk, self.directory, topic)
         self.partition = _choose_partition(self._topic, partition)
         self._view: LogView | None = None
@@ -204,27 +207,58 @@ class FileReader:
         follow: bool = False,
         timeout_s: float | None = None,
         max_bytes: int = TABLE_BYTES,
+        until: int | None = None,
+        where: Selection | None = None,
     ) -> Iterator[pa.Table]:
-        """Arrow tables of about `max_bytes`, in memory shared with the mapped files: the fastest way to read much."""
-        until = self._until(follow)
-        while (run := self._next_run(max_bytes, follow, timeout_s, until)) is not None:
+        """Arrow tables of about `max_bytes`, in memory shared with the mapped files: the fastest way to read much.
+
+        Ends before the seqno `until`. `where` leaves out what is not wanted: segments and batches that cannot hold it
+        are passed over, and of the others `bytes_read` counts what was looked at.
+        """
+        end = self._until(follow)
+        if until is not None:
+            end = until if end is None else min(end, until)
+        needed = columns_for(columns, where)
+        while (run := self._next_run(max_bytes, follow, timeout_s, end, until, where)) is not None:
             try:
-                stretch = to_table(run.view(), run.base_seqno, run.first_index, columns, budget_bytes=2 * max_bytes)
+                view = run.view()
+                for stretch in sift(run, view, where):
+                    self._pass(stretch.base_seqno)
+                    start, part = self._seqno or 0, view[stretch.offset : stretch.offset + stretch.size]
+                    found = to_table(part, stretch.base_seqno, stretch.first_index, needed, budget_bytes=2 * max_bytes)
+                    self.bytes_read += found.size
+                    stop = found.next_seqno if end is None else min(end, found.next_seqno)
+                    if stop > start:
+                        self._move(stop, found.term)
+                        yield choose(found.table.slice(start - stretch.base_seqno, stop - start), columns, where)
+                    if found.failure is not None:
+                        raise _damage(run, stretch.offset, found.failure)
+                    if found.size < stretch.size:
+                        break  # the rest would take too much memory now
+                else:
+                    self._pass(run.next_seqno if end is None else min(end, run.next_seqno))
                 self._pace.end(run.size)
-                failure = stretch.failure
-                skip = (self._seqno or 0) - run.base_seqno
-                if stretch.next_seqno > (self._seqno or 0):
-                    self._move(stretch.next_seqno, stretch.term)
-                    yield stretch.table.slice(skip) if skip > 0 else stretch.table
-                if failure is not None:
-                    position = run.position + failure.offset
-                    raise Damage(run.file.path, position, failure.seqno_from, failure.seqno_until, failure.reason)
             except Damage as damage:
                 self._pass_over(damage)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Everything from the position to the end of the log as one table."""
         return join_tables(self.tables(columns), columns)
+
+    def seqno_at(self, timestamp: datetime | int) -> int:
+        """The first record at or after this time; behind the last one where there is none."""
+        self.refresh()
+        return 0 if self._view is None else self._find_moment(self._view, microseconds(timestamp))
+
+    def term_before(self, seqno: int) -> int | None:
+        """The term of the record before this one; None where nobody knows any more."""
+        self.refresh()
+        return None if self._view is None else self._view.term_before(seqno)
+
+    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+        """What there is of these records, in pieces of about so many bytes, for several to read."""
+        self.refresh()
+        return [] if self._view is None else self._view.cut(seqno_from, seqno_until, every_bytes)
 
     def refresh(self) -> bool:
         """Look where the log stands now; whether that is news. Reading does this by itself."""
@@ -277,8 +311,16 @@ class FileReader:
         self.refresh()
         return None if follow else self.committed
 
-    def _next_run(self, max_bytes: int, follow: bool, timeout_s: float | None, until: int | None) -> Run | None:
-        """What comes next, as a range of one file; None at the end."""
+    def _next_run(
+        self,
+        max_bytes: int,
+        follow: bool,
+        timeout_s: float | None,
+        until: int | None,
+        limit: int | None = None,
+        where: Selection | None = None,
+    ) -> Run | None:
+        """What comes next, as a range of one file; None at the end. No batch comes that begins at `limit` or later."""
         if follow:
             self._pace.rest()
         self._pace.begin()
@@ -295,7 +337,11 @@ class FileReader:
                     if seqno < view.first or (seqno > view.committed and not follow):
                         raise SeqnoOutOfRange(seqno, view.first, view.committed)
                     if seqno < view.committed:
-                        self._run = run = view.read(seqno, max_bytes, after=self._run)
+                        if where is not None and (behind := view.skip(seqno, where)) > seqno:
+                            self._pass(behind if until is None else min(behind, until))
+                            continue
+                        count = None if limit is None else limit - seqno
+                        self._run = run = view.read(seqno, max_bytes, count, after=self._run)
                         self._pace.end(run.size if run else 0)
                         return run
                     if view.damage is not None and not (follow and self._skip):
@@ -312,6 +358,11 @@ class FileReader:
     def _move(self, seqno: int, term: int) -> None:
         self._seqno, self._term = seqno, term
         self._retries = 0
+
+    def _pass(self, seqno: int) -> None:
+        """Nothing before this is wanted."""
+        if seqno > (self._seqno or 0):
+            self._seqno, self._term, self._retries = seqno, None, 0
 
     def _pass_over(self, gap: Damage | SeqnoOutOfRange) -> None:
         """Go on behind what cannot be read, or raise."""
@@ -426,6 +477,11 @@ class FileReader:
                 self._states.reopen()
         if self._view is not None and not self._disk.exists(self._view.directory):
             raise LogGone
+
+
+def _damage(run: Run, offset: int, failure: BatchFailure) -> Damage:
+    position = run.position + offset + failure.offset
+    return Damage(run.file.path, position, failure.seqno_from, failure.seqno_until, failure.reason)
 
 
 def _find_topic(disk: OsDisk, directory: str, name: str) -> Topic:

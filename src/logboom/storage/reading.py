@@ -38,6 +38,14 @@ class Boundary(NamedTuple):
     end: int
 
 
+class Piece(NamedTuple):
+    """Records from one seqno up to another, and about how many bytes of files they take."""
+
+    seqno_from: int
+    seqno_until: int
+    size: int
+
+
 class ReadableLog:
     def __init__(self, directory: str, segments: list[Segment], tail: Tail, end: int) -> None:
         self.directory = directory
@@ -182,6 +190,41 @@ class ReadableLog:
             seqno = max(seqno, segment.after[0])
         return seqno
 
+    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+        """Committed records in pieces of about so many bytes, by the indexes. May block.
+
+        A piece begins with a batch that the index knows; what is not there (dropped, not committed) is left out.
+        """
+        seqno_from, seqno_until = max(seqno_from, self.first), min(seqno_until, self.committed)
+        pieces: list[Piece] = []
+        start, size = seqno_from, 0
+        for number, segment in enumerate(self._segments):
+            try:
+                end = self._visible_end(number) if segment.first_seqno < seqno_until else segment.start
+                if end.seqno <= start or end.seqno == segment.first_seqno:
+                    continue
+                position = self._position_of(segment, max(start, segment.first_seqno), end)
+                stop = self._position_of(segment, seqno_until, end)
+            except OSError:
+                continue  # whoever reads it will be told
+            while size + stop - position > every_bytes * 3 // 2:
+                place = segment.index.by_position(position + max(0, every_bytes - size))
+                if place is None or place.seqno <= start:
+                    break
+                pieces.append(Piece(start, place.seqno, size + place.position - position))
+                start, position, size = place.seqno, place.position, 0
+            size += stop - position
+        if start < seqno_until:
+            pieces.append(Piece(start, seqno_until, size))
+        return pieces
+
+    def _position_of(self, segment: Segment, seqno: int, end: Place) -> int:
+        """About where a record is, by the index alone."""
+        if seqno >= end.seqno:
+            return end.position
+        place = segment.index.by_seqno(seqno)
+        return 0 if place is None else min(place.position, end.position)
+
     def batches(self, seqno: int | None = None, skip_damage: bool = False) -> Iterator[Batch]:
         """Every committed data batch from a seqno (default: the first) to the end, verified.
 
@@ -306,6 +349,8 @@ class ReadableLog:
 
 def _may_hold(segment: Segment, wanted: Selection) -> bool:
     try:
+        if wanted.time_from is not None and segment.max_timestamp < wanted.time_from:
+            return False
         return segment.labels.may_hold(wanted)
     except OSError:
         return True  # whoever reads it will be told

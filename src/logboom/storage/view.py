@@ -18,10 +18,11 @@ from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
 from logboom.batch.header import HEADER_SIZE, NO_TIMESTAMP, Header, read_header
+from logboom.batch.selection import Selection
 from logboom.errors import BatchError, Damage, NotABatch
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import EVERY_BYTES
-from logboom.storage.reading import MAP_BYTES, READ_BYTES, Boundary, ReadableLog
+from logboom.storage.reading import MAP_BYTES, READ_BYTES, SKIP_SEGMENTS, Boundary, Piece, ReadableLog
 from logboom.storage.recovery import find_segments
 from logboom.storage.run import Run
 from logboom.storage.scan import Bad, TooHostile, Window, Work, next_sound
@@ -231,6 +232,12 @@ class LogView(ReadableLog):
 
     def seqno_at(self, timestamp: int) -> int:
         return self._again(lambda: super(LogView, self).seqno_at(timestamp))
+
+    def skip(self, seqno: int, wanted: Selection, segments_max: int = SKIP_SEGMENTS) -> int:
+        return self._again(lambda: super(LogView, self).skip(seqno, wanted, segments_max))
+
+    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+        return self._again(lambda: super(LogView, self).cut(seqno_from, seqno_until, every_bytes))
 
     def _again(self, read: Callable[[], Answer]) -> Answer:
         """What looks like damage may be a file that was swapped or dropped meanwhile."""

@@ -1,0 +1,329 @@
+"""Which logs there are at a place, how far they reach and where to cut them: asked in the calling thread.
+
+A place is a data directory or a running node. `FileCatalog` looks at the files and the state file, and asks nobody.
+`NodeCatalog` asks the node; where that node's own files can be read from here (same node id), it looks there for what
+only they tell exactly. A node that does not answer is tried again for a while: it may just be restarting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+from logboom.broker.api import ReadRequest, SegmentInfo, Start, TopicInfo
+from logboom.client.address import parse_servers
+from logboom.client.file_reader import FileReader
+from logboom.client.remote import RemoteBroker
+from logboom.client.start import CONNECT_PATIENCE_S, Gaps
+from logboom.errors import (
+    BookmarkLost,
+    DirectoryUnusable,
+    LogboomError,
+    NotLocal,
+    NotOpened,
+    SeqnoOutOfRange,
+    TopicNotFound,
+    Unavailable,
+)
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.directory import read_node
+from logboom.storage.disk import OsDisk, is_network
+from logboom.storage.reading import Piece
+from logboom.storage.state import StateReader
+from logboom.storage.topic import Topic, find_topic, read_topics
+
+PATIENCE_S: Final = 30.0
+READERS_MAX: Final = 256
+SEGMENTS_MAX: Final = 10_000
+
+Answer = TypeVar("Answer")
+
+
+class Ends(NamedTuple):
+    first: int
+    committed: int
+
+
+class Listed(NamedTuple):
+    """A topic, and where each of its logs begins and ends."""
+
+    name: str
+    id: str
+    ends: tuple[Ends, ...]
+
+
+class Catalog(Protocol):
+    node_id: str
+    directory: str | None
+    """The data directory, as the node's machine names it."""
+    servers: tuple[str, ...]
+    incarnation: int
+    """Rises when the node may have been restarted since it was last asked."""
+
+    def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
+        """Those of these topics that there are, and all whose whole name matches; by name."""
+        ...
+
+    def seqno_at(self, topic: Listed, partition: int, moment: int) -> int:
+        """The first record at or after this time; behind the last where there is none."""
+        ...
+
+    def cut(self, topic: Listed, partition: int, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+        """What there is of these records, in pieces of about so many bytes."""
+        ...
+
+    def term_before(self, topic: Listed, partition: int, seqno: int) -> int | None:
+        """The term of the record before this one; None where nobody knows."""
+        ...
+
+    def check_term(self, topic: Listed, partition: int, seqno: int, term: int) -> None:
+        """Raises BookmarkLost where another record stands before this one than the reader has seen."""
+        ...
+
+    def commit_cursor(self, cursor: str, topic: str, bookmark: Bookmark) -> None: ...
+    def close(self) -> None: ...
+
+
+class FileCatalog:
+    def __init__(self, directory: str | os.PathLike[str]) -> None:
+        self.directory: str | None = os.path.abspath(directory)
+        self.servers: tuple[str, ...] = ()
+        self.incarnation = 0
+        self._path = os.path.abspath(directory)
+        if not os.path.isdir(self._path):
+            raise DirectoryUnusable(
+                f"{self._path} is not there: name a data directory, or a node as logboom://host:port"
+            )
+        self._disk = OsDisk(self._path, read_only=True)
+        if self._disk.file_system is not None and is_network(self._disk.file_system):
+            raise NotLocal(self._path, self._disk.file_system)
+        node = read_node(self._disk, self._path)
+        if node is None:
+            raise DirectoryUnusable(f"{self._path} is no data directory: it has no node.json")
+        self.node_id = node.node_id
+        self._states: StateReader | None = None
+        self._readers: OrderedDict[tuple[str, int], FileReader] = OrderedDict()
+
+    def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
+        with suppress(FileNotFoundError):
+            if self._states is None:
+                self._states = StateReader(self._disk, f"{self._path}/state")
+            else:
+                self._states.reopen()
+        if pattern is not None:
+            found = [topic for topic in read_topics(self._disk, self._path) if _matches(topic.name, names, pattern)]
+        else:
+            sought = (find_topic(self._disk, self._path, name) for name in sorted(set(names)))
+            found = [topic for topic in sought if topic is not None]
+        return [self._list(topic) for topic in found]
+
+    def _list(self, topic: Topic) -> Listed:
+        return Listed(topic.name, topic.id, tuple(self._ends(topic, number) for number in range(topic.partitions)))
+
+    def _ends(self, topic: Topic, partition: int) -> Ends:
+        standing = None if self._states is None else self._states.standing(topic.id_bytes, partition)
+        if standing is not None:
+            return Ends(standing.first, standing.committed)
+        path = f"{self._path}/{topic.log_name(partition)}"
+        names = self._disk.list(path) if self._disk.exists(path) else []
+        if any(name.endswith(".log") for name in names):
+            raise NotOpened(path)
+        return Ends(0, 0)
+
+    def reader(self, topic: Listed, partition: int) -> FileReader:
+        """Stands anywhere. The ones used last stay open. Raises TopicNotFound where another topic has the name."""
+        reader = self._readers.pop((topic.id, partition), None)
+        if reader is None:
+            reader = FileReader(self._path, topic.name, partition, at="earliest")
+            if reader.topic.id != topic.id:
+                reader.close()
+                raise TopicNotFound(topic.name, self._path)
+        self._readers[topic.id, partition] = reader
+        while len(self._readers) > READERS_MAX:
+            self._readers.popitem(last=False)[1].close()
+        return reader
+
+    def seqno_at(self, topic: Listed, partition: int, moment: int) -> int:
+        return self.reader(topic, partition).seqno_at(moment)
+
+    def cut(self, topic: Listed, partition: int, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+        return self.reader(topic, partition).cut(seqno_from, seqno_until, every_bytes)
+
+    def term_before(self, topic: Listed, partition: int, seqno: int) -> int | None:
+        return self.reader(topic, partition).term_before(seqno)
+
+    def check_term(self, topic: Listed, partition: int, seqno: int, term: int) -> None:
+        found = self.term_before(topic, partition, seqno)
+        if found is not None and found != term:
+            raise BookmarkLost(seqno, term, found)
+
+    def commit_cursor(self, cursor: str, topic: str, bookmark: Bookmark) -> None:
+        raise DirectoryUnusable(f"cursors are kept by a running node: read from logboom://host:port, not {self._path}")
+
+    def close(self) -> None:
+        for reader in self._readers.values():
+            reader.close()
+        self._readers.clear()
+        self._states = None
+
+
+class NodeCatalog:
+    def __init__(
+        self,
+        servers: str | Sequence[str] | None = None,
+        directory: str | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        """`directory` is where the node's files are found here, if not under the name that the node has for it."""
+        self.servers: tuple[str, ...] = tuple(str(address) for address in parse_servers(servers))
+        self.incarnation = 0
+        self._patience_s = CONNECT_PATIENCE_S
+        self._runner = asyncio.Runner()
+        self._broker: RemoteBroker | None = None
+        self._files: FileCatalog | None = None
+        try:
+            welcome = self._ask(_welcome).welcome
+        except BaseException:
+            self._runner.close()
+            raise
+        self._patience_s = patience_s
+        self.node_id, self.directory = welcome.node_id, directory or welcome.directory
+        self._files = open_files(self.directory, self.node_id)
+
+    def _ask(self, question: Callable[[RemoteBroker], Awaitable[Answer]]) -> Answer:
+        """The answer of the first server that has one; a connection that was lost is made again."""
+
+        async def talk() -> Answer:
+            give_up = asyncio.get_running_loop().time() + self._patience_s
+            while True:
+                try:
+                    if self._broker is None:
+                        self._broker = await RemoteBroker.connect(list(self.servers), self._patience_s)
+                        self.incarnation += 1
+                    return await question(self._broker)
+                except Unavailable:
+                    broker, self._broker = self._broker, None
+                    if broker is None or asyncio.get_running_loop().time() > give_up:
+                        raise
+                    await broker.close()
+                    await asyncio.sleep(0.1)
+
+        return self._runner.run(talk())
+
+    def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
+        async def list_topics(broker: RemoteBroker) -> list[TopicInfo]:
+            if pattern is not None:
+                return await broker.list_topics(_literal_start(pattern) if not names else "")
+            found = []
+            for name in sorted(set(names)):
+                with suppress(TopicNotFound):
+                    found.append(await broker.describe_topic(name))
+            return found
+
+        return sorted(_listed(topic) for topic in self._ask(list_topics) if _matches(topic.name, names, pattern))
+
+    def seqno_at(self, topic: Listed, partition: int, moment: int) -> int:
+        start = Start(time=moment)
+        chunk = self._ask(lambda broker: broker.read(_request(topic, partition, start, "skip")))
+        return chunk.seqno
+
+    def cut(self, topic: Listed, partition: int, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+        pieces = self._look(lambda files: files.cut(topic, partition, seqno_from, seqno_until, every_bytes))
+        if pieces and (pieces[0].seqno_from, pieces[-1].seqno_until) == (seqno_from, seqno_until):
+            return pieces
+        segments = self._ask(lambda broker: broker.segments(topic.name, partition, SEGMENTS_MAX))
+        return cut_evenly(segments, seqno_from, seqno_until, every_bytes)
+
+    def term_before(self, topic: Listed, partition: int, seqno: int) -> int | None:
+        term = self._look(lambda files: files.term_before(topic, partition, seqno))
+        if term is not None:
+            return term
+        chunk = self._ask(lambda broker: broker.read(_request(topic, partition, Start(at="latest"))))
+        return chunk.term if chunk.next_seqno == seqno and chunk.term != TERM_UNKNOWN else None
+
+    def check_term(self, topic: Listed, partition: int, seqno: int, term: int) -> None:
+        start = Start(bookmark=str(Bookmark(bytes.fromhex(topic.id), partition, seqno, term)))
+        with suppress(SeqnoOutOfRange):  # that is another loss, which is told otherwise
+            self._ask(lambda broker: broker.read(_request(topic, partition, start)))
+
+    def commit_cursor(self, cursor: str, topic: str, bookmark: Bookmark) -> None:
+        self._ask(lambda broker: broker.commit_cursor(cursor, topic, bookmark.partition, str(bookmark)))
+
+    def close(self) -> None:
+        if self._files is not None:
+            self._files.close()
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            self._runner.run(broker.close())
+        self._runner.close()
+
+    def _look(self, question: Callable[[FileCatalog], Answer]) -> Answer | None:
+        """What the node's own files say, where they are here; what they cannot tell, the node is asked."""
+        try:
+            return None if self._files is None else question(self._files)
+        except (LogboomError, OSError):
+            return None
+
+
+def open_files(directory: str | None, node_id: str) -> FileCatalog | None:
+    """The files of this very node, where they can be read from here."""
+    if directory is None:
+        return None
+    try:
+        files = FileCatalog(directory)
+    except (LogboomError, OSError):
+        return None
+    return files if files.node_id == node_id else None
+
+
+def cut_evenly(segments: Sequence[SegmentInfo], seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+    """As if the records of a segment were all of the same size. What no segment is known of comes in one piece."""
+    pieces: list[Piece] = []
+    start, size = seqno_from, 0.0
+    for segment in segments:
+        low, high = max(segment.first_seqno, start), min(segment.next_seqno, seqno_until)
+        if low >= high:
+            continue
+        each = segment.size_bytes / (segment.next_seqno - segment.first_seqno)
+        while size + (high - low) * each > every_bytes * 1.5:
+            count = max(1, int((every_bytes - size) / each))
+            if low + count >= high:
+                break
+            pieces.append(Piece(start, low + count, int(size + count * each)))
+            start = low = low + count
+            size = 0.0
+        size += (high - low) * each
+    if start < seqno_until:
+        pieces.append(Piece(start, seqno_until, int(size)))
+    return pieces
+
+
+async def _welcome(broker: RemoteBroker) -> RemoteBroker:
+    return broker
+
+
+def _request(topic: Listed, partition: int, start: Start, gaps: Gaps = "raise") -> ReadRequest:
+    return ReadRequest(topic.name, start, partition, topic.id, max_bytes=1, gaps=gaps)
+
+
+def _listed(topic: TopicInfo) -> Listed:
+    return Listed(topic.name, topic.id, tuple(Ends(part.first, part.committed) for part in topic.partitions))
+
+
+def _matches(name: str, names: Sequence[str], pattern: str | None) -> bool:
+    return name in names or (pattern is not None and re.fullmatch(pattern, name) is not None)
+
+
+def _literal_start(pattern: str) -> str:
+    """What every name that matches begins with, as far as that is plain to see."""
+    start = re.match(r"[A-Za-z0-9_-]*", pattern)
+    assert start is not None
+    rest = pattern[start.end() :]
+    if "|" in pattern or rest[:1] in ("?", "*", "{", "+"):
+        return ""
+    return start[0]

@@ -1,0 +1,175 @@
+"""Which records a read covers, and how they are cut into splits: what the driver decides.
+
+A split is (topic id, partition, from, until), never a file: who reads it finds the records, in the files or at a
+server. Cuts are made by the index, about `split_bytes` apart. `settle` gives up what lies below the first seqno of a
+log: an archive that has it has its place there.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+from pyspark.sql.datasource import InputPartition
+
+from logboom.client.catalog import Catalog, FileCatalog, Listed, NodeCatalog
+from logboom.errors import PartitionNotFound, RecordsLost, TopicNotFound
+from logboom.spark.options import Points, ReadOptions
+from logboom.storage.reading import Piece
+
+logger = logging.getLogger("logboom.spark")
+
+ADVICE = "failOnDataLoss=false goes on behind them"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Records of one log."""
+
+    topic: Listed
+    partition: int
+    seqno_from: int
+    seqno_until: int
+
+    @property
+    def log(self) -> str:
+        return f"{self.topic.name}/{self.partition}"
+
+
+@dataclass(frozen=True)
+class Split(InputPartition):
+    """What one task reads."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    seqno_from: int
+    seqno_until: int
+    size: int
+    """About how many bytes of files that is."""
+    node_id: str
+    directory: str | None
+    """Where the files of that node are, on its machine; others may have a directory of that name too."""
+
+
+def open_catalog(options: ReadOptions) -> Catalog:
+    if options.servers:
+        return NodeCatalog(options.servers, options.directory)
+    assert options.directory is not None
+    return FileCatalog(options.directory)
+
+
+def find_logs(catalog: Catalog, options: ReadOptions) -> list[tuple[Listed, int]]:
+    """Every log that is to be read. Raises TopicNotFound for a topic that was named and is not there."""
+    found = catalog.find(options.topics, options.pattern)
+    names = {topic.name for topic in found}
+    for name in options.topics:
+        if name not in names:
+            raise TopicNotFound(name, options.directory or ", ".join(options.servers))
+    return list(choose_partitions(found, options))
+
+
+def choose_partitions(topics: Iterable[Listed], options: ReadOptions) -> Iterator[tuple[Listed, int]]:
+    for topic in topics:
+        numbers: Sequence[int] = range(len(topic.ends))
+        if options.partitions is not None:
+            numbers = options.partitions.get(topic.name, ())
+        for number in numbers:
+            if number >= len(topic.ends):
+                raise PartitionNotFound(topic.name, number, len(topic.ends))
+            yield topic, number
+
+
+def find_spans(catalog: Catalog, options: ReadOptions) -> list[Span]:
+    """What a batch read covers: by default everything that is committed now."""
+    spans = []
+    for topic, partition in find_logs(catalog, options):
+        start = find_start(catalog, options, topic, partition, "earliest")
+        end = _find_point(catalog, options.ending, options.ending_times, topic, partition, "latest")
+        spans.append(settle(Span(topic, partition, start, end), options.fail_on_loss))
+    return spans
+
+
+def find_start(catalog: Catalog, options: ReadOptions, topic: Listed, partition: int, default: str) -> int:
+    """Where a read begins; `default` counts where no option says anything, and earliest for logs that it leaves out."""
+    if options.starting != Points() or options.starting_times != Points():
+        default = "earliest"
+    seqno = _find_point(catalog, options.starting, options.starting_times, topic, partition, default)
+    if options.beyond == "error" and seqno == topic.ends[partition].committed:
+        moment = options.starting_times.of(topic.name, partition)
+        if moment is not None:
+            reason = "no record is so new, and startingTimestampStrategy is error"
+            raise RecordsLost(f"{topic.name}/{partition}", seqno, seqno + 1, reason, "start earlier")
+    return seqno
+
+
+def _find_point(catalog: Catalog, seqnos: Points, times: Points, topic: Listed, partition: int, default: str) -> int:
+    moment = times.of(topic.name, partition)
+    if moment is not None:
+        return catalog.seqno_at(topic, partition, moment)
+    point: Any = seqnos.of(topic.name, partition)
+    point = default if point is None else point
+    ends = topic.ends[partition]
+    if point == "earliest":
+        return ends.first
+    return ends.committed if point == "latest" else int(point)
+
+
+def settle(span: Span, fail_on_loss: bool) -> Span:
+    """The part that is there. Raises RecordsLost where that is not all of it, unless that is allowed."""
+    first, committed = span.topic.ends[span.partition]
+    start, end = span.seqno_from, span.seqno_until
+    lost: tuple[int, int, str] | None = None
+    if start < first and start < end:
+        lost = start, min(first, end), f"the log begins with {first}"
+    elif max(start, end) > committed:
+        lost = max(min(start, end), committed), max(start, end), f"the log ends before {committed}"
+    if lost is not None:
+        error = RecordsLost(span.log, *lost, ADVICE)
+        if fail_on_loss:
+            raise error
+        logger.warning("%s", error)
+    start, end = max(start, first), min(end, committed)
+    return Span(span.topic, span.partition, min(start, committed), max(min(start, committed), end))
+
+
+def cut_spans(catalog: Catalog, options: ReadOptions, spans: Sequence[Span]) -> list[Split]:
+    """All of it, in splits; those of different logs take turns."""
+    pieces = [_cut(catalog, span, options.split_bytes) for span in spans]
+    count, size = sum(map(len, pieces)), sum(piece.size for cut in pieces for piece in cut)
+    if 0 < count < options.min_splits and size:
+        pieces = [_cut(catalog, span, max(1, size // options.min_splits)) for span in spans]
+    if options.split_records is not None:
+        pieces = [[part for piece in cut for part in _chop(piece, options.split_records)] for cut in pieces]
+    splits = [
+        [
+            Split(span.topic.name, span.topic.id, span.partition, *piece, catalog.node_id, catalog.directory)
+            for piece in cut
+        ]
+        for span, cut in zip(spans, pieces, strict=True)
+    ]
+    return [split for turn in zip_longest(*splits) for split in turn if split is not None]
+
+
+def _cut(catalog: Catalog, span: Span, every_bytes: int) -> list[Piece]:
+    if span.seqno_from >= span.seqno_until:
+        return []
+    pieces = catalog.cut(span.topic, span.partition, span.seqno_from, span.seqno_until, every_bytes)
+    if not pieces:
+        return [Piece(span.seqno_from, span.seqno_until, 0)]
+    # What was dropped since the ends were looked up is missing here; whoever reads it notices, and knows what to do.
+    first, last = pieces[0], pieces[-1]
+    pieces[0] = first._replace(seqno_from=span.seqno_from)
+    pieces[-1] = pieces[-1]._replace(seqno_until=max(span.seqno_until, last.seqno_until))
+    return pieces
+
+
+def _chop(piece: Piece, records: int) -> Iterator[Piece]:
+    count = piece.seqno_until - piece.seqno_from
+    parts = -(-count // records)
+    for number in range(parts):
+        low, high = (piece.seqno_from + count * edge // parts for edge in (number, number + 1))
+        yield Piece(low, high, piece.size // parts)
