@@ -152,6 +152,7 @@ def machine() -> dict[str, str | int | None]:
         "python": platform.python_version(),
         "pyarrow": version("pyarrow"),
         "numpy": version("numpy"),
+        "pyspark": version("pyspark"),
     }
 
 

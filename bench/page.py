@@ -13,7 +13,7 @@ from plot import draw
 BENCH = Path(__file__).parent
 PAGE = BENCH.parent / "docs" / "benchmarks.md"
 PLOT = PAGE.with_suffix(".svg")
-NODE = ("produce", "consume", "wire", "latency", "scale")
+GOALS = ("produce", "consume", "wire", "latency", "scale", "spark_scan", "spark_json", "spark_select")
 INTRODUCTION = """\
 # Benchmarks
 
@@ -22,9 +22,9 @@ one run, interleaved, and states the ratio to what it stands against. The machin
 the ratios, and those within a tenth or two.
 """
 PLOTTED = """\
-## The node and its goals
+## The node, Spark and their goals
 
-![How far the node is from each of its goals](benchmarks.svg)
+![How far the node and the Spark source are from each of their goals](benchmarks.svg)
 
 Each bar is one ratio below that has a goal: 1 is the goal, 2 is twice as good, 0.5 half as good.
 """
@@ -33,7 +33,7 @@ Each bar is one ratio below that has a goal: 1 is the goal, 2 is twice as good, 
 def main() -> None:
     results = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
     parts = [INTRODUCTION]
-    if measured := {name: results[name]["rows"] for name in NODE if name in results}:
+    if measured := {name: results[name]["rows"] for name in GOALS if name in results}:
         PLOT.write_text(draw(measured))
         parts.append(PLOTTED)
     for name, result in results.items():

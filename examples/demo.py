@@ -1,6 +1,7 @@
 """A node, three processes that write to it, two that follow it, and a kill -9 in the middle: nothing is lost.
 
-Two of the writers use the Python client, the third has nothing but HTTP. In the end a second node copies the first.
+Two of the writers use the Python client, the third has nothing but HTTP. A live query of Spark counts it all meanwhile,
+where Spark can be had. In the end a second node copies the first.
 
     python examples/demo.py [--records N] [--keep DIR]
 
@@ -29,6 +30,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.table import Table
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -37,11 +39,20 @@ from checker.history import Begin, Final, Invoke, Ok, Unknown
 from logboom import Reader, Writer
 from logboom.client import FileReader
 from logboom.errors import LogboomError
+from logboom.spark.environment import examine_spark
 
 TOPIC, PARTITIONS = "readings", 3
 WRITERS = {"anna": "write", "bert": "write", "cleo": "post"}
 CHUNK = 1000
 RETRY_S = 0.2
+CURSOR = "spark"
+SPARK = {
+    "spark.driver.memory": "1g",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "2",
+}
 LOGBOOM = [sys.executable, "-m", "logboom"]
 
 
@@ -142,6 +153,46 @@ def follow_files(directory: str, history: str, name: str, partition: int) -> Non
             say(reader.position)
 
 
+def count(address: str, result: str, name: str, records: int) -> None:
+    """A live query of Spark: what each writer wrote to each log, whatever happens to the node. Ends when it has all."""
+    from pyspark.sql import functions as sql
+
+    import logboom.spark
+
+    spark = logboom.spark.session(name, "local[2]", config={**SPARK, "spark.local.dir": f"{result}-local"})
+    readings = (
+        spark.readStream.format("logboom")
+        .option("topic", TOPIC)
+        .option("startingSeqno", "earliest")
+        .option("cursor", CURSOR)
+        .schema("partition INT, seqno BIGINT, value BINARY, tags ARRAY<STRING>")
+        .load(f"logboom://{address}")
+    )
+    fields = sql.split(readings["value"].cast("string"), ":")
+    counts = readings.groupBy(fields[0].alias("writer"), "partition").agg(
+        sql.count("*").alias("records"),
+        sql.sum(fields[1].cast("bigint")).alias("numbers"),
+        sql.sum("seqno").alias("seqnos"),
+        sql.count_if(sql.array_contains("tags", "alert")).alias("alerts"),
+    )
+    writer = counts.writeStream.format("memory").queryName("counts").outputMode("complete")
+    query = logboom.spark.start(writer.option("checkpointLocation", f"{result}-checkpoint"))
+    query.processAllAvailable()
+    seen: dict[int, int] = {}
+    say(0)
+    while sum(seen.values()) < records:
+        if not query.isActive:
+            raise Wrong(f"the query has ended: {query.exception()}")
+        seen.update((progress["batchId"], progress["numInputRows"]) for progress in query.recentProgress)
+        say(sum(seen.values()))
+        time.sleep(0.1)
+    query.processAllAvailable()
+    rows = [row.asDict() for row in spark.table("counts").orderBy("writer", "partition").collect()]
+    query.stop()
+    spark.stop()  # now the cursor is told of the last micro-batch
+    Path(result).write_text(json.dumps({"triggers": len(seen), "rows": rows}))
+
+
 def say(number: int | None) -> None:
     """How far this process has come; one call, for several threads may say something."""
     os.write(sys.stdout.fileno(), b"%d\n" % (number or 0))
@@ -152,6 +203,7 @@ ROLES: dict[str, Callable[[str, str, str, int], None]] = {
     "post": post,
     "follow": follow,
     "files": follow_files,
+    "count": count,
 }
 
 
@@ -159,22 +211,33 @@ ROLES: dict[str, Callable[[str, str, str, int], None]] = {
 
 
 class Child:
-    def __init__(self, role: str, where: str, root: str, name: str, number: int) -> None:
-        arguments = [sys.executable, __file__, "--role", role, where, f"{root}/history-{name}", name, str(number)]
-        self.name, self.reached = name, 0
+    def __init__(self, role: str, where: str, notes: str, name: str, number: int, log: str | None = None) -> None:
+        arguments = [sys.executable, __file__, "--role", role, where, notes, name, str(number)]
+        self.name, self.notes, self.reached, self._log = name, notes, 0, log
         """How far it has come, it says."""
-        self._process = subprocess.Popen(arguments, stdout=subprocess.PIPE, text=True, process_group=0)
+        with contextlib.nullcontext() if log is None else open(log, "wb") as errors:
+            self._process = subprocess.Popen(
+                arguments, stdout=subprocess.PIPE, stderr=errors, text=True, process_group=0
+            )
+        self._spoke = threading.Event()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            self.reached = int(line)
+            if line.strip().isdecimal():  # Java may have something to say too
+                self.reached = int(line)
+                self._spoke.set()
 
     def check(self) -> None:
         if self._process.poll():
-            raise Wrong(f"{self.name} ended with status {self._process.returncode}")
+            said = "" if self._log is None else f":\n{Path(self._log).read_text()[-2000:]}"
+            raise Wrong(f"{self.name} ended with status {self._process.returncode}{said}")
+
+    def wait_for_word(self) -> None:
+        while not self._spoke.wait(0.1):
+            self.check()
 
     def wait_until(self, reached: int) -> None:
         while self.reached < reached:
@@ -186,7 +249,8 @@ class Child:
         self.check()
 
     def kill(self) -> None:
-        self._process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # Spark's Java too
         self._process.wait()
         self._listener.join()
 
@@ -269,9 +333,13 @@ def write_and_kill(node: Node, root: str, records: int, screen: Screen) -> None:
     """Three writers and two followers; the node is killed when half of it was promised."""
     began, each = time.perf_counter(), records // len(WRITERS)
     writers = [
-        Child(role, node.http if role == "post" else node.address, root, name, each) for name, role in WRITERS.items()
+        Child(role, node.http if role == "post" else node.address, f"{root}/history-{name}", name, each)
+        for name, role in WRITERS.items()
     ]
-    followers = [Child("follow", node.address, root, "dora", 0), Child("files", node.directory, root, "emil", 1)]
+    followers = [
+        Child("follow", node.address, f"{root}/history-dora", "dora", 0),
+        Child("files", node.directory, f"{root}/history-emil", "emil", 1),
+    ]
     try:
         with screen.bar(each * len(WRITERS)) as show:
             promised = await_promises(writers, records // 2, show)
@@ -354,6 +422,65 @@ def copy(node: Node, root: str, screen: Screen) -> None:
     screen.done("replica", f"a second node has all {sum(ends):,} records, equal, {seconds:.1f} s after its start")
 
 
+def start_spark(node: Node, root: str, records: int, screen: Screen) -> Child | None:
+    """It is there when the first record comes; None, with a word, where it cannot be had."""
+    for lack in examine_spark():
+        screen.done("Spark", f"is left out: {lack.reason}. To see it, {lack.advice}", "[yellow]-[/]")
+        return None
+    began, spark = (
+        time.perf_counter(),
+        Child("count", node.address, f"{root}/spark", "Spark", records, f"{root}/spark.log"),
+    )
+    try:
+        with screen.console.status("Spark is starting"):
+            spark.wait_for_word()
+    except BaseException:
+        spark.kill()
+        raise
+    screen.done("Spark", f"a live query counts what is written, {time.perf_counter() - began:.1f} s after its start")
+    return spark
+
+
+def show_counts(spark: Child, node: Node, root: str, screen: Screen) -> None:
+    """What Spark has counted is what was promised, to the record; and the node knows how far it has come."""
+    spark.wait()
+    found = json.loads(Path(spark.notes).read_text())
+    promised = sum_promises(root)
+    counted = {
+        (row["writer"], row["partition"]): [row[key] for key in ("records", "numbers", "seqnos")]
+        for row in found["rows"]
+    }
+    if counted != promised:
+        raise Wrong(f"Spark has counted {counted}, promised was {promised}")
+    lags = [cursor["lag"] for cursor in json.loads(node.command("cursor", "list", TOPIC, "--json"))]
+    if any(lags) or len(lags) != PARTITIONS:
+        raise Wrong(f"the cursor of Spark's query is behind: {lags}")
+    records = sum(row["records"] for row in found["rows"])
+    screen.done(
+        "Spark",
+        f"counted {records:,} records, across the restart, in {found['triggers']} micro-batches: each once; lag 0",
+    )
+    table = Table(
+        "writer", *(f"{TOPIC}/{partition}" for partition in range(PARTITIONS)), "alerts", box=None, padding=(0, 3)
+    )
+    for writer in WRITERS:
+        rows = {row["partition"]: row for row in found["rows"] if row["writer"] == writer}
+        numbers = [rows[partition]["records"] if partition in rows else 0 for partition in range(PARTITIONS)]
+        table.add_row(writer, *(f"{number:,}" for number in numbers), str(sum(row["alerts"] for row in rows.values())))
+    screen.console.print(table)
+
+
+def sum_promises(root: str) -> dict[tuple[str, int], list[int]]:
+    """By writer and partition: how many records, and the sums of their numbers and of their seqnos."""
+    sums: dict[tuple[str, int], list[int]] = {}
+    for event in read_histories(f"{root}/history-{name}" for name in WRITERS):
+        if isinstance(event, Ok):
+            total = sums.setdefault((event.writer, int(event.log.rpartition("/")[2])), [0, 0, 0])
+            for place, number in enumerate((1, event.sequence, event.seqno)):
+                total[place] += number
+    return sums
+
+
 def read_ends(node: Node) -> list[int]:
     """How many records each partition has; none where there is no topic yet."""
     try:
@@ -364,23 +491,28 @@ def read_ends(node: Node) -> list[int]:
 
 
 def run(root: str, records: int, screen: Screen) -> None:
-    screen.console.print("\n[bold]Logboom[/]: a node, three writers, two followers, one kill -9, and a copy\n")
-    node = Node(root)
+    screen.console.print("\n[bold]Logboom[/]: a node, three writers, two followers, Spark, one kill -9, and a copy\n")
+    node, spark = Node(root), None
     seconds = node.start()
     try:
         screen.done("serve", f"listening on {node.address} after {seconds:.1f} s, process {node.pid}")
         node.command("topic", "create", TOPIC, "--partitions", str(PARTITIONS))
+        spark = start_spark(node, root, records // len(WRITERS) * len(WRITERS), screen)
         write_and_kill(node, root, records, screen)
         read_some(node, records, screen)
         os.mkdir(f"{root}/copy")
         copy(node, f"{root}/copy", screen)
+        if spark is not None:
+            show_counts(spark, node, root, screen)
         report = check(read_histories(sorted(Path(root).glob("history-*"))))
         tell(report, records, screen)
-        for command in ("topic list", f"read {TOPIC}/0 --tag alert --limit 3 -n", "head " + TOPIC):
+        for command in ("topic list", f"read {TOPIC}/0 --tag alert --limit 3 -n", "head " + TOPIC, "cursor list"):
             screen.shown(command, node.command(*command.split()))
         if screen.console.is_terminal:
             stay(node, screen)
     finally:
+        if spark is not None:
+            spark.kill()
         node.end(signal.SIGTERM)
 
 
@@ -401,7 +533,9 @@ def stay(node: Node, screen: Screen) -> None:
         f"  logboom write {TOPIC} 'hello' --key sensor-1\n"
         f"  logboom stats\n"
         f"  logboom topic list\n"
-        f"  curl -N 'http://{node.http}/topics/{TOPIC}/tail?partition=0'\n\n"
+        f"  curl -N 'http://{node.http}/topics/{TOPIC}/tail?partition=0'\n"
+        f"  python -i -c 'import logboom.spark; spark = logboom.spark.session()'\n"
+        f"  >>> spark.read.format('logboom').option('topic', '{TOPIC}').load('logboom://{node.address}').show()\n\n"
         f"Every call of the API: http://{node.http}/docs\n\nCtrl-C ends it.",
         soft_wrap=True,
     )

@@ -24,6 +24,8 @@ NEVER_SENT = {
     "index-out-of-range",
     "replica-diverged",
     "feed-ended",
+    "records-lost",
+    "spark-missing",
     "not-opened",
     "not-local",
     "directory-in-use",

@@ -1,4 +1,4 @@
-"""`logboom doctor [DIR | ADDRESS]`."""
+"""`logboom doctor [DIR | ADDRESS]`, `logboom doctor --spark`."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from logboom.broker.api import NodeStats
     from logboom.broker.checkup import Complaint
     from logboom.client.remote import RemoteBroker
+    from logboom.spark.environment import Lack
     from logboom.storage.health.findings import Diagnosis, Finding
 
 WELL, WRONG = 0, 1
@@ -28,7 +29,8 @@ Of a directory it reads and verifies everything, as `logboom check` does, and
 looks at all else that a server needs: topics, delete hooks, scrubs, space,
 permissions, the file system. A running node it asks: what it refuses, which
 limits are near, how far behind cursors are, what upkeep could not do. Where
-the node's directory can be read from here, it looks at that too.
+the node's directory can be read from here, it looks at that too. With --spark
+it looks at what Spark needs here instead: pyspark, Java, the workers' Python.
 
 Each finding says what to do. Changes nothing, and may run beside a server.
 
@@ -39,6 +41,7 @@ Examples:
   logboom doctor data
   logboom doctor --quick data
   logboom doctor localhost:1773
+  logboom doctor --spark
   logboom doctor --quick --quiet data || mail -s "logboom" ops
   logboom doctor --json data | jq '.findings[] | select(.severity == "warning")'
 """
@@ -51,6 +54,7 @@ def doctor(
     /,
     *,
     quick: Flag = False,
+    spark: Flag = False,
     server: Server = None,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -63,11 +67,17 @@ def doctor(
         A data directory, or the address of a running node. Without one the node that --server names.
     quick
         Read only a little of each segment, however large: names, sizes, snapshots, the ends of the logs.
+    spark
+        Only what Spark needs on this machine; neither a directory nor a node.
     as_json
         One JSON object on standard output instead of text.
     quiet
         No progress, and nothing that is harmless or mere information.
     """
+    if spark:
+        if place is not None or server is not None:
+            raise ConfigError("--spark", "it is about this machine: name neither a directory nor a node with it")
+        return _examine_spark(as_json, quiet)
     if place is not None and server is not None:
         raise ConfigError(place, "name a directory or a node, not both")
     if place is None or _is_address(place):
@@ -77,6 +87,7 @@ def doctor(
         show_json(_jsonable(report))
     else:
         _show(report, quiet)
+        _mention_spark(quiet)
     return WRONG if report.wrong else WELL
 
 
@@ -141,7 +152,28 @@ def _examine_node(server: str | None, quick: bool, as_json: bool, quiet: bool) -
         _show(files, quiet)
     elif not quiet:
         print(f"\nits files are not looked at: {found.directory or 'the directory'} is not to be read from here")
+    _mention_spark(quiet)
     return WRONG if wrong else WELL
+
+
+def _examine_spark(as_json: bool, quiet: bool) -> int:
+    from logboom.spark.environment import describe_spark, examine_spark
+
+    findings, found = examine_spark(), describe_spark()
+    if as_json:
+        show_json({"wrong": bool(findings), "findings": findings, "found": found})
+    else:
+        _list(findings, quiet, _describe_complaint)
+        print(", ".join(f"{name}: {value or 'none'}" for name, value in found.items()))
+    return WRONG if findings else WELL
+
+
+def _mention_spark(quiet: bool) -> None:
+    """One line, where somebody who wants Spark would have to install something."""
+    from logboom.spark.environment import examine_spark
+
+    if not quiet and (findings := examine_spark()):
+        print(f"not ready for Spark, {count_of(len(findings), 'finding')}: `logboom doctor --spark` says what to do")
 
 
 def _is_ours(directory: str, node_id: str) -> bool:
@@ -203,7 +235,7 @@ def _describe(finding: Finding, root: str) -> str:
     return "\n".join(lines)
 
 
-def _describe_complaint(complaint: Complaint) -> str:
+def _describe_complaint(complaint: Complaint | Lack) -> str:
     where, reason = printable(complaint.where), printable(complaint.reason)
     return f"  {complaint.kind}: {where}\n    {reason}\n    to do: {printable(complaint.advice)}"
 

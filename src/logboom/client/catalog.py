@@ -10,26 +10,29 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
+from logboom.batch import Selection
 from logboom.broker.api import ReadRequest, SegmentInfo, Start, TopicInfo
 from logboom.client.address import parse_servers
 from logboom.client.file_reader import FileReader
 from logboom.client.remote import RemoteBroker
 from logboom.client.start import CONNECT_PATIENCE_S, Gaps
 from logboom.errors import (
-    BookmarkLost,
+    Damage,
     DirectoryUnusable,
     LogboomError,
     NotLocal,
     NotOpened,
-    SeqnoOutOfRange,
     TopicNotFound,
     Unavailable,
 )
+from logboom.protocols.binary.messages import Welcome
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.directory import read_node
 from logboom.storage.disk import OsDisk, is_network
@@ -40,6 +43,10 @@ from logboom.storage.topic import Topic, find_topic, read_topics
 PATIENCE_S: Final = 30.0
 READERS_MAX: Final = 256
 SEGMENTS_MAX: Final = 10_000
+AT_ONCE: Final = 256
+"""Questions on their way to a node."""
+OPENING_S: Final = 1.0
+"""How long a log may have files and no place in the state file yet."""
 
 Answer = TypeVar("Answer")
 
@@ -47,6 +54,16 @@ Answer = TypeVar("Answer")
 class Ends(NamedTuple):
     first: int
     committed: int
+    term: int | None = None
+    """Of the last batch, where that was told too. Another one than before: the log may have lost its tail."""
+
+
+class Place(NamedTuple):
+    """Between two records of a log."""
+
+    topic: Listed
+    partition: int
+    seqno: int
 
 
 class Listed(NamedTuple):
@@ -63,29 +80,32 @@ class Catalog(Protocol):
     """The data directory, as the node's machine names it."""
     servers: tuple[str, ...]
     incarnation: int
-    """Rises when the node may have been restarted since it was last asked."""
+    """Rises when the node may have been restarted since it was last asked. Where nobody is asked, `Ends.term` tells."""
 
     def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
         """Those of these topics that there are, and all whose whole name matches; by name."""
         ...
 
-    def seqno_at(self, topic: Listed, partition: int, moment: int) -> int:
-        """The first record at or after this time; behind the last where there is none."""
+    def seqno_at(self, topic: Listed, partition: int, moment: int, gaps: Gaps = "raise") -> int:
+        """The first record at or after this time; behind the last where there is none.
+
+        Raises Damage where that may be one that cannot be read; or passes over those.
+        """
         ...
 
     def cut(self, topic: Listed, partition: int, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
         """What there is of these records, in pieces of about so many bytes."""
         ...
 
-    def term_before(self, topic: Listed, partition: int, seqno: int) -> int | None:
-        """The term of the record before this one; None where nobody knows."""
+    def terms_before(self, places: Sequence[Place]) -> list[int | None]:
+        """The term of the record before each place; None where nobody knows. Terms never go back within a log."""
         ...
 
-    def check_term(self, topic: Listed, partition: int, seqno: int, term: int) -> None:
-        """Raises BookmarkLost where another record stands before this one than the reader has seen."""
+    def commit_cursor(self, cursor: str, bookmarks: Sequence[tuple[str, Bookmark]]) -> None:
+        """Topics, each with a bookmark of one of its logs. Raises what was wrong with the first that could not be kept;
+        the others are."""
         ...
 
-    def commit_cursor(self, cursor: str, topic: str, bookmark: Bookmark) -> None: ...
     def close(self) -> None: ...
 
 
@@ -102,14 +122,21 @@ class FileCatalog:
         self._disk = OsDisk(self._path, read_only=True)
         if self._disk.file_system is not None and is_network(self._disk.file_system):
             raise NotLocal(self._path, self._disk.file_system)
+        self._states: StateReader | None = None
+        self._readers: OrderedDict[tuple[str, int], FileReader] = OrderedDict()
+        self._identity = identify(self._path)
+        self.node_id = self._read_node_id()
+
+    def _read_node_id(self) -> str:
         node = read_node(self._disk, self._path)
         if node is None:
             raise DirectoryUnusable(f"{self._path} is no data directory: it has no node.json")
-        self.node_id = node.node_id
-        self._states: StateReader | None = None
-        self._readers: OrderedDict[tuple[str, int], FileReader] = OrderedDict()
+        return node.node_id
 
     def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
+        if self._identity != (identity := identify(self._path)):
+            self.close()
+            self._identity, self.node_id = identity, self._read_node_id()
         with suppress(FileNotFoundError):
             if self._states is None:
                 self._states = StateReader(self._disk, f"{self._path}/state")
@@ -126,14 +153,18 @@ class FileCatalog:
         return Listed(topic.name, topic.id, tuple(self._ends(topic, number) for number in range(topic.partitions)))
 
     def _ends(self, topic: Topic, partition: int) -> Ends:
-        standing = None if self._states is None else self._states.standing(topic.id_bytes, partition)
-        if standing is not None:
-            return Ends(standing.first, standing.committed)
         path = f"{self._path}/{topic.log_name(partition)}"
-        names = self._disk.list(path) if self._disk.exists(path) else []
-        if any(name.endswith(".log") for name in names):
-            raise NotOpened(path)
-        return Ends(0, 0)
+        give_up = time.monotonic() + OPENING_S
+        while True:
+            standing = None if self._states is None else self._states.standing(topic.id_bytes, partition)
+            if standing is not None:
+                return Ends(standing.first, standing.committed, standing.term)
+            names = self._disk.list(path) if self._disk.exists(path) else []
+            if not any(name.endswith(".log") for name in names):
+                return Ends(0, 0)
+            if time.monotonic() > give_up:
+                raise NotOpened(path)
+            time.sleep(0.01)  # a writer that opens a log makes its file first
 
     def reader(self, topic: Listed, partition: int) -> FileReader:
         """Stands anywhere. The ones used last stay open. Raises TopicNotFound where another topic has the name."""
@@ -148,21 +179,35 @@ class FileCatalog:
             self._readers.popitem(last=False)[1].close()
         return reader
 
-    def seqno_at(self, topic: Listed, partition: int, moment: int) -> int:
-        return self.reader(topic, partition).seqno_at(moment)
+    def seqno_at(self, topic: Listed, partition: int, moment: int, gaps: Gaps = "raise") -> int:
+        try:
+            return self.reader(topic, partition).seqno_at(moment)
+        except Damage as damage:
+            if gaps == "raise" or damage.seqno_until is None:
+                raise
+            return self._find_time(topic, partition, moment, damage.seqno_until)
+
+    def _find_time(self, topic: Listed, partition: int, moment: int, seqno: int) -> int:
+        """As `seqno_at`, from this record on; damage is passed over."""
+        with FileReader(self._path, topic.name, partition, seqno=seqno, gaps="skip") as reader:
+            for table in reader.tables(["seqno"], where=Selection(time_from=moment)):
+                if table.num_rows:
+                    return int(table.column(0)[0].as_py())
+            return reader.committed
 
     def cut(self, topic: Listed, partition: int, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
         return self.reader(topic, partition).cut(seqno_from, seqno_until, every_bytes)
 
-    def term_before(self, topic: Listed, partition: int, seqno: int) -> int | None:
-        return self.reader(topic, partition).term_before(seqno)
+    def terms_before(self, places: Sequence[Place]) -> list[int | None]:
+        return [self._term_before(place) for place in places]
 
-    def check_term(self, topic: Listed, partition: int, seqno: int, term: int) -> None:
-        found = self.term_before(topic, partition, seqno)
-        if found is not None and found != term:
-            raise BookmarkLost(seqno, term, found)
+    def _term_before(self, place: Place) -> int | None:
+        try:
+            return self.reader(place.topic, place.partition).term_before(place.seqno)
+        except (LogboomError, OSError):
+            return None
 
-    def commit_cursor(self, cursor: str, topic: str, bookmark: Bookmark) -> None:
+    def commit_cursor(self, cursor: str, bookmarks: Sequence[tuple[str, Bookmark]]) -> None:
         raise DirectoryUnusable(f"cursors are kept by a running node: read from logboom://host:port, not {self._path}")
 
     def close(self) -> None:
@@ -173,6 +218,9 @@ class FileCatalog:
 
 
 class NodeCatalog:
+    node_id: str
+    directory: str | None
+
     def __init__(
         self,
         servers: str | Sequence[str] | None = None,
@@ -186,14 +234,13 @@ class NodeCatalog:
         self._runner = asyncio.Runner()
         self._broker: RemoteBroker | None = None
         self._files: FileCatalog | None = None
+        self._named = directory
         try:
-            welcome = self._ask(_welcome).welcome
+            self._ask(_welcome)
         except BaseException:
             self._runner.close()
             raise
         self._patience_s = patience_s
-        self.node_id, self.directory = welcome.node_id, directory or welcome.directory
-        self._files = open_files(self.directory, self.node_id)
 
     def _ask(self, question: Callable[[RemoteBroker], Awaitable[Answer]]) -> Answer:
         """The answer of the first server that has one; a connection that was lost is made again."""
@@ -204,7 +251,7 @@ class NodeCatalog:
                 try:
                     if self._broker is None:
                         self._broker = await RemoteBroker.connect(list(self.servers), self._patience_s)
-                        self.incarnation += 1
+                        self._meet(self._broker.welcome)
                     return await question(self._broker)
                 except Unavailable:
                     broker, self._broker = self._broker, None
@@ -215,22 +262,40 @@ class NodeCatalog:
 
         return self._runner.run(talk())
 
+    def _meet(self, welcome: Welcome) -> None:
+        """Who answers may be another node than before, or have other files."""
+        self.incarnation += 1
+        self.node_id, self.directory = welcome.node_id, self._named or welcome.directory
+        if self._files is not None:
+            self._files.close()
+        self._files = open_files(self.directory, self.node_id)
+
     def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
         async def list_topics(broker: RemoteBroker) -> list[TopicInfo]:
             if pattern is not None:
                 return await broker.list_topics(_literal_start(pattern) if not names else "")
+            described = await _gather(broker, [partial(_describe, name=name) for name in sorted(set(names))])
             found = []
-            for name in sorted(set(names)):
-                with suppress(TopicNotFound):
-                    found.append(await broker.describe_topic(name))
+            for answer in described:
+                if isinstance(answer, LogboomError):
+                    raise answer
+                if answer is not None:
+                    found.append(answer)
             return found
 
         return sorted(_listed(topic) for topic in self._ask(list_topics) if _matches(topic.name, names, pattern))
 
-    def seqno_at(self, topic: Listed, partition: int, moment: int) -> int:
+    def seqno_at(self, topic: Listed, partition: int, moment: int, gaps: Gaps = "raise") -> int:
         start = Start(time=moment)
-        chunk = self._ask(lambda broker: broker.read(_request(topic, partition, start, "skip")))
-        return chunk.seqno
+        try:
+            return self._ask(lambda broker: broker.read(_request(topic, partition, start, gaps))).seqno
+        except Damage:
+            found = None
+            if gaps == "skip":
+                found = self._look(lambda files: files.seqno_at(topic, partition, moment, gaps))
+            if found is None:
+                raise
+            return found
 
     def cut(self, topic: Listed, partition: int, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
         pieces = self._look(lambda files: files.cut(topic, partition, seqno_from, seqno_until, every_bytes))
@@ -239,20 +304,27 @@ class NodeCatalog:
         segments = self._ask(lambda broker: broker.segments(topic.name, partition, SEGMENTS_MAX))
         return cut_evenly(segments, seqno_from, seqno_until, every_bytes)
 
-    def term_before(self, topic: Listed, partition: int, seqno: int) -> int | None:
-        term = self._look(lambda files: files.term_before(topic, partition, seqno))
-        if term is not None:
-            return term
-        chunk = self._ask(lambda broker: broker.read(_request(topic, partition, Start(at="latest"))))
-        return chunk.term if chunk.next_seqno == seqno and chunk.term != TERM_UNKNOWN else None
+    def terms_before(self, places: Sequence[Place]) -> list[int | None]:
+        terms = self._look(lambda files: files.terms_before(places)) or [None] * len(places)
+        unknown = [number for number, term in enumerate(terms) if term is None]
+        found = self._ask_all([partial(_term_before, place=places[number]) for number in unknown])
+        for number, term in zip(unknown, found, strict=True):
+            terms[number] = None if isinstance(term, LogboomError) else term
+        return terms
 
-    def check_term(self, topic: Listed, partition: int, seqno: int, term: int) -> None:
-        start = Start(bookmark=str(Bookmark(bytes.fromhex(topic.id), partition, seqno, term)))
-        with suppress(SeqnoOutOfRange):  # that is another loss, which is told otherwise
-            self._ask(lambda broker: broker.read(_request(topic, partition, start)))
+    def commit_cursor(self, cursor: str, bookmarks: Sequence[tuple[str, Bookmark]]) -> None:
+        answers = self._ask_all([partial(_commit, cursor=cursor, topic=topic, to=to) for topic, to in bookmarks])
+        for answer in answers:
+            if answer is not None:
+                raise answer
 
-    def commit_cursor(self, cursor: str, topic: str, bookmark: Bookmark) -> None:
-        self._ask(lambda broker: broker.commit_cursor(cursor, topic, bookmark.partition, str(bookmark)))
+    def _ask_all(self, questions: Sequence[Callable[[RemoteBroker], Awaitable[Answer]]]) -> list[Answer | LogboomError]:
+        """All at once; the answer to each, or what was wrong with it."""
+        answers: list[Answer | LogboomError] = []
+        for start in range(0, len(questions), AT_ONCE):
+            some = questions[start : start + AT_ONCE]
+            answers += self._ask(partial(_gather, questions=some))
+        return answers
 
     def close(self) -> None:
         if self._files is not None:
@@ -268,6 +340,15 @@ class NodeCatalog:
             return None if self._files is None else question(self._files)
         except (LogboomError, OSError):
             return None
+
+
+def identify(directory: str) -> tuple[int, int, int]:
+    """Another value where another directory has taken the name, or another node the directory."""
+    try:
+        found = os.stat(f"{directory}/node.json")
+    except OSError:
+        return 0, 0, 0  # whoever opens it is told
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def open_files(directory: str | None, node_id: str) -> FileCatalog | None:
@@ -289,7 +370,7 @@ def cut_evenly(segments: Sequence[SegmentInfo], seqno_from: int, seqno_until: in
         low, high = max(segment.first_seqno, start), min(segment.next_seqno, seqno_until)
         if low >= high:
             continue
-        each = segment.size_bytes / (segment.next_seqno - segment.first_seqno)
+        each = max(1, segment.size_bytes) / (segment.next_seqno - segment.first_seqno)
         while size + (high - low) * each > every_bytes * 1.5:
             count = max(1, int((every_bytes - size) / each))
             if low + count >= high:
@@ -303,8 +384,46 @@ def cut_evenly(segments: Sequence[SegmentInfo], seqno_from: int, seqno_until: in
     return pieces
 
 
-async def _welcome(broker: RemoteBroker) -> RemoteBroker:
-    return broker
+async def _welcome(broker: RemoteBroker) -> Welcome:
+    return broker.welcome
+
+
+async def _gather(
+    broker: RemoteBroker, questions: Sequence[Callable[[RemoteBroker], Awaitable[Answer]]]
+) -> list[Answer | LogboomError]:
+    """Raises Unavailable where that is one of the answers: all of it is to be asked again."""
+    answers = await asyncio.gather(*(question(broker) for question in questions), return_exceptions=True)
+    found: list[Answer | LogboomError] = []
+    for answer in answers:
+        if isinstance(answer, Unavailable) or (
+            isinstance(answer, BaseException) and not isinstance(answer, LogboomError)
+        ):
+            raise answer
+        found.append(answer)
+    return found
+
+
+async def _describe(broker: RemoteBroker, name: str) -> TopicInfo | None:
+    try:
+        return await broker.describe_topic(name)
+    except TopicNotFound:
+        return None
+
+
+async def _term_before(broker: RemoteBroker, place: Place) -> int | None:
+    topic, partition, seqno = place
+    if not seqno:
+        return 0
+    if seqno == topic.ends[partition].committed:  # at the end nothing is sent
+        chunk = await broker.read(_request(topic, partition, Start(at="latest")))
+        if chunk.next_seqno == seqno:
+            return None if chunk.term == TERM_UNKNOWN else chunk.term
+    chunk = await broker.read(_request(topic, partition, Start(seqno=seqno - 1)))
+    return None if chunk.term == TERM_UNKNOWN else chunk.term
+
+
+async def _commit(broker: RemoteBroker, cursor: str, topic: str, to: Bookmark) -> None:
+    await broker.commit_cursor(cursor, topic, to.partition, str(to))
 
 
 def _request(topic: Listed, partition: int, start: Start, gaps: Gaps = "raise") -> ReadRequest:
@@ -316,7 +435,10 @@ def _listed(topic: TopicInfo) -> Listed:
 
 
 def _matches(name: str, names: Sequence[str], pattern: str | None) -> bool:
-    return name in names or (pattern is not None and re.fullmatch(pattern, name) is not None)
+    """Topics that the node keeps for itself have to be named."""
+    if name in names:
+        return True
+    return pattern is not None and not name.startswith("_") and re.fullmatch(pattern, name) is not None
 
 
 def _literal_start(pattern: str) -> str:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from logboom.spark.arrow import arrow_scan
     from logboom.spark.cursors import start
     from logboom.spark.scan import Scan, scans
-    from logboom.spark.session import session
+    from logboom.spark.sessions import session
     from logboom.spark.values import json_schema, json_values
 
 
@@ -28,7 +28,7 @@ _HOMES = {
     "json_schema": "values",
     "json_values": "values",
     "scans": "scan",
-    "session": "session",
+    "session": "sessions",
     "start": "cursors",
 }
 

@@ -6,7 +6,8 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from logboom.errors import InvalidColumn
@@ -47,6 +48,8 @@ def arrow_scan(
     for name in names:
         if name not in COLUMNS:
             raise InvalidColumn(name, f"unknown; a record has {', '.join(COLUMNS)}")
+        if names.count(name) > 1:
+            raise InvalidColumn(name, "is named twice")
     texts = {name: _text(value) for name, value in options.items()}
     read = ReadOptions.parse(texts if path is None else {**texts, "path": path})
     catalog = open_catalog(read)
@@ -65,4 +68,4 @@ def arrow_scan(
 
 
 def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    return json.dumps(value) if isinstance(value, bool | Mapping) else str(value)

@@ -3,16 +3,18 @@
 A stream with the option `cursor` has its name in every offset. A listener of the session finds it in the progress that
 Spark reports after each micro-batch, when the batch is done: so a cursor is never ahead. Without the listener Spark
 tells the source itself, one micro-batch late.
+
+A node that cannot be reached holds up no query: its cursors stay behind and catch up when it is there again.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import time
 from contextlib import suppress
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -23,8 +25,8 @@ from pyspark.sql.streaming.listener import (
 )
 
 from logboom.client.catalog import NodeCatalog
-from logboom.errors import ConfigError, LogboomError
-from logboom.spark.offsets import Offsets
+from logboom.errors import ConfigError, LogboomError, Unavailable
+from logboom.spark.offsets import Log, Mark, Offsets
 from logboom.spark.stream import commit_cursor
 
 if TYPE_CHECKING:
@@ -34,10 +36,12 @@ if TYPE_CHECKING:
 
 PATIENCE_S: Final = 5.0
 """How long a node is looked for: whoever else listens to this session waits."""
+REST_S: Final = 5.0
+"""How long a node that did not answer is left alone."""
 
 logger = logging.getLogger("logboom.spark")
 
-_followed: WeakSet[Any] = WeakSet()
+_followed: set[str] = set()
 
 
 def start(writer: DataStreamWriter, path: str | None = None) -> StreamingQuery:
@@ -53,51 +57,76 @@ def start(writer: DataStreamWriter, path: str | None = None) -> StreamingQuery:
 
 def follow(spark: SparkSession) -> None:
     """Let the cursors of all streams of this session follow them. Once is enough."""
-    if spark not in _followed:
+    name = _name(spark)
+    if name not in _followed:
         spark.streams.addListener(CursorListener())
-        _followed.add(spark)
+        _followed.add(name)
+
+
+def _name(spark: SparkSession) -> str:
+    """Of the session behind the object: Spark makes several objects for one."""
+    inner = getattr(spark, "_jsparkSession", None)
+    if inner is None:  # at a Spark Connect server
+        return str(getattr(spark, "_session_id", id(spark)))
+    return f"{spark.sparkContext.applicationId} {inner.hashCode()}"
 
 
 class CursorListener(StreamingQueryListener):
     def __init__(self) -> None:
         self._catalogs: dict[str, NodeCatalog] = {}
-        self._told: dict[tuple[str, str], str] = {}
+        self._owed: dict[tuple[str, str], dict[Log, Mark]] = {}
+        """By servers and cursor: what the node has not been told yet."""
+        self._told: dict[tuple[str, str], dict[Log, Mark]] = {}
+        self._resting: dict[str, float] = {}
         self._lock = Lock()
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802
         pass
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        pass
+        with self._lock:
+            self._tell()
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
+        with self._lock:
+            for source in event.progress.sources:
+                self._note(source.endOffset)
+            self._tell()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
         with self._lock:
+            self._resting.clear()
+            self._tell()
+            self._told.clear()  # the next query may stand elsewhere
             for catalog in self._catalogs.values():
                 with suppress(LogboomError):
                     catalog.close()
             self._catalogs.clear()
 
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        for source in event.progress.sources:
-            try:
-                self._follow(source.endOffset)
-            except LogboomError as error:
-                logger.warning("a cursor stays behind its stream: %s", error)
-
-    def _follow(self, text: str | None) -> None:
+    def _note(self, text: str | None) -> None:
         """Whatever another source calls an offset is none of our business."""
         try:
             data = json.loads(text or "null")
-            offsets = Offsets.from_json(data) if isinstance(data, dict) and "cursor" in data else None
-        except (ValueError, ConfigError):
-            return
-        if offsets is None or offsets.cursor is None or text is None:
-            return
-        name, servers = offsets.cursor["name"], offsets.cursor["servers"]
-        with self._lock:
-            if self._told.get((servers, name)) == text:
+            if not isinstance(data, dict) or "cursor" not in data:
                 return
-            if servers not in self._catalogs:
-                self._catalogs[servers] = NodeCatalog(servers, patience_s=PATIENCE_S)
-            commit_cursor(self._catalogs[servers], name, offsets.marks)
-            self._told[servers, name] = text
+            cursor, marks = (data["cursor"]["servers"], data["cursor"]["name"]), Offsets.from_json(data).marks
+        except (ValueError, KeyError, TypeError, ConfigError):
+            return
+        told = self._told.get(cursor, {})
+        self._owed[cursor] = {log: mark for log, mark in marks.items() if told.get(log) != mark}
+
+    def _tell(self) -> None:
+        for (servers, name), marks in list(self._owed.items()):
+            if self._resting.get(servers, 0.0) > time.monotonic():
+                continue
+            try:
+                if servers not in self._catalogs:
+                    self._catalogs[servers] = NodeCatalog(servers, patience_s=PATIENCE_S)
+                commit_cursor(self._catalogs[servers], name, marks)
+            except LogboomError as error:
+                logger.warning("cursor %s stays behind its stream: %s", name, error)
+                if isinstance(error, Unavailable):
+                    self._resting[servers] = time.monotonic() + REST_S
+                    continue
+            self._told.setdefault((servers, name), {}).update(marks)
+            del self._owed[servers, name]

@@ -75,7 +75,11 @@ def describe_spark(environment: Mapping[str, str] = os.environ) -> dict[str, str
     """What there is of it, by name; None where there is none."""
     java = find_java(environment)
     python = environment.get("PYSPARK_DRIVER_PYTHON") or environment.get("PYSPARK_PYTHON") or sys.executable
-    return {**{name: installed(name) for name in PACKAGES}, "Java": str(java) if java else None, "Python": python}
+    return {
+        **{name: installed(name) for name in PACKAGES},
+        "Java": f"{java.version} in {java.home}" if java else None,
+        "Python": python,
+    }
 
 
 def installed(package: str) -> str | None:
@@ -83,7 +87,21 @@ def installed(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
+        return _said_by(package)
+
+
+def _said_by(package: str) -> str | None:
+    """What its file version.py says: the pyspark that `spark-submit` puts on the path was never installed."""
+    spec = importlib.util.find_spec(package)
+    get_data = getattr(spec.loader, "get_data", None) if spec else None
+    if spec is None or spec.origin is None or get_data is None:
         return None
+    try:
+        said: bytes = get_data(os.path.join(os.path.dirname(spec.origin), "version.py"))
+    except OSError:
+        return None
+    found = re.search(r"""^__version__.*["'](.+)["']""", said.decode(), re.MULTILINE)
+    return found[1] if found else None
 
 
 def _packages() -> Iterator[Lack]:

@@ -2,9 +2,10 @@
 
     {"topics": {"events": {"id": "…", "seqnos": {"0": 17}, "terms": {"0": 3}}}, "since": …, "cursor": …}
 
-The topic's id tells a topic that was made again, the term of the record before each seqno a tail that was lost. Spark
-does not keep where its first micro-batch began, and asks for it again after a crash: so the end of that batch says it,
-in `since`. `cursor` names who is to be told of the progress, and where.
+The topic's id tells a topic that was made again, the term of the record before each seqno a tail that was lost.
+`since` says where a micro-batch begins in the logs where that is not the end of the one before: those that have
+appeared or lost something, and all of them in the first batch, because Spark keeps only ends and asks for the beginning
+again after a crash. `cursor` names who is to be told of the progress, and where.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Log = tuple[str, int]
 class Offsets:
     marks: Mapping[Log, Mark]
     since: Mapping[Log, Mark] | None = None
-    """Where the first micro-batch began, in the offset at its end."""
+    """Where the micro-batch that ends here began, where the offset before it does not say so."""
     is_initial: bool = False
     cursor: Mapping[str, str] | None = field(default=None, compare=False)
 

@@ -20,8 +20,9 @@ from urllib.parse import unquote, urlsplit
 
 from logboom.batch import Selection
 from logboom.batch.moment import parse_rfc3339
+from logboom.broker.cursors import check_name
 from logboom.client.address import parse_servers
-from logboom.errors import ConfigError, InvalidPattern
+from logboom.errors import ConfigError, InvalidCursorName, InvalidPattern
 
 SPLIT_BYTES: Final = 64 * 1024 * 1024
 
@@ -69,8 +70,8 @@ class ReadOptions:
     wanted: Selection = field(default_factory=Selection)
     cursor: str | None = None
     access: Access = "auto"
-    pushdown: bool | None = None
-    """None leaves it to the session."""
+    pushdown: bool = False
+    """Whether filters are taken over: in a session that pushes them, of a DataFrame that is read with one alone."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -84,6 +85,7 @@ class ReadOptions:
                 continue
             if lower not in _OPTIONS:
                 _refuse(name)
+            name = _SPELLED[lower]  # Spark gives all in lower case
             attribute, read = _OPTIONS[lower]
             if attribute in given:
                 raise ConfigError(name, f"says the same as {spelled[attribute]}: give one of them")
@@ -102,16 +104,52 @@ class ReadOptions:
         ):
             if seqnos != Points() and times != Points():
                 raise ConfigError(f"{what}Timestamp", f"cannot be given with {what}Seqno: give one of them")
+            self._check_topics(f"{what}Seqno", seqnos)
+            self._check_topics(f"{what}Timestamp", times)
         if self.cursor is not None and not self.servers:
             raise ConfigError("cursor", "is kept by a running node: load('logboom://host:port')")
         if self.access == "server" and not self.servers:
             raise ConfigError("access", "is 'server', but no server is named: load('logboom://host:port')")
         return self
 
+    def _check_topics(self, option: str, points: Points) -> None:
+        """A topic that is not read is most likely one with a slip of the pen."""
+        strange = sorted(points.topics.keys() - set(self.topics)) if self.pattern is None else []
+        if strange:
+            near = get_close_matches(strange[0], self.topics, 1, 0.5)
+            hint = f"did you mean {near[0]}?" if near else f"read are {', '.join(self.topics)}"
+            raise ConfigError(option, f"names topic {strange[0]}, which is not read: {hint}")
+
+
+def is_catalogued(options: Mapping[str, str]) -> bool:
+    """Whether these are of a table of Spark's catalogue: Spark mixes in what it knows of the table."""
+    return "provider" in options
+
+
+def names_place(options: Mapping[str, str]) -> bool:
+    return any(_attribute(name) in ("path", "servers") for name in options)
+
+
+def options_to_keep(options: Mapping[str, str]) -> dict[str, str]:
+    """What the user gave with a table; a directory by its whole name, for sessions that run elsewhere."""
+    given = _own(options)
+    directory = _path(given["path"])[0] if "path" in given else None
+    return given if directory is None else {**given, "path": directory}
+
+
+def overlay(kept: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
+    """The options of a table, but for what a query says otherwise, by whatever name."""
+    said = {_attribute(name) for name in more}
+    return {**{name: text for name, text in kept.items() if _attribute(name) not in said}, **more}
+
+
+def _attribute(name: str) -> str:
+    return _OPTIONS[name.lower()][0] if name.lower() in _OPTIONS else name.lower()
+
 
 def _own(options: Mapping[str, str]) -> dict[str, str]:
-    """What the user gave. For a table of the catalogue Spark mixes in what it knows of the table."""
-    if "provider" not in options:
+    """What the user gave."""
+    if not is_catalogued(options):
         return dict(options)
     given = {name[len("option.") :]: text for name, text in options.items() if name.lower().startswith("option.")}
     for name in ("path", "location"):
@@ -132,9 +170,8 @@ def _read(read: Callable[[str], Any], name: str, text: str) -> Any:
 def _refuse(name: str) -> NoReturn:
     if name.lower() in _UNSUPPORTED:
         raise ConfigError(name, f"is not supported: {_UNSUPPORTED[name.lower()]}")
-    spelled = {lower: shown for shown in NAMES for lower in (shown.lower(),)}
-    near = get_close_matches(name.lower(), spelled, 1, 0.5)
-    hint = f"did you mean {spelled[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
+    near = get_close_matches(name.lower(), _SPELLED, 1, 0.5)
+    hint = f"did you mean {_SPELLED[near[0]]}?" if near else f"there are {', '.join(NAMES)}"
     raise ConfigError(name, f"is no option of the logboom source: {hint}")
 
 
@@ -290,10 +327,6 @@ def _flag(text: str) -> bool:
     return word == "true"
 
 
-def _maybe(text: str) -> bool | None:
-    return None if text.strip().lower() == "auto" else _flag(text)
-
-
 def _word(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         word = text.strip().lower()
@@ -313,6 +346,14 @@ def _bytes(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
         raise ValueError(f"{text!r} is no base64") from None
+
+
+def _cursor(text: str) -> str:
+    try:
+        check_name(text.strip())
+    except InvalidCursorName as error:
+        raise ValueError(str(error)) from None
+    return text.strip()
 
 
 _TABLE: Final[dict[str, tuple[str, Callable[[str], Any], tuple[str, ...]]]] = {
@@ -338,9 +379,9 @@ _TABLE: Final[dict[str, tuple[str, Callable[[str], Any], tuple[str, ...]]]] = {
     "channel": ("channel", str, ()),
     "key": ("key", str.encode, ()),
     "keyBase64": ("key_base64", _bytes, ()),
-    "cursor": ("cursor", str.strip, ()),
+    "cursor": ("cursor", _cursor, ()),
     "access": ("access", _word("auto", "files", "server"), ()),
-    "pushdown": ("pushdown", _maybe, ()),
+    "pushdown": ("pushdown", _flag, ()),
 }
 """Each option: which field it becomes, how its text is read, and what else it may be called."""
 
@@ -350,6 +391,7 @@ _OPTIONS: Final = {
     for name in (option, *others)
 }
 NAMES: Final = tuple(name for option, (_, _, others) in _TABLE.items() for name in (option, *others))
+_SPELLED: Final = {name.lower(): name for name in NAMES}
 _IGNORED: Final = frozenset(
     name.lower()
     for name in (

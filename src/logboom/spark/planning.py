@@ -54,6 +54,10 @@ class Split(InputPartition):
     directory: str | None
     """Where the files of that node are, on its machine; others may have a directory of that name too."""
 
+    @property
+    def log(self) -> str:
+        return f"{self.topic}/{self.partition}"
+
 
 def open_catalog(options: ReadOptions) -> Catalog:
     if options.servers:
@@ -88,7 +92,7 @@ def find_spans(catalog: Catalog, options: ReadOptions) -> list[Span]:
     spans = []
     for topic, partition in find_logs(catalog, options):
         start = find_start(catalog, options, topic, partition, "earliest")
-        end = _find_point(catalog, options.ending, options.ending_times, topic, partition, "latest")
+        end = _find_point(catalog, options, options.ending, options.ending_times, topic, partition, "latest")
         spans.append(settle(Span(topic, partition, start, end), options.fail_on_loss))
     return spans
 
@@ -97,7 +101,7 @@ def find_start(catalog: Catalog, options: ReadOptions, topic: Listed, partition:
     """Where a read begins; `default` counts where no option says anything, and earliest for logs that it leaves out."""
     if options.starting != Points() or options.starting_times != Points():
         default = "earliest"
-    seqno = _find_point(catalog, options.starting, options.starting_times, topic, partition, default)
+    seqno = _find_point(catalog, options, options.starting, options.starting_times, topic, partition, default)
     if options.beyond == "error" and seqno == topic.ends[partition].committed:
         moment = options.starting_times.of(topic.name, partition)
         if moment is not None:
@@ -106,10 +110,18 @@ def find_start(catalog: Catalog, options: ReadOptions, topic: Listed, partition:
     return seqno
 
 
-def _find_point(catalog: Catalog, seqnos: Points, times: Points, topic: Listed, partition: int, default: str) -> int:
+def _find_point(
+    catalog: Catalog,
+    options: ReadOptions,
+    seqnos: Points,
+    times: Points,
+    topic: Listed,
+    partition: int,
+    default: str,
+) -> int:
     moment = times.of(topic.name, partition)
     if moment is not None:
-        return catalog.seqno_at(topic, partition, moment)
+        return catalog.seqno_at(topic, partition, moment, "skip" if options.skip_damage else "raise")
     point: Any = seqnos.of(topic.name, partition)
     point = default if point is None else point
     ends = topic.ends[partition]
@@ -120,13 +132,13 @@ def _find_point(catalog: Catalog, seqnos: Points, times: Points, topic: Listed, 
 
 def settle(span: Span, fail_on_loss: bool) -> Span:
     """The part that is there. Raises RecordsLost where that is not all of it, unless that is allowed."""
-    first, committed = span.topic.ends[span.partition]
+    first, committed, _ = span.topic.ends[span.partition]
     start, end = span.seqno_from, span.seqno_until
     lost: tuple[int, int, str] | None = None
     if start < first and start < end:
         lost = start, min(first, end), f"the log begins with {first}"
     elif max(start, end) > committed:
-        lost = max(min(start, end), committed), max(start, end), f"the log ends before {committed}"
+        lost = committed, max(start, end), f"the log ends before {committed}"
     if lost is not None:
         error = RecordsLost(span.log, *lost, ADVICE)
         if fail_on_loss:
@@ -142,6 +154,9 @@ def cut_spans(catalog: Catalog, options: ReadOptions, spans: Sequence[Span]) -> 
     count, size = sum(map(len, pieces)), sum(piece.size for cut in pieces for piece in cut)
     if 0 < count < options.min_splits and size:
         pieces = [_cut(catalog, span, max(1, size // options.min_splits)) for span in spans]
+    if 0 < sum(map(len, pieces)) < options.min_splits:  # one batch may hold much
+        records = sum(span.seqno_until - span.seqno_from for span in spans) // options.min_splits
+        pieces = [[part for piece in cut for part in _chop(piece, max(1, records))] for cut in pieces]
     if options.split_records is not None:
         pieces = [[part for piece in cut for part in _chop(piece, options.split_records)] for cut in pieces]
     splits = [

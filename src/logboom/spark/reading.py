@@ -7,6 +7,7 @@ come in memory shared with the mapped files, and go on as record batches of the 
 
 from __future__ import annotations
 
+import os
 import socket
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -25,9 +26,12 @@ from logboom.errors import (
     LogboomError,
     RecordsLost,
     SeqnoOutOfRange,
+    TopicDeleted,
+    TopicNotFound,
     TopicRecreated,
 )
 from logboom.spark.options import Access
+from logboom.spark.planning import ADVICE
 from logboom.spark.scan import Scan, noted
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 
@@ -44,6 +48,9 @@ BATCH_BYTES: Final = 1024 * 1024
 """Smaller pieces than SMALL_BYTES, as many small batches make them, are joined to record batches of this size."""
 READERS_MAX: Final = 8
 _BLOCK: Final = 32_768
+_BYTES: Final = ("key", "value")
+
+_Identity = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ def read_split(split: Split, job: Job) -> Iterator[pa.RecordBatch]:
         for table in _SplitRead(split, job, names, scan).tables():
             scan.records += table.num_rows
             for batch in _batches(table):
-                columns = [_column(name, batch, split) for name in job.columns]
+                columns = [_column(field, batch, split) for field in layout]
                 yield pa.RecordBatch.from_arrays(columns, schema=layout)
 
 
@@ -94,6 +101,14 @@ class _SplitRead:
         self._seqno = split.seqno_from
 
     def tables(self) -> Iterator[pa.Table]:
+        try:
+            yield from self._tables()
+        except (TopicDeleted, TopicNotFound, TopicRecreated):
+            if self._job.fail_on_loss:
+                raise
+            self._scan.lost += self._split.seqno_until - self._seqno
+
+    def _tables(self) -> Iterator[pa.Table]:
         job = self._job
         if job.access == "server":
             yield from self._from_server()
@@ -119,7 +134,9 @@ class _SplitRead:
                     ):
                         self._seqno = reader.position or 0
                         yield table
-                    self._seqno = split.seqno_until
+                    self._seqno = reader.position or 0
+                    if self._seqno < split.seqno_until:
+                        raise DirectoryUnusable(f"{reader.directory} has lost {split.log} from seqno {self._seqno} on")
                 except (Damage, SeqnoOutOfRange) as gap:
                     self._seqno = reader.position or 0
                     self._pass_over(gap)
@@ -144,8 +161,7 @@ class _SplitRead:
                             return
                     self._seqno = min(reader.position or 0, split.seqno_until)
                     if self._seqno < split.seqno_until:
-                        reason = f"the log ends before {reader.committed}"
-                        raise self._lost(self._seqno, split.seqno_until, reason)
+                        raise self._ended(reader.committed)
             except (Damage, SeqnoOutOfRange) as gap:
                 self._pass_over(gap)
 
@@ -174,19 +190,21 @@ class _SplitRead:
             self._scan.damaged += behind - self._seqno
         else:
             if gap.seqno > gap.first:
-                raise self._lost(max(gap.next, self._seqno), split.seqno_until, f"the log ends before {gap.next}")
+                raise self._ended(gap.next) from None
             behind = min(gap.first, split.seqno_until)
             if job.fail_on_loss:
-                raise self._lost(self._seqno, behind, f"the log begins with {gap.first}") from None
+                reason = f"the log begins with {gap.first}"
+                raise RecordsLost(split.log, self._seqno, behind, reason, ADVICE) from None
             self._scan.lost += behind - self._seqno
         self._seqno = behind
 
-    def _lost(self, seqno_from: int, seqno_until: int, reason: str) -> RecordsLost:
-        log = f"{self._split.topic}/{self._split.partition}"
-        return RecordsLost(log, seqno_from, seqno_until, reason, "failOnDataLoss=false goes on behind them")
+    def _ended(self, committed: int) -> RecordsLost:
+        """Never passed over: who has less than the driver was told of may be a copy that is behind."""
+        reason = f"the log ends before {committed}, and did not when the read was planned"
+        return RecordsLost(self._split.log, self._seqno, self._split.seqno_until, reason, "read it again")
 
 
-_readers: OrderedDict[tuple[str, str, int], FileReader] = OrderedDict()
+_readers: OrderedDict[tuple[str, _Identity, str, int], FileReader] = OrderedDict()
 """Open ones that nobody uses now: the next task of this process need not find its way again."""
 
 
@@ -195,7 +213,7 @@ def _file_reader(split: Split) -> Iterator[FileReader]:
     """A reader of exactly this log, which has all of the split. Raises what is wrong with the files here."""
     if split.directory is None:
         raise DirectoryUnusable(f"node {split.node_id} does not say where its files are")
-    key = split.directory, split.topic_id, split.partition
+    key = split.directory, _identify(split.directory), split.topic_id, split.partition
     reader = _readers.pop(key, None)
     try:
         if reader is None:
@@ -215,6 +233,15 @@ def _file_reader(split: Split) -> Iterator[FileReader]:
         _readers[key] = reader
     while len(_readers) > READERS_MAX:
         _readers.popitem(last=False)[1].close()
+
+
+def _identify(directory: str) -> _Identity:
+    """Another one where another directory has taken the name, or another node the directory."""
+    try:
+        found = os.stat(f"{directory}/node.json")
+    except OSError:
+        return 0, 0, 0  # whoever opens it is told
+    return found.st_dev, found.st_ino, found.st_ctime_ns
 
 
 def _check_files(reader: FileReader, split: Split) -> None:
@@ -255,12 +282,14 @@ def _batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
         yield from table.to_batches()
 
 
-def _column(name: str, batch: pa.RecordBatch, split: Split) -> pa.Array:
-    if name == "topic":
+def _column(field: pa.Field, batch: pa.RecordBatch, split: Split) -> pa.Array:
+    if field.name == "topic":
         return _repeated(split.topic, batch.num_rows)
-    if name == "partition":
+    if field.name == "partition":
         return _repeated(split.partition, batch.num_rows)
-    return batch.column(name)
+    column = batch.column(field.name)
+    # Bytes that are asked for as text are given as they are: nobody looks whether they are UTF-8, as in a cast.
+    return column.view(field.type) if column.type != field.type and field.name in _BYTES else column
 
 
 def _repeated(value: str | int, count: int) -> pa.Array:

@@ -8,8 +8,8 @@ its catalogue and keeps the schema, so for such a table the options travel with 
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -27,8 +27,8 @@ from pyspark.sql.types import (
 )
 
 from logboom.batch import Selection
-from logboom.errors import ConfigError, InvalidColumn
-from logboom.spark.options import ReadOptions
+from logboom.errors import ConfigError, Damage, InvalidColumn
+from logboom.spark.options import ReadOptions, is_catalogued, names_place, options_to_keep, overlay
 from logboom.spark.planning import Span, Split, cut_spans, find_spans, open_catalog
 from logboom.spark.pushing import Pushed, push
 from logboom.spark.reading import COLUMNS, Job, read_split
@@ -50,8 +50,9 @@ TYPES: Final[Mapping[str, DataType]] = {
     "tags": ArrayType(StringType()),
     "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
 }
+TEXTS: Final = frozenset(("key", "value"))
+"""Bytes that may be read as STRING too: what a cast would do, without its cost."""
 METADATA: Final = "logboom.options"
-_PUSHING: Final = "data_source_pushdown_filters.py"
 
 
 class LogboomSource(DataSource):
@@ -66,15 +67,16 @@ class LogboomSource(DataSource):
     def schema(self) -> StructType:
         ReadOptions.parse(self.options)  # said now, a mistake is told where it was made
         fields = [StructField(name, TYPES[name]) for name in COLUMNS]
-        if "provider" in self.options:
-            fields[0] = StructField(fields[0].name, fields[0].dataType, True, {METADATA: json.dumps(self.options)})
+        if is_catalogued(self.options):
+            kept = {METADATA: json.dumps(options_to_keep(self.options))}
+            fields[0] = StructField(fields[0].name, fields[0].dataType, True, kept)
         return StructType(fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         options, columns = self._options(schema), _columns(schema)
-        # Spark fails every read of a reader that takes filters in a session that pushes none: who is asking tells.
-        pushing = options.pushdown is not False and sys._getframe(1).f_code.co_filename.endswith(_PUSHING)
-        make = PushingReader if pushing or options.pushdown else LogReader
+        # Spark 4.3 keeps what a reader has planned with its filters for every other scan of the same DataFrame, which
+        # then lacks the rows that those filters left out. So they are taken only from who asks for it.
+        make = PushingReader if options.pushdown else LogReader
         return make(options, columns, _arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -85,13 +87,15 @@ class LogboomSource(DataSource):
 
     def _options(self, schema: StructType) -> ReadOptions:
         kept = next((field.metadata[METADATA] for field in schema.fields if METADATA in (field.metadata or {})), None)
+        if names_place(self.options):
+            kept = None  # the schema is that of a table, and what is read is something else
         if kept is None and not self.options:
             raise ConfigError(
                 "path",
                 "Spark has kept no options of this table: make it without a list of columns, "
                 "CREATE TABLE … USING logboom OPTIONS (path '…', topic '…')",
             )
-        return ReadOptions.parse({**(json.loads(kept) if kept else {}), **self.options})
+        return ReadOptions.parse(self.options if kept is None else overlay(json.loads(kept), self.options))
 
 
 class LogReader(DataSourceReader):
@@ -140,7 +144,8 @@ def _narrow(catalog: Catalog, span: Span, pushed: Pushed) -> Span:
     start, end = max(span.seqno_from, pushed.seqno_from), min(span.seqno_until, pushed.seqno_until)
     moment = pushed.wanted.time_from
     if start < end and moment is not None and moment > -(2**63):
-        start = max(start, catalog.seqno_at(span.topic, span.partition, moment))
+        with suppress(Damage):  # whoever reads it will be told
+            start = max(start, catalog.seqno_at(span.topic, span.partition, moment))
     return replace(span, seqno_from=start, seqno_until=max(start, end))
 
 
@@ -150,7 +155,7 @@ def _columns(schema: StructType) -> tuple[str, ...]:
         if column.name not in TYPES:
             raise InvalidColumn(column.name, f"unknown; a record has {', '.join(COLUMNS)}")
         wanted, found = TYPES[column.name].simpleString(), column.dataType.simpleString()
-        if found != wanted:
+        if found != wanted and not (column.name in TEXTS and found == "string"):
             raise InvalidColumn(column.name, f"is {wanted} and not {found}: read it so, and cast it in the query")
     return tuple(schema.fieldNames())
 

@@ -3,13 +3,15 @@
 Offsets are made here and kept by Spark (`offsets`). Each time it asks how far it may go, the logs are looked up again:
 topics and partitions that have appeared begin at their first record; what has gone (records dropped, a topic deleted or
 made again, the end of a log lost) stops the query with an error that says which seqnos, or is passed over when asked.
+
+A micro-batch is what its two offsets say and nothing else: planned again after a crash, it has the same records.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -21,11 +23,13 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from logboom.client.catalog import Catalog, Listed
-from logboom.errors import BookmarkLost, LogboomError, TopicDeleted, TopicRecreated
+from logboom.client.catalog import Catalog, Listed, Place
+from logboom.errors import ConfigError, LogboomError, RecordsLost, TopicDeleted, TopicRecreated
+from logboom.spark.limits import limit_spans
 from logboom.spark.offsets import Log, Mark, Offsets
-from logboom.spark.options import ReadOptions
+from logboom.spark.options import Points, ReadOptions
 from logboom.spark.planning import (
+    ADVICE,
     Span,
     Split,
     choose_partitions,
@@ -46,14 +50,21 @@ logger = logging.getLogger("logboom.spark")
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, job: Job) -> None:
+        if options.ending != Points() or options.ending_times != Points():
+            raise ConfigError(
+                "endingSeqno", "a stream has no end: read a table, or take what is there with availableNow"
+            )
         self._options = options
         self._job = job
         self._catalog: Catalog | None = None
         self._checked = -1
-        """The node's incarnation when the terms of an offset were compared last."""
+        """The node's incarnation whose logs were compared with what was read."""
         self._initial: Offsets | None = None
         self._until: Mapping[Log, Mark] | None = None
         """Where a query that takes what is available now ends."""
+        self._latest: Offsets | None = None
+        self._told: dict[Log, Mark] = {}
+        """Where the cursor stands."""
 
     def __getstate__(self) -> dict[str, Any]:
         """Spark sends a copy to every task, which reads and asks nothing."""
@@ -61,14 +72,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         if self._initial is None:  # Spark asks twice, and must hear the same
-            catalog, options = self._open(), self._options
-            marks: dict[Log, Mark] = {}
+            catalog, options, spans = self._open(), self._options, []
             for topic, partition in find_logs(catalog, options):
                 start = find_start(catalog, options, topic, partition, "latest")
-                ends = topic.ends[partition]
-                span = settle(Span(topic, partition, start, max(start, ends.committed)), options.fail_on_loss)
-                marks[topic.name, partition] = Mark(topic.id, span.seqno_from)
-            self._initial = Offsets(marks, is_initial=True)
+                span = Span(topic, partition, start, max(start, topic.ends[partition].committed))
+                start = settle(span, options.fail_on_loss).seqno_from
+                spans.append(Span(topic, partition, start, start))
+            self._initial = Offsets(self._mark(spans, {}), is_initial=True, cursor=self._cursor)
         return self._initial.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -78,48 +88,50 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if self._options.max_bytes is None else ReadMaxBytes(self._options.max_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        self._until = {
-            (topic.name, partition): Mark(topic.id, topic.ends[partition].committed)
-            for topic, partition in find_logs(self._open(), self._options)
-        }
+        self._until = self._find_ends(self._open().find(self._options.topics, self._options.pattern))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """How far the next micro-batch goes; `start` itself where nothing has come."""
         begun = Offsets.from_json(start)
-        spans = self._find_spans(begun.marks)
-        if not isinstance(limit, ReadAllAvailable):
-            spans = limit_spans(self._open(), self._options, spans)
-        marks = {(span.topic.name, span.partition): self._mark(span, begun.marks) for span in spans}
+        while True:
+            spans = self._find_spans(begun.marks)
+            if not isinstance(limit, ReadAllAvailable):
+                spans = limit_spans(self._open(), self._options, spans)
+            marks = self._mark(spans, begun.marks)
+            if self._checked == self._open().incarnation:
+                break  # else the node was restarted meanwhile, and what it said before may not hold
         if _places(marks) == _places(begun.marks):
             return start
-        since = begun.marks if begun.is_initial else None
-        return Offsets(marks, since, cursor=self._cursor).to_json()
+        since = {_log(span): Mark(span.topic.id, span.seqno_from) for span in spans}
+        if not begun.is_initial:
+            known = _places(begun.marks)
+            since = {log: mark for log, mark in since.items() if known.get(log) != (mark.topic_id, mark.seqno)}
+        return Offsets(marks, since or None, cursor=self._cursor).to_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        logs = choose_partitions(self._open().find(self._options.topics, self._options.pattern), self._options)
-        ends = {(topic.name, number): Mark(topic.id, topic.ends[number].committed) for topic, number in logs}
-        return Offsets(ends).to_json()
+        """Spark asks this right behind `latestOffset`, which knows."""
+        return None if self._latest is None else self._latest.to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         begun, ended = Offsets.from_json(start), Offsets.from_json(end)
-        if begun.is_initial and ended.since is not None:
-            begun = Offsets(ended.since)  # said when this batch was planned first; "latest" may be another one by now
-        spans = []
-        catalog, options = self._open(), self._options
-        for topic, partition in choose_partitions(catalog.find(options.topics, options.pattern), options):
-            until = ended.marks.get((topic.name, partition))
-            if until is None:
-                continue
-            if until.topic_id != topic.id:
-                self._tell(TopicRecreated(topic.name, until.topic_id, topic.id))
-                continue
-            mark = begun.marks.get((topic.name, partition))
-            first = topic.ends[partition].first
-            seqno = mark.seqno if mark is not None and mark.topic_id == topic.id else min(first, until.seqno)
-            spans.append(settle(Span(topic, partition, seqno, until.seqno), options.fail_on_loss))
-        for name, number in ended.marks.keys() - {(span.topic.name, span.partition) for span in spans}:
-            self._tell(TopicDeleted(name, ended.marks[name, number].topic_id))
-        return list(cut_spans(catalog, options, spans))
+        if ended.is_initial:
+            return []
+        # After a crash in the first micro-batch `start` is where a stream would begin by now: `since` is where it did.
+        origin = {**begun.marks, **(ended.since or {})}
+        wanted = {
+            log: (origin[log].seqno, until)
+            for log, until in ended.marks.items()
+            if log in origin and origin[log].topic_id == until.topic_id and origin[log].seqno < until.seqno
+        }
+        catalog, fail_on_loss = self._open(), self._options.fail_on_loss
+        found = {topic.name: topic for topic in catalog.find(sorted({name for name, _ in wanted}))} if wanted else {}
+        gone = self._find_gone({log: Mark(until.topic_id, seqno) for log, (seqno, until) in wanted.items()}, found)
+        spans = [
+            settle(Span(found[name], number, seqno, until.seqno), fail_on_loss)
+            for (name, number), (seqno, until) in wanted.items()
+            if name not in gone
+        ]
+        return list(cut_spans(catalog, self._options, spans))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if isinstance(partition, Split):
@@ -128,8 +140,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Spark says so late, and not of the last one: who follows the query's progress is more exact."""
         if self._options.cursor is not None:
+            marks = {log: mark for log, mark in Offsets.from_json(end).marks.items() if self._told.get(log) != mark}
             try:
-                commit_cursor(self._open(), self._options.cursor, Offsets.from_json(end).marks)
+                commit_cursor(self._open(), self._options.cursor, marks)
+                self._told |= marks
             except LogboomError as error:
                 logger.warning("cursor %s stays behind its stream: %s", self._options.cursor, error)
 
@@ -148,33 +162,58 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name = self._options.cursor
         return None if name is None else {"name": name, "servers": ",".join(self._options.servers)}
 
-    def _tell(self, error: LogboomError) -> None:
-        if self._options.fail_on_loss:
-            raise error
-        logger.warning("%s", error)
+    def _find_ends(self, found: Sequence[Listed]) -> dict[Log, Mark]:
+        logs = choose_partitions(found, self._options)
+        return {(topic.name, number): Mark(topic.id, topic.ends[number].committed) for topic, number in logs}
 
     def _find_spans(self, begun: Mapping[Log, Mark]) -> list[Span]:
         """Everything there is behind these places."""
         catalog, options = self._open(), self._options
         found = catalog.find(options.topics, options.pattern)
-        names = {topic.name for topic in found}
-        for name, number in begun:
-            if name not in names:
-                self._tell(TopicDeleted(name, begun[name, number].topic_id))
-        check = self._checked != catalog.incarnation
-        self._checked = catalog.incarnation
+        incarnation = catalog.incarnation
+        self._latest = Offsets(self._find_ends(found))
+        known = {log: mark for log, mark in begun.items() if self._is_wanted(log[0])}
+        gone = self._find_gone(known, {topic.name: topic for topic in found})
         spans = []
         for topic, partition in choose_partitions(found, options):
-            span = self._find_span(topic, partition, begun.get((topic.name, partition)), check)
+            mark = None if topic.name in gone else known.get((topic.name, partition))
+            span = self._find_span(topic, partition, mark, self._checked != incarnation)
             if span is not None:
                 spans.append(span)
+        self._checked = incarnation
         return spans
 
-    def _find_span(self, topic: Listed, partition: int, mark: Mark | None, check: bool) -> Span | None:
-        first, end = topic.ends[partition]
-        if mark is not None and mark.topic_id != topic.id:
-            self._tell(TopicRecreated(topic.name, mark.topic_id, topic.id))
-            mark = None
+    def _is_wanted(self, topic: str) -> bool:
+        """Whether the options still name it: a query may be started again with others."""
+        options = self._options
+        return topic in options.topics or (
+            options.pattern is not None and re.fullmatch(options.pattern, topic) is not None
+        )
+
+    def _find_gone(self, marks: Mapping[Log, Mark], found: Mapping[str, Listed]) -> set[str]:
+        """The topics that are there no more, or are others by now. Raises the first, unless that is allowed."""
+        gone: dict[str, LogboomError] = {}
+        for (name, _), mark in marks.items():
+            topic = found.get(name)
+            if topic is None:
+                gone[name] = TopicDeleted(name, mark.topic_id)
+            elif topic.id != mark.topic_id:
+                gone[name] = TopicRecreated(name, mark.topic_id, topic.id)
+        for name, error in gone.items():
+            places = ", ".join(
+                f"seqno {mark.seqno} of partition {number}" for (topic, number), mark in marks.items() if topic == name
+            )
+            error.add_note(f"The stream was at {places}; failOnDataLoss=false goes on without.")
+            self._tell(error)
+        return set(gone)
+
+    def _tell(self, error: LogboomError) -> None:
+        if self._options.fail_on_loss:
+            raise error
+        logger.warning("%s", " ".join([str(error), *getattr(error, "__notes__", ())]))
+
+    def _find_span(self, topic: Listed, partition: int, mark: Mark | None, doubtful: bool) -> Span | None:
+        first, end, _ = topic.ends[partition]
         if self._until is not None:
             last = self._until.get((topic.name, partition))
             if last is None or last.topic_id != topic.id:
@@ -182,58 +221,62 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             end = min(end, last.seqno)
         if mark is None:
             return Span(topic, partition, first, max(first, end))
-        if check and mark.term is not None and mark.seqno <= topic.ends[partition].committed:
-            try:
-                self._open().check_term(topic, partition, mark.seqno, mark.term)
-            except BookmarkLost as error:
-                self._tell(error)
-        return settle(Span(topic, partition, mark.seqno, max(mark.seqno, end)), self._options.fail_on_loss)
+        start = self._find_kept(topic, partition, mark, doubtful)
+        return settle(Span(topic, partition, start, max(start, end)), self._options.fail_on_loss)
 
-    def _mark(self, span: Span, begun: Mapping[Log, Mark]) -> Mark:
-        """Where a span ends; a place that was known before is kept as it is."""
-        before = begun.get((span.topic.name, span.partition))
-        if before is not None and (before.topic_id, before.seqno) == (span.topic.id, span.seqno_until):
-            return before
-        term = self._open().term_before(span.topic, span.partition, span.seqno_until)
-        return Mark(span.topic.id, span.seqno_until, term)
+    def _find_kept(self, topic: Listed, partition: int, mark: Mark, doubtful: bool) -> int:
+        """Where to go on: at the mark, or before it where the log has lost what was read there, and has other records.
 
+        An end that was lost is written anew in a later term, and terms never go back.
+        """
+        first, committed, newest = topic.ends[partition]
+        if mark.seqno > committed:
+            reason = f"the log ends before {committed}"
+        elif mark.term is None or not (doubtful if newest is None else newest != mark.term):
+            return mark.seqno
+        else:
+            found = self._find_term(topic, partition, mark.seqno)
+            if found is None or found == mark.term:
+                return mark.seqno
+            reason = f"they were lost, and what is there now is of term {found}, what was read of term {mark.term}"
+        low, high = min(first, mark.seqno), min(mark.seqno, committed)
+        while mark.term is not None and low < high:
+            middle = (low + high + 1) // 2
+            found = self._find_term(topic, partition, middle)
+            low, high = (low, middle - 1) if found is not None and found > mark.term else (middle, high)
+        log = f"{topic.name}/{partition}"
+        self._tell(RecordsLost(log, min(high, mark.seqno - 1), mark.seqno, reason, ADVICE))
+        return high
 
-def limit_spans(catalog: Catalog, options: ReadOptions, spans: list[Span]) -> list[Span]:
-    """No more than the options allow, shared by what waits in each log; a log with something to give gives some."""
-    waiting = sum(span.seqno_until - span.seqno_from for span in spans)
-    if options.max_records is not None and waiting > options.max_records:
-        spans = [_shorten(span, options.max_records / waiting) for span in spans]
-    if options.max_bytes is None:
-        return spans
-    sizes = [
-        sum(piece.size for piece in catalog.cut(span.topic, span.partition, span.seqno_from, span.seqno_until, 2**62))
-        for span in spans
-    ]
-    total = sum(sizes)
-    if total <= options.max_bytes:
-        return spans
-    return [_fit(catalog, span, options.max_bytes * size // total) for span, size in zip(spans, sizes, strict=True)]
+    def _find_term(self, topic: Listed, partition: int, seqno: int) -> int | None:
+        return self._open().terms_before([Place(topic, partition, seqno)])[0]
 
-
-def _shorten(span: Span, share: float) -> Span:
-    count = int((span.seqno_until - span.seqno_from) * share)
-    return replace(span, seqno_until=min(span.seqno_until, span.seqno_from + max(1, count)))
-
-
-def _fit(catalog: Catalog, span: Span, size: int) -> Span:
-    """The part that takes about so many bytes."""
-    pieces = catalog.cut(span.topic, span.partition, span.seqno_from, span.seqno_until, max(1, size))
-    if not pieces:
-        return span
-    piece = pieces[0]
-    fitting = replace(span, seqno_until=max(piece.seqno_until, span.seqno_from))
-    return fitting if piece.size <= size else _shorten(fitting, size / piece.size)
+    def _mark(self, spans: Sequence[Span], begun: Mapping[Log, Mark]) -> dict[Log, Mark]:
+        """Where these end; a place that was known before is kept as it is."""
+        marks: dict[Log, Mark] = {}
+        news = []
+        for span in spans:
+            before = begun.get(_log(span))
+            if before is not None and (before.topic_id, before.seqno) == (span.topic.id, span.seqno_until):
+                marks[_log(span)] = before
+            else:
+                news.append(span)
+        terms = self._open().terms_before([Place(span.topic, span.partition, span.seqno_until) for span in news])
+        for span, term in zip(news, terms, strict=True):
+            marks[_log(span)] = Mark(span.topic.id, span.seqno_until, term)
+        return marks
 
 
 def commit_cursor(catalog: Catalog, cursor: str, marks: Mapping[Log, Mark]) -> None:
+    bookmarks = []
     for (topic, partition), mark in marks.items():
         term = TERM_UNKNOWN if mark.term is None else mark.term
-        catalog.commit_cursor(cursor, topic, Bookmark(bytes.fromhex(mark.topic_id), partition, mark.seqno, term))
+        bookmarks.append((topic, Bookmark(bytes.fromhex(mark.topic_id), partition, mark.seqno, term)))
+    catalog.commit_cursor(cursor, bookmarks)
+
+
+def _log(span: Span) -> Log:
+    return span.topic.name, span.partition
 
 
 def _places(marks: Mapping[Log, Mark]) -> dict[Log, tuple[str, int]]:

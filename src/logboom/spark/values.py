@@ -20,7 +20,8 @@ def json_values(
 
     json_values(events, "device STRING, temperature DOUBLE").groupBy("value.device").avg("value.temperature")
 
-    A schema with the fields that are needed, and no others, is the fastest. Without one it is inferred from the first
+    A schema with the fields that are needed, and no others, is the fastest; so are records read with the schema
+    `value STRING`. Without one it is inferred from the first
     `sample` values. What is no JSON, or does not fit, becomes null.
     """
     from pyspark.sql.functions import col, from_json
@@ -34,15 +35,18 @@ def json_values(
 
 def json_schema(spark: SparkSession, path: str | None = None, *, sample: int = SAMPLE, **options: Any) -> StructType:
     """What the values of a topic hold, by the first `sample` of them; the same options as the source."""
-    reader = spark.read.format("logboom").options(**options).schema("value BINARY")
+    reader = spark.read.format("logboom").options(**options).schema("value STRING")
     return _infer(reader.load(path), "value", sample)
 
 
 def _infer(records: DataFrame, column: str, sample: int) -> StructType:
     from pyspark.sql.functions import col
+    from pyspark.sql.types import StructType
 
     texts = records.select(col(column).cast("string")).limit(sample)
-    found = records.sparkSession.read.json(texts).schema
-    if not found.fields:
+    session = records.sparkSession
+    broken = session.conf.get("spark.sql.columnNameOfCorruptRecord")
+    found = [field for field in session.read.json(texts).schema.fields if field.name != broken]
+    if not found:
         raise InvalidColumn(column, f"none of the first {sample} is JSON with fields")
-    return found
+    return StructType(found)

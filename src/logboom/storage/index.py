@@ -92,6 +92,11 @@ class SparseIndex:
         """The last place at or before this byte."""
         return self._place(bisect_right(self._positions, position) - 1)
 
+    def behind(self, position: int) -> Place | None:
+        """The first place behind this byte."""
+        number = bisect_right(self._positions, position)
+        return self._place(number) if number < len(self) else None
+
     def by_time(self, timestamp: int) -> Place | None:
         """A place such that no record before it has this timestamp or a later one."""
         return self._place(bisect_left(self._maxima, timestamp) - 1)

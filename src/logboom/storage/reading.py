@@ -210,6 +210,8 @@ class ReadableLog:
             while size + stop - position > every_bytes * 3 // 2:
                 place = segment.index.by_position(position + max(0, every_bytes - size))
                 if place is None or place.seqno <= start:
+                    place = segment.index.behind(position)  # one batch may be larger than a piece
+                if place is None or not start < place.seqno < seqno_until:
                     break
                 pieces.append(Piece(start, place.seqno, size + place.position - position))
                 start, position, size = place.seqno, place.position, 0

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from logboom.cli import run
+from logboom.spark import environment
 from logboom.storage import DataDirectory
 from logboom.storage.disk import OsDisk
 from logboom.storage.health import surroundings
@@ -42,7 +43,8 @@ with DataDirectory.open(sys.argv[1]) as directory:
 
 @pytest.fixture(autouse=True)
 def calm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine that runs the tests has room for everything."""
+    """The machine that runs the tests has room for everything, and all that Spark needs."""
+    monkeypatch.setattr(environment, "examine_spark", list)
     monkeypatch.setattr(surroundings, "look_around", lambda disk, path: Surroundings(uid=0))
     monkeypatch.setattr(OsDisk, "free_bytes", lambda disk: 1 << 40)
 

@@ -6,10 +6,11 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from logboom.batch import Selection, build
+from logboom.batch import Selection, build, schema
 from logboom.batch.codec import ZSTD
 from logboom.client import FileReader
 from logboom.errors import (
@@ -27,6 +28,7 @@ from logboom.errors import (
 from logboom.storage import DataDirectory, Log
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.disk import OsDisk
+from logboom.storage.reading import Piece
 from logboom.storage.recompression import recompress
 from logboom.storage.topic import SegmentSettings, Settings
 
@@ -364,3 +366,93 @@ def test_what_is_no_data_directory_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_bookmark_is_refused(writer: Writer, text: str) -> None:
     with pytest.raises(InvalidBookmark):
         FileReader(writer.path, "events", bookmark=text)
+
+
+def seqnos(reader: FileReader, **how: Any) -> list[int]:
+    tables = reader.tables(["seqno"], **how)
+    return [seqno for table in tables for seqno in table.column(0).to_pylist()]
+
+
+@pytest.mark.parametrize(("start", "until"), [(0, 0), (0, 1), (3, 7), (4, 5), (77, 300), (499, 500), (0, 9999)])
+def test_tables_end_before_a_seqno(writer: Writer, start: int, until: int) -> None:
+    writer.write(500)
+    for max_bytes in (1, 3000, 1 << 20):
+        reader = FileReader(writer.path, "events", seqno=start)
+        assert seqnos(reader, until=until, max_bytes=max_bytes) == list(range(start, min(until, 500)))
+        assert reader.position == max(start, min(until, 500))
+        assert seqnos(reader) == list(range(reader.first + max(start, min(until, 500)), 500))
+
+
+def test_tables_hold_what_is_wanted_and_the_rest_is_passed_over(writer: Writer) -> None:
+    writer.write(500)
+    size = writer.log.size_bytes
+    reader = FileReader(writer.path, "events")
+    assert seqnos(reader, where=Selection(time_from=400_000, time_until=410_001)) == list(range(400, 411))
+    assert reader.position == 500
+    assert 0 < reader.bytes_read < size / 10
+    assert seqnos(FileReader(writer.path, "events"), where=Selection(key=b"k")) == list(range(500))
+    for nothing in (Selection(key=b"j"), Selection(channel="a"), Selection(time_from=10**9), Selection(time_until=0)):
+        reader = FileReader(writer.path, "events")
+        assert seqnos(reader, where=nothing) == []
+        assert (reader.position, reader.bytes_read) == (500, 0) or nothing.key
+
+
+def test_a_wish_and_an_end_go_together(writer: Writer) -> None:
+    writer.write(500)
+    reader = FileReader(writer.path, "events", seqno=13)
+    where = Selection(time_from=11_000, time_until=400_000)
+    assert seqnos(reader, until=222, where=where) == list(range(13, 222))
+    assert reader.position == 222
+    reader.seek(222)
+    assert seqnos(reader, until=450, where=where) == list(range(222, 400))
+    assert reader.position == 450
+
+
+def test_columns_that_were_not_asked_for_do_not_come_along(writer: Writer) -> None:
+    writer.write(20)
+    reader = FileReader(writer.path, "events")
+    (table,) = reader.tables(["value"], where=Selection(key=b"k", time_from=5000))
+    assert table.column_names == ["value"]
+    assert table.column(0).to_pylist() == [value(n) for n in range(5, 20)]
+    reader.seek(0)
+    (table,) = reader.tables(where=Selection(time_until=5000))
+    assert table.column_names == list(schema().names)
+
+
+def test_damage_in_a_batch_that_is_not_wanted_hurts_nobody(writer: Writer) -> None:
+    writer.write(500)
+    segment = writer.log.segments[3]
+    with open(segment.log_path, "r+b") as file:
+        file.seek(200)
+        byte = file.read(1)[0]
+        file.seek(200)
+        file.write(bytes([byte ^ 1]))
+    before, behind = segment.first_seqno, writer.log.segments[4].first_seqno
+    with pytest.raises(Damage) as caught:
+        seqnos(FileReader(writer.path, "events"), where=Selection(key=b"k"))
+    assert caught.value.seqno_from >= before
+    reader = FileReader(writer.path, "events")
+    assert seqnos(reader, where=Selection(time_from=behind * 1000)) == list(range(behind, 500))
+    assert seqnos(FileReader(writer.path, "events"), until=before) == list(range(before))
+    tolerant = FileReader(writer.path, "events", gaps="skip")
+    found = seqnos(tolerant, where=Selection(time_from=0))
+    assert len(found) == 500 - tolerant.skipped
+    assert tolerant.skipped == 5
+
+
+def test_a_log_is_cut_for_several_to_read(writer: Writer) -> None:
+    writer.write(500)
+    writer.recompress()
+    reader = FileReader(writer.path, "events")
+    pieces = reader.cut(7, 493, 3000)
+    assert len(pieces) > 3
+    assert seqnos_of(writer.path, pieces) == list(range(7, 493))
+    writer.log.drop(200)
+    assert reader.cut(0, 100, 3000) == []
+
+
+def seqnos_of(path: str, pieces: list[Piece]) -> list[int]:
+    found = []
+    for piece in pieces:
+        found += seqnos(FileReader(path, "events", seqno=piece.seqno_from), until=piece.seqno_until)
+    return found

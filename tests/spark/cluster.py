@@ -1,0 +1,205 @@
+"""Real Spark on loopback, of the processes that pip's pyspark brings: a standalone master with its workers, and a Spark
+Connect server. And an environment packed for executors that have nothing.
+
+Every process is one `java`, ended by its pid. The workers run in directories of their own, and the Python they are told
+of does not exist: what runs on them came with the job.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+
+from logboom.spark.java import prepare_java
+from system.node import free_port
+
+SPARK_HOME = Path(pyspark.__file__).parent
+READY_S = 120.0
+CLIENT_S = 400.0
+WORKERS = 2
+ROOT = Path(__file__).parents[2]
+
+
+def environment(**more: str) -> dict[str, str]:
+    """For processes of Spark: this one's, without what it has set for Spark itself."""
+    prepare_java()
+    ours = {key: value for key, value in os.environ.items() if not key.startswith(("PYSPARK_", "SPARK_", "LOGBOOM_"))}
+    return {**ours, "SPARK_LOCAL_IP": "127.0.0.1", **more}
+
+
+@contextmanager
+def process(
+    command: Sequence[str | Path], directory: Path, name: str, environment: Mapping[str, str]
+) -> Iterator[Callable[[], str]]:
+    """Runs until the block ends; gives what it has said so far, and fails where it has ended by itself."""
+    log = directory / f"{name}.log"
+    with open(log, "wb") as out:
+        running = subprocess.Popen(
+            command, stdout=out, stderr=out, stdin=subprocess.DEVNULL, cwd=directory, env=environment
+        )
+
+    def said() -> str:
+        text = log.read_text(errors="replace")
+        assert running.poll() is None, f"{name} has ended:\n{text[-4000:]}"
+        return text
+
+    try:
+        yield said
+    finally:
+        running.terminate()
+        try:
+            running.wait(READY_S)
+        except subprocess.TimeoutExpired:
+            running.kill()
+            running.wait()
+
+
+def wait_until(true: Callable[[], bool], said: Callable[[], str]) -> None:
+    deadline = time.monotonic() + READY_S
+    while not true():
+        assert time.monotonic() < deadline, said()[-4000:]
+        said()
+        time.sleep(0.1)
+
+
+@contextmanager
+def standalone(directory: Path, workers: int = WORKERS, memory: str = "700m") -> Iterator[str]:
+    """A master and its workers, one core each; gives the master's URL."""
+    port, web = free_port(), free_port()
+    master, run = f"spark://127.0.0.1:{port}", SPARK_HOME / "bin" / "spark-class"
+    bare = environment(SPARK_HOME=str(SPARK_HOME), PYSPARK_PYTHON="/nonexistent/python", SPARK_DAEMON_MEMORY="256m")
+    with ExitStack() as stack:
+        command: list[str | Path] = [run, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"]
+        command += ["--port", str(port), "--webui-port", str(web)]
+        said = stack.enter_context(process(command, directory, "master", bare))
+        for number in range(workers):
+            home = directory / f"worker-{number}"
+            home.mkdir()
+            command = [run, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1"]
+            command += ["--memory", memory, "--webui-port", "0", "--work-dir", home / "work", master]
+            stack.enter_context(process(command, home, "worker", bare))
+        wait_until(lambda: _alive(web) == workers, said)
+        yield master
+
+
+def _alive(web: int) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
+            alive: int = json.load(answer)["aliveworkers"]
+            return alive
+    except OSError:
+        return 0
+
+
+@contextmanager
+def connect_server(directory: Path, python: str = sys.executable) -> Iterator[str]:
+    """A Spark Connect server whose Python is this one; gives its address."""
+    port = free_port()
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
+    }
+    command: list[str | Path] = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--driver-memory", "1g"]
+    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
+    command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    with process(command, directory, "connect", environment(PYSPARK_PYTHON=python)) as said:
+        wait_until(lambda: _listens(port), said)
+        yield f"sc://127.0.0.1:{port}"
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def run_client(
+    script: str, *arguments: str, directory: Path, python: Sequence[str] = (sys.executable,), **more: str
+) -> dict[str, object]:
+    """A driver in a process of its own; gives the JSON in the last line that it has printed."""
+    done = subprocess.run(
+        [*python, "-c", script, *arguments],
+        cwd=directory,
+        env=environment(**more),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=CLIENT_S,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-8000:]
+    answer: dict[str, object] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+def build_wheel(directory: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    subprocess.run([*command, "--no-build-isolation", "--wheel-dir", directory, ROOT], check=True)
+    (wheel,) = directory.glob("logboom-*.whl")
+    return wheel
+
+
+def make_environment(directory: Path, extra: Sequence[str] = ()) -> Path:
+    """A virtual environment with Logboom's wheel and what that needs, and without pyspark.
+
+    What it needs is taken from the running environment, file by file, as it was installed there: `pip install` would do
+    the same from the network.
+    """
+    home = directory / "environment"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
+    (packages,) = home.glob("lib/python*/site-packages")
+    for name in sorted(_needed(["logboom", *extra])):
+        if name != "logboom":
+            _copy(name, packages)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(home / "bin" / "python")]
+    install = ["install", "--quiet", "--no-deps", "--no-index", "--no-compile", str(build_wheel(directory))]
+    subprocess.run([*pip, *install], check=True)
+    return home
+
+
+def pack(home: Path) -> Path:
+    """As `tar -C environment -czf environment.tar.gz .` does."""
+    packed = home.with_suffix(".tar.gz")
+    with tarfile.open(packed, "w:gz", compresslevel=1) as archive:
+        archive.add(home, ".")
+    return packed
+
+
+def _needed(names: Sequence[str]) -> set[str]:
+    """These distributions and all that they require, without extras."""
+    found: set[str] = set()
+    waiting = list(names)
+    while waiting:
+        name = re.sub(r"[-_.]+", "-", waiting.pop()).lower()
+        try:
+            required = importlib.metadata.requires(name) or []
+        except importlib.metadata.PackageNotFoundError:
+            continue  # for another system or an older Python
+        if name not in found:
+            found.add(name)
+            waiting += [re.split(r"[^\w.-]", line)[0] for line in required if "extra ==" not in line]
+    return found
+
+
+def _copy(name: str, packages: Path) -> None:
+    for file in importlib.metadata.files(name) or ():
+        if file.parts[0] == ".." or {"tests", "include", "__pycache__"} & set(file.parts):
+            continue
+        target = packages / file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(str(file.locate()), target)

@@ -1,0 +1,93 @@
+"""Spark Connect: Logboom is installed where the server's Python is, and the client has only pyspark."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from logboom import Writer
+from logboom.cli import run
+from spark.cluster import connect_server, run_client
+from system.node import NodeProcess
+
+RECORDS = 3000
+READ = """
+import importlib.util, json, sys
+from pyspark.sql import SparkSession
+
+remote, address, directory = sys.argv[1:]
+spark = SparkSession.builder.remote(remote).getOrCreate()
+spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+events = spark.read.format("logboom").option("topic", "events").load(address)
+said = {"has logboom": importlib.util.find_spec("logboom") is not None, "records": events.count()}
+few = events.where("partition = 0 AND seqno BETWEEN 10 AND 12").orderBy("seqno")
+said["few"] = [row.seqno for row in few.collect()]
+spark.sql(f"CREATE TEMPORARY VIEW log USING logboom OPTIONS (path '{address}', topic 'events', access 'server')")
+said["sum"] = spark.sql("SELECT sum(CAST(CAST(value AS STRING) AS LONG)) FROM log").first()[0]
+stream = spark.readStream.format("logboom").option("topic", "events").option("startingSeqno", "earliest")
+stream = stream.option("maxRecordsPerTrigger", 1000).load(address)
+query = (
+    stream.select("partition", "seqno").writeStream.format("parquet").option("path", f"{directory}/out")
+    .option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()
+)
+query.awaitTermination(120)
+said["several batches"] = query.lastProgress["batchId"] > 0
+said["streamed"] = spark.read.parquet(f"{directory}/out").distinct().count()
+spark.stop()
+print(json.dumps(said))
+"""
+SESSION = """
+import json, sys
+from logboom.spark import session
+
+spark = session(remote=sys.argv[1])
+events = spark.read.format("logboom").option("topic", "events").load(sys.argv[2])
+pushed = spark.conf.get("spark.sql.python.filterPushdown.enabled")
+print(json.dumps({"records": events.count(), "push-down": pushed}))
+spark.stop()
+"""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    with NodeProcess(tmp_path_factory.mktemp("node")) as running:
+        assert run(["topic", "create", "events", "--partitions", "2", "--server", running.address]) == 0
+        with Writer("events", running.address) as writer:
+            for number in range(RECORDS):
+                writer.write(b"%d" % number, key=b"%d" % number)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with connect_server(tmp_path_factory.mktemp("connect")) as address:
+        yield address
+
+
+def test_a_client_without_logboom_reads_queries_and_streams(node: NodeProcess, remote: str, tmp_path: Path) -> None:
+    # Without `site` an editable installation is not seen, and plain packages are.
+    packages = Path(pyspark.__file__).parents[1]
+    said = run_client(
+        READ,
+        *(remote, f"logboom://{node.address}", str(tmp_path)),
+        directory=tmp_path,
+        python=(sys.executable, "-S"),
+        PYTHONPATH=str(packages),
+    )
+    assert said == {
+        "has logboom": False,
+        "records": RECORDS,
+        "few": [10, 11, 12],
+        "sum": RECORDS * (RECORDS - 1) // 2,
+        "several batches": True,
+        "streamed": RECORDS,
+    }
+
+
+def test_our_session_takes_a_remote_and_needs_no_java(node: NodeProcess, remote: str, tmp_path: Path) -> None:
+    said = run_client(SESSION, remote, f"logboom://{node.address}", directory=tmp_path, JAVA_HOME="/nonexistent")
+    assert said == {"records": RECORDS, "push-down": "true"}

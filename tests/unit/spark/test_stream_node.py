@@ -1,0 +1,136 @@
+"""The stream's reader against a real node, with its files in reach and without."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+from logboom.errors import RecordsLost, Unavailable
+from logboom.spark.source import LogboomSource
+from logboom.storage.topic import FlushSettings, Settings
+from spark.queries import Topics
+from system.node import NodeProcess
+
+
+class Stream:
+    """One micro-batch after the other, each to its end."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        source = LogboomSource({"topic": "events", "startingSeqno": "earliest", **options})
+        self.reader: Any = source.streamReader(source.schema())
+        self.at = self.reader.initialOffset()
+
+    def take(self) -> list[bytes]:
+        """Until nothing comes."""
+        rows: list[bytes] = []
+        while True:
+            end = self.reader.latestOffset(self.at, self.reader.getDefaultReadLimit())
+            if end == self.at:
+                return rows
+            for split in self.reader.partitions(self.at, end):
+                for batch in self.reader.read(split):
+                    rows += batch.column("value").to_pylist()
+            self.at = end
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Iterator[Topics]:
+    with NodeProcess(tmp_path) as node:
+        yield Topics(node)
+
+
+@pytest.fixture(params=["beside", "apart"])
+def place(request: pytest.FixtureRequest, topics: Topics, tmp_path: Path) -> dict[str, str]:
+    """Where to read: a node whose files are here, or one whose files are not."""
+    if request.param == "beside":
+        return {"path": topics.path}
+    return {"servers": topics.address, "path": str(tmp_path / "elsewhere")}
+
+
+def values(start: int, end: int) -> list[bytes]:
+    return [b"%d" % number for number in range(start, end)]
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxRecordsPerTrigger": "17"}, {"maxBytesPerTrigger": "500"}])
+def test_a_stream_goes_on_with_a_node_that_was_killed_and_started(
+    topics: Topics, place: dict[str, str], limit: dict[str, str]
+) -> None:
+    topics.create("events", 3)
+    stream = Stream({**place, **limit})
+    for number in range(3):
+        for partition in range(3):
+            topics.write("events", values(0, 20 * (partition + 1)), partition)
+        assert sorted(stream.take()) == sorted(values(0, 20) + values(0, 40) + values(0, 60))
+        if number == 1:
+            topics.node.kill()
+            topics.node.start()
+    stream.reader.stop()
+
+
+def test_the_lost_end_of_a_log_is_noticed_and_what_is_written_there_anew_is_not_lost(
+    topics: Topics, place: dict[str, str]
+) -> None:
+    topics.ask(lambda broker: broker.create_topic("events", 1, Settings(flush=FlushSettings(policy="os"))))
+    for start in range(0, 70, 7):
+        topics.write("events", values(start, start + 7))
+    stream, careless = Stream({**place, "maxRecordsPerTrigger": "65"}), Stream({**place, "failOnDataLoss": "false"})
+    assert stream.take() == careless.take() == values(0, 70)
+    topics.node.kill()
+    [log] = topics.node.directory.glob("topics/*events*/**/*.log")
+    with open(log, "r+b") as file:
+        file.truncate(log.stat().st_size // 2)
+    (topics.node.directory / "state").unlink()
+    topics.node.start()
+    kept = topics.ask(lambda broker: broker.describe_topic("events")).partitions[0].committed
+    assert 0 < kept < 70
+    said = f"events/0: seqnos {kept} to 69 are not there"
+    with pytest.raises(RecordsLost, match=said):
+        stream.take()
+    topics.write("events", values(1000, 1100))
+    with pytest.raises(RecordsLost, match=said):
+        stream.take()
+    assert careless.take() == values(1000, 1100)
+    for each in (stream, careless):
+        each.reader.stop()
+
+
+def test_a_node_that_does_not_come_back_is_an_error_after_a_while(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics.create("events")
+    stream = Stream({"path": topics.path})
+    monkeypatch.setattr(stream.reader._open(), "_patience_s", 0.2)
+    topics.node.stop()
+    with pytest.raises(Unavailable):
+        stream.take()
+    stream.reader.stop()
+
+
+def test_a_cursor_follows_the_commits_and_nothing_is_told_twice(topics: Topics) -> None:
+    topics.create("events", 2)
+    topics.write("events", values(0, 10), 0)
+    stream = Stream({"path": topics.path, "cursor": "mine"})
+    end = stream.reader.latestOffset(stream.at, ReadAllAvailable())
+    stream.reader.commit(end)
+    assert topics.cursor("mine", "events") == {0: 10, 1: 0}
+    topics.ask(lambda broker: broker.delete_cursor("mine"))
+    topics.write("events", values(0, 5), 1)
+    stream.reader.commit(stream.reader.latestOffset(end, ReadAllAvailable()))
+    assert topics.cursor("mine", "events") == {1: 5}
+    stream.reader.stop()
+
+
+def test_a_cursor_of_a_topic_that_is_gone_keeps_no_other_back(topics: Topics) -> None:
+    topics.create("events")
+    topics.create("other")
+    stream = Stream({"path": topics.path, "cursor": "mine", "topic": "events,other"})
+    topics.write("other", values(0, 5))
+    end = stream.reader.latestOffset(stream.at, ReadAllAvailable())
+    topics.delete("events")
+    stream.reader.commit(end)
+    assert topics.cursor("mine", "other") == {0: 5}
+    stream.reader.stop()
