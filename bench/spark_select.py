@@ -49,9 +49,11 @@ def _select(spark: SparkSession, log: str) -> list[Row]:
     whole = f"all {COUNT:,} records"
     reads: dict[str, Read] = {
         whole: load,
-        "a range of seqnos, by a filter": lambda: load().where(f"seqno >= {FIRST} AND seqno < {FIRST + CHOSEN}"),
+        "a range of seqnos, by a filter": lambda: load(pushdown="true").where(
+            f"seqno >= {FIRST} AND seqno < {FIRST + CHOSEN}"
+        ),
         "a range of seqnos, by options": lambda: load(startingSeqno=FIRST, endingSeqno=FIRST + CHOSEN),
-        "a minute, by a filter": lambda: load().where(
+        "a minute, by a filter": lambda: load(pushdown="true").where(
             f"timestamp >= TIMESTAMP '{start.isoformat()}' AND timestamp < TIMESTAMP '{end.isoformat()}'"
         ),
         "a minute, by options": lambda: load(startingTimestamp=start.isoformat(), endingTimestamp=end.isoformat()),

@@ -82,7 +82,7 @@ ENTRIES = {
     "keyBase64": Entry("Only this key, as base64", "none"),
     "cursor": Entry("A name under which the node keeps how far the stream has come; needs a node", "none"),
     "access": Entry("`files`, `server`, or `auto`: the node's files where they can be read, else the node"),
-    "pushdown": Entry("Whether the source takes over filters: see [Filters](../howto/spark.md#filters)", "`auto`"),
+    "pushdown": Entry("Whether the source takes over filters: see [Filters](../howto/spark.md#filters)"),
 }
 
 

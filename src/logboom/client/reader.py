@@ -79,10 +79,17 @@ class Reader(Standing):
         return self._pieces(self._reading.batches, follow, timeout_s)
 
     def tables(
-        self, columns: Sequence[str] | None = None, follow: bool = False, timeout_s: float | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        follow: bool = False,
+        timeout_s: float | None = None,
+        until: int | None = None,
     ) -> Iterator[pa.Table]:
-        """Arrow tables as they come, in the memory they were received in: the fastest way to read much."""
-        return self._pieces(partial(self._reading.tables, columns), follow, timeout_s)
+        """Arrow tables as they come, in the memory they were received in: the fastest way to read much.
+
+        Ends with the one that reaches the seqno `until`; it may go on behind that.
+        """
+        return self._pieces(partial(self._reading.tables, columns), follow, timeout_s, until)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Everything from the position to the end of the log as one table."""
@@ -106,9 +113,17 @@ class Reader(Standing):
         """Let the cursor stand where the reader does: behind what the loop was given last."""
         self._run(self._fetching.commit(self._cursor()))
 
-    def _pieces(self, take: Callable[[], Iterator[Piece]], follow: bool, timeout_s: float | None) -> Iterator[Piece]:
+    def _pieces(
+        self,
+        take: Callable[[], Iterator[Piece]],
+        follow: bool,
+        timeout_s: float | None,
+        limit: int | None = None,
+    ) -> Iterator[Piece]:
         reading, fetching = self._reading, self._fetching
         until = None if follow else self._run(fetching.until())
+        if limit is not None and until is not None:
+            until = min(until, limit)
         deadline: float | None = None
         while True:
             came = False

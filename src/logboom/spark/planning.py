@@ -93,6 +93,10 @@ def find_spans(catalog: Catalog, options: ReadOptions) -> list[Span]:
     for topic, partition in find_logs(catalog, options):
         start = find_start(catalog, options, topic, partition, "earliest")
         end = _find_point(catalog, options, options.ending, options.ending_times, topic, partition, "latest")
+        # A number for all logs says nothing of each: one that does not reach so far has no such records.
+        committed = topic.ends[partition].committed
+        start = min(start, committed) if options.starting.default is not None else start
+        end = min(end, committed) if options.ending.default is not None else end
         spans.append(settle(Span(topic, partition, start, end), options.fail_on_loss))
     return spans
 

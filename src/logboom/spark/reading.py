@@ -153,7 +153,7 @@ class _SplitRead:
         while self._seqno < split.seqno_until:
             try:
                 with self._reader() as reader:
-                    for table in reader.tables(needed):
+                    for table in reader.tables(needed, until=split.seqno_until):
                         self._scan.bytes_read += table.nbytes
                         self._seqno = min(reader.position or 0, split.seqno_until)
                         yield choose(_before(table, split.seqno_until), self._names, where).select(self._names)

@@ -57,7 +57,7 @@ def session(
         if remote is not None:
             builder = builder.remote(remote)
         elif master is not None or "SPARK_REMOTE" not in os.environ:
-            wanted = {**_prepare_process(), **wanted}
+            wanted = {**_prepare_process(), **_local_settings(master), **wanted}
             builder = builder if master is None else builder.master(master)
         for key, value in wanted.items():
             builder = builder.config(key, value)
@@ -83,6 +83,13 @@ def _prepare_process() -> dict[str, str]:
         atexit.register(_remove, directory, os.getpid())
     machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return {"spark.driver.memory": f"{heap_bytes(machine_bytes) >> 20}m", "spark.log.level": "WARN"}
+
+
+def _local_settings(master: str | None) -> dict[str, str]:
+    """Spark makes 200 partitions of every shuffle, which is for clusters: on one machine a trigger would drag along."""
+    if not (master or "local").startswith("local") or {"MASTER", "PYSPARK_GATEWAY_PORT"} & os.environ.keys():
+        return {}
+    return {"spark.sql.shuffle.partitions": str(max(4, os.cpu_count() or 1))}
 
 
 def _remove(directory: str, owner: int) -> None:

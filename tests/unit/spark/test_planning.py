@@ -107,9 +107,11 @@ def test_what_is_not_there_is_an_error_or_given_up(catalog: FileCatalog) -> None
         spans(catalog, topic="b", startingSeqno="10")
     assert spans(catalog, topic="b", startingSeqno="10", failOnDataLoss="false") == {"b/0": (40, 100)}
     with pytest.raises(RecordsLost, match="b/0: seqnos 100 to 119 are not there: the log ends before 100"):
-        spans(catalog, topic="b", endingSeqno="120")
-    assert spans(catalog, topic="b", endingSeqno="120", failOnDataLoss="false") == {"b/0": (40, 100)}
-    assert spans(catalog, topic="b", startingSeqno="120", failOnDataLoss="false") == {"b/0": (100, 100)}
+        spans(catalog, topic="b", endingSeqno='{"b": {"0": 120}}')
+    assert spans(catalog, topic="b", endingSeqno='{"b": 120}', failOnDataLoss="false") == {"b/0": (40, 100)}
+    assert spans(catalog, topic="b", startingSeqno='{"b": 120}', failOnDataLoss="false") == {"b/0": (100, 100)}
+    assert spans(catalog, topic="b", endingSeqno="120") == {"b/0": (40, 100)}, "a number for all says nothing of each"
+    assert spans(catalog, topic="b", startingSeqno="120") == {"b/0": (100, 100)}
     with pytest.raises(RecordsLost, match="no record is so new, and startingTimestampStrategy is error"):
         spans(catalog, topic="b", startingTimestamp="999000", startingTimestampStrategy="error")
     with pytest.raises(TopicNotFound, match="nobody"):

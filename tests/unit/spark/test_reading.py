@@ -260,5 +260,5 @@ def test_a_server_that_has_less_than_the_driver_was_told_is_not_believed(node: N
     job = replace(FILES, servers=(node.address,), access="server", fail_on_loss=False)
     with pytest.raises(RecordsLost, match="seqnos 500 to 599 are not there: the log ends before 500"):
         read([replace(split, seqno_until=600)], job)
-    with pytest.raises(LogboomError):
-        read([replace(split, topic_id="00" * 16)], job)
+    with pytest.raises(TopicRecreated):
+        read([replace(split, topic_id="00" * 16)], replace(job, fail_on_loss=True))
