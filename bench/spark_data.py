@@ -32,12 +32,12 @@ SIZES = (100, 1024)
 LOG_BYTES = (64 if QUICK else 1024) * 1024 * 1024
 BATCH_BYTES = 256 * 1024
 GROUP = 16
-ROUNDS = 3 if QUICK else 7
+ROUNDS = 3 if QUICK else 5
 TOPIC = "bench"
 KINDS = ("visit", "click", "order", "leave")
 START_US = 1_700_000_000_000_000
 FRONT = '{"kind":"%s","amount":000.00,"id":"0000000000","text":"'
-DRIVER_MEMORY = "3g"
+DRIVER_MEMORY = "8g"
 
 Matrix = Any
 """A NumPy array of bytes, one record in each row."""

@@ -32,6 +32,7 @@ from pyspark.sql.types import StructType
 
 from harness import Row, Subject, compare, rate, report, time_prepared
 from logboom.spark import arrow_scan
+from logboom.spark.options import SPLIT_BYTES
 from peers.kafka import Kafka
 from spark_data import (
     LOG_BYTES,
@@ -47,7 +48,7 @@ from spark_data import (
     write_parquet,
 )
 
-SPLITS = -(-LOG_BYTES // (64 * 1024 * 1024))
+SPLITS = -(-LOG_BYTES // SPLIT_BYTES)
 CORES = 2
 WARM = 2
 TICKS = os.sysconf("SC_CLK_TCK")

@@ -71,7 +71,7 @@ ENTRIES = {
     ),
     "maxBytesPerTrigger": Entry("About how many stored bytes a micro-batch has", "no limit"),
     "minPartitions": Entry("At least so many splits, where there is enough to cut"),
-    "splitBytes": Entry("About how many stored bytes a split has", "`64m`"),
+    "splitBytes": Entry("About how many stored bytes a split has", "`128m`"),
     "maxRecordsPerPartition": Entry("At most so many records in a split", "no limit"),
     "failOnDataLoss": Entry("`true`: records that are gone stop the query; `false`: it goes on behind them"),
     "onDamage": Entry("Damaged records: `fail` with topic, seqno and place, or `skip` and count them", "`fail`"),

@@ -5,6 +5,7 @@ What starts, stops or configures Spark itself runs in processes of its own (clus
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,10 @@ from logboom.spark import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+"""For every Java that the tests start: none lives long enough for its better compiler to pay."""
 
 
 @pytest.fixture(scope="session")

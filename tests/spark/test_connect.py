@@ -41,13 +41,23 @@ spark.stop()
 print(json.dumps(said))
 """
 SESSION = """
-import json, sys
-from logboom.spark import session
+import json, subprocess, sys, time
+from logboom.spark import session, start
 
 spark = session(remote=sys.argv[1])
 events = spark.read.format("logboom").option("topic", "events").load(sys.argv[2])
 pushed = spark.conf.get("spark.sql.python.filterPushdown.enabled")
-print(json.dumps({"records": events.count(), "push-down": pushed}))
+stream = spark.readStream.format("logboom").options(topic="events", startingSeqno="earliest", cursor="far")
+writer = stream.load(sys.argv[2]).writeStream.format("noop").option("checkpointLocation", sys.argv[3])
+start(writer.trigger(availableNow=True)).awaitTermination(120)
+give_up = time.monotonic() + 60
+while time.monotonic() < give_up:
+    listed = [sys.executable, "-m", "logboom", "cursor", "list", "events", "-s", sys.argv[2], "--json"]
+    lags = [each["lag"] for each in json.loads(subprocess.run(listed, capture_output=True, check=True).stdout)]
+    if lags == [0, 0]:
+        break
+    time.sleep(0.2)
+print(json.dumps({"records": events.count(), "push-down": pushed, "lags": lags}))
 spark.stop()
 """
 
@@ -88,6 +98,9 @@ def test_a_client_without_logboom_reads_queries_and_streams(node: NodeProcess, r
     }
 
 
-def test_our_session_takes_a_remote_and_needs_no_java(node: NodeProcess, remote: str, tmp_path: Path) -> None:
-    said = run_client(SESSION, remote, f"logboom://{node.address}", directory=tmp_path, JAVA_HOME="/nonexistent")
-    assert said == {"records": RECORDS, "push-down": "true"}
+def test_our_session_takes_a_remote_needs_no_java_and_lets_cursors_follow(
+    node: NodeProcess, remote: str, tmp_path: Path
+) -> None:
+    arguments = remote, f"logboom://{node.address}", str(tmp_path / "checkpoint")
+    said = run_client(SESSION, *arguments, directory=tmp_path, JAVA_HOME="/nonexistent")
+    assert said == {"records": RECORDS, "push-down": "true", "lags": [0, 0]}

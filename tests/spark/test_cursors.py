@@ -113,8 +113,9 @@ def progress(topics: Topics, topic: str, seqno: int) -> QueryProgressEvent:
     return event(json.dumps(offset))
 
 
-def event(end: str) -> QueryProgressEvent:
-    source = {"description": "logboom", "startOffset": None, "endOffset": end, "latestOffset": None}
+def event(*ends: str) -> QueryProgressEvent:
+    """Of a query with so many sources."""
+    source = {"description": "logboom", "startOffset": None, "latestOffset": None}
     return QueryProgressEvent.fromJson(
         {
             "progress": {
@@ -130,11 +131,13 @@ def event(end: str) -> QueryProgressEvent:
                 "sources": [
                     {
                         **source,
+                        "endOffset": end,
                         "numInputRows": 1,
                         "inputRowsPerSecond": 1.0,
                         "processedRowsPerSecond": 1.0,
                         "metrics": {},
                     }
+                    for end in ends
                 ],
                 "sink": {"description": "sink", "numOutputRows": 1, "metrics": {}},
                 "numInputRows": 1,
@@ -173,6 +176,18 @@ def test_a_node_that_is_away_is_told_when_it_is_back(
     lost = progress(topics, "gone", 0)
     topics.delete("gone")
     listener.onQueryProgress(lost)
+    listener.onQueryTerminated(ended())
+
+
+def test_sources_of_one_query_may_share_a_cursor(topics: Topics) -> None:
+    ends = []
+    for topic, count in (("left", 10), ("right", 20)):
+        topics.create(topic)
+        topics.write(topic, values(count))
+        ends.append(progress(topics, topic, count).progress.sources[0].endOffset)
+    listener = CursorListener()
+    listener.onQueryProgress(event(*ends))
+    assert (topics.cursor("away", "left"), topics.cursor("away", "right")) == ({0: 10}, {0: 20})
     listener.onQueryTerminated(ended())
 
 

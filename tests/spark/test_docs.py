@@ -63,7 +63,10 @@ class Desk:
         )
 
     def close(self) -> None:
-        self._python.communicate(timeout=PATIENCE_S)
+        try:
+            self._python.communicate(timeout=PATIENCE_S)
+        finally:
+            self._python.kill()
 
     def type(self, block: Block) -> str:
         text = block.text.replace(ADDRESS, self._node.address)

@@ -13,6 +13,8 @@ import pytest
 from logboom.batch import build
 from logboom.storage import DataDirectory
 from spark.cluster import run_client
+from spark.queries import Topics
+from system.node import NodeProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,10 +49,32 @@ theirs = builder.getOrCreate()
 before = theirs.conf.get("spark.sql.python.filterPushdown.enabled")
 from logboom.spark import session
 spark = session("mine", "local[7]")
+import threading
+elsewhere = threading.Thread(target=session)
+elsewhere.start()
+elsewhere.join()
 print(json.dumps({
+    "shuffle": spark.conf.get("spark.sql.shuffle.partitions"),
     "same": spark is theirs, "master": spark.sparkContext.master, "before": before,
     "after": spark.conf.get("spark.sql.python.filterPushdown.enabled"),
 }))
+"""
+DEFAULTS = """
+from logboom.spark import session
+names = ["spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions"]
+spark = session()
+settings = [spark.conf.get(name) for name in names]
+print(json.dumps({"settings": settings}))
+"""
+AGAIN = """
+from logboom.spark import session
+for name in ("first", "second"):
+    spark = session(name, "local[2]", config=QUIET)
+    options = {"topic": "events", "startingSeqno": "earliest", "cursor": name}
+    stream = spark.readStream.format("logboom").options(**options).load(sys.argv[1]).writeStream.format("noop")
+    stream.option("checkpointLocation", f"{sys.argv[2]}/{name}").trigger(availableNow=True).start().awaitTermination()
+    spark.stop()
+print(json.dumps({}))
 """
 SMALL_JAVA = """
 sys.path.append(sys.argv[1])
@@ -87,7 +111,25 @@ def test_a_new_session_has_our_settings_the_callers_and_our_python(tmp_path: Pat
 
 def test_a_session_of_somebody_else_is_taken_as_it_is_with_push_down_on(tmp_path: Path) -> None:
     said = run_client(SETTINGS + FOREIGN, directory=tmp_path)
-    assert said == {"same": True, "master": "local[1]", "before": "false", "after": "true"}
+    expected = {"same": True, "master": "local[1]", "before": "false", "after": "true"}
+    assert said == {**expected, "shuffle": "200"}, "by whatever thread"
+
+
+def test_spark_defaults_count_where_the_caller_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(
+        "spark.master local[1]\nspark.driver.memory 600m\nspark.sql.shuffle.partitions 7\nspark.ui.enabled false\n"
+    )
+    said = run_client(SETTINGS + DEFAULTS, directory=tmp_path, SPARK_CONF_DIR=str(tmp_path))
+    assert said == {"settings": ["local[1]", "600m", "7"]}
+
+
+def test_a_session_made_again_in_a_process_lets_cursors_follow_too(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        topics = Topics(node)
+        topics.create("events")
+        topics.write("events", [b"one", b"two"])
+        run_client(SETTINGS + AGAIN, topics.path, str(tmp_path), directory=tmp_path)
+        assert [topics.cursor(name, "events") for name in ("first", "second")] == [{0: 2}, {0: 2}]
 
 
 def test_spark_runs_on_the_java_of_a_package_where_there_is_no_other(tmp_path: Path) -> None:

@@ -119,6 +119,8 @@ def test_a_scan_in_arrow_takes_the_options_of_the_source(spark: SparkSession, pa
         arrow_scan(spark, lambda batches: batches, "rows BIGINT", path, topik="json")
     with pytest.raises(TopicNotFound):
         arrow_scan(spark, lambda batches: batches, "rows BIGINT", path, topic="nobody")
+    with pytest.raises(ConfigError, match="key: is b'k', allowed are texts"):
+        arrow_scan(spark, lambda batches: batches, "rows BIGINT", path, topic="json", key=b"k")
 
 
 def test_tasks_tell_what_they_have_read(spark: SparkSession, path: str, tmp_path: Path) -> None:

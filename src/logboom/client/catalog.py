@@ -13,6 +13,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -81,6 +82,8 @@ class Catalog(Protocol):
     servers: tuple[str, ...]
     incarnation: int
     """Rises when the node may have been restarted since it was last asked. Where nobody is asked, `Ends.term` tells."""
+    is_copy: bool
+    """Whether a replica answers: what it lacks may only not have come yet."""
 
     def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
         """Those of these topics that there are, and all whose whole name matches; by name."""
@@ -114,6 +117,7 @@ class FileCatalog:
         self.directory: str | None = os.path.abspath(directory)
         self.servers: tuple[str, ...] = ()
         self.incarnation = 0
+        self.is_copy = False
         self._path = os.path.abspath(directory)
         if not os.path.isdir(self._path):
             raise DirectoryUnusable(
@@ -230,15 +234,16 @@ class NodeCatalog:
         """`directory` is where the node's files are found here, if not under the name that the node has for it."""
         self.servers: tuple[str, ...] = tuple(str(address) for address in parse_servers(servers))
         self.incarnation = 0
+        self.is_copy = False
         self._patience_s = CONNECT_PATIENCE_S
-        self._runner = asyncio.Runner()
+        self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._broker: RemoteBroker | None = None
         self._files: FileCatalog | None = None
         self._named = directory
         try:
             self._ask(_welcome)
         except BaseException:
-            self._runner.close()
+            _outside_loops(self._runner.close)
             raise
         self._patience_s = patience_s
 
@@ -255,16 +260,18 @@ class NodeCatalog:
                     return await question(self._broker)
                 except Unavailable:
                     broker, self._broker = self._broker, None
+                    if broker is not None:
+                        await broker.close()
                     if broker is None or asyncio.get_running_loop().time() > give_up:
                         raise
-                    await broker.close()
                     await asyncio.sleep(0.1)
 
-        return self._runner.run(talk())
+        return _outside_loops(lambda: self._runner.run(talk()))
 
     def _meet(self, welcome: Welcome) -> None:
         """Who answers may be another node than before, or have other files."""
         self.incarnation += 1
+        self.is_copy = welcome.replica_of is not None
         self.node_id, self.directory = welcome.node_id, self._named or welcome.directory
         if self._files is not None:
             self._files.close()
@@ -331,8 +338,8 @@ class NodeCatalog:
             self._files.close()
         broker, self._broker = self._broker, None
         if broker is not None:
-            self._runner.run(broker.close())
-        self._runner.close()
+            _outside_loops(lambda: self._runner.run(broker.close()))
+        _outside_loops(self._runner.close)
 
     def _look(self, question: Callable[[FileCatalog], Answer]) -> Answer | None:
         """What the node's own files say, where they are here; what they cannot tell, the node is asked."""
@@ -382,6 +389,16 @@ def cut_evenly(segments: Sequence[SegmentInfo], seqno_from: int, seqno_until: in
     if start < seqno_until:
         pieces.append(Piece(start, seqno_until, int(size)))
     return pieces
+
+
+def _outside_loops(work: Callable[[], Answer]) -> Answer:
+    """In another thread, where the caller's has a loop that is running, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work()
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(work).result()
 
 
 async def _welcome(broker: RemoteBroker) -> Welcome:

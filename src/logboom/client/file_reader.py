@@ -159,6 +159,11 @@ class FileReader:
         return self._view.committed if self._view else 0
 
     @property
+    def stated(self) -> int:
+        """As `committed`, by the state file alone: more than that where the end of the log is damaged."""
+        return self._view.standing.committed if self._view else 0
+
+    @property
     def bookmark(self) -> str:
         """Where the reader stands, to be given to a later one. Inside a loop: behind what the loop was given last."""
         seqno = self._seqno or 0
@@ -248,7 +253,11 @@ class FileReader:
     def seqno_at(self, timestamp: datetime | int) -> int:
         """The first record at or after this time; behind the last one where there is none."""
         self.refresh()
-        return 0 if self._view is None else self._find_moment(self._view, microseconds(timestamp))
+        try:
+            return 0 if self._view is None else self._find_moment(self._view, microseconds(timestamp))
+        except LogGone:
+            self._lose_log()
+            return 0
 
     def term_before(self, seqno: int) -> int | None:
         """The term of the record before this one; None where nobody knows any more."""
@@ -258,7 +267,11 @@ class FileReader:
     def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
         """What there is of these records, in pieces of about so many bytes, for several to read."""
         self.refresh()
-        return [] if self._view is None else self._view.cut(seqno_from, seqno_until, every_bytes)
+        try:
+            return [] if self._view is None else self._view.cut(seqno_from, seqno_until, every_bytes)
+        except LogGone:
+            self._lose_log()
+            return []
 
     def refresh(self) -> bool:
         """Look where the log stands now; whether that is news. Reading does this by itself."""
@@ -266,13 +279,13 @@ class FileReader:
             if time.monotonic() - self._looked >= LOOK_AGAIN_S:
                 self._look_again()
             news = self._view.refresh() if self._view is not None else self._open_view()
+            if news:
+                if self._watch is not None:
+                    self._watch.found()
+                self._settle()
         except LogGone:
             self._lose_log()
             return False
-        if news:
-            if self._watch is not None:
-                self._watch.found()
-            self._settle()
         return news
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -328,12 +341,14 @@ class FileReader:
         while True:
             view, seqno = self._view, self._seqno
             ended = view is not None and until is not None and seqno is not None and until <= seqno <= view.committed
-            if ended and view is not None and view.damage is None:
+            if ended and view is not None and (view.damage is None or seqno != view.committed or seqno == limit):
                 return None
             if view is None and not follow and self._has_files():
                 raise NotOpened(self._log_path)
             if view is not None and seqno is not None:
                 try:
+                    if view.damage is not None and view.committed < seqno < view.standing.committed and not follow:
+                        raise view.damage
                     if seqno < view.first or (seqno > view.committed and not follow):
                         raise SeqnoOutOfRange(seqno, view.first, view.committed)
                     if seqno < view.committed:
@@ -377,11 +392,11 @@ class FileReader:
             try:
                 if self._retries <= RETRIES and view.refresh(relist=True):
                     return
+                if gap.seqno_until is None:
+                    gap = view.locate_damage(gap)
             except LogGone:
                 self._lose_log()
                 return
-            if gap.seqno_until is None:
-                gap = view.locate_damage(gap)
             until = gap.seqno_until
         if not self._skip or until is None or until <= self._seqno:
             raise gap

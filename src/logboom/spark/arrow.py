@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from logboom.errors import InvalidColumn
+from logboom.errors import ConfigError, InvalidColumn
 from logboom.spark.options import ReadOptions
 from logboom.spark.planning import open_catalog
 from logboom.spark.pushing import Pushed
@@ -50,8 +51,8 @@ def arrow_scan(
             raise InvalidColumn(name, f"unknown; a record has {', '.join(COLUMNS)}")
         if names.count(name) > 1:
             raise InvalidColumn(name, "is named twice")
-    texts = {name: _text(value) for name, value in options.items()}
-    read = ReadOptions.parse(texts if path is None else {**texts, "path": path})
+    texts = {name: _text(name, value) for name, value in options.items()}
+    read = ReadOptions.parse(texts if path is None else {**texts, "path": str(path)})
     catalog = open_catalog(read)
     try:
         splits = plan_splits(catalog, read, Pushed(read.wanted))
@@ -67,5 +68,9 @@ def arrow_scan(
     return spark.range(0, len(splits), 1, max(1, len(splits))).mapInArrow(scan, schema)
 
 
-def _text(value: Any) -> str:
-    return json.dumps(value) if isinstance(value, bool | Mapping) else str(value)
+def _text(option: str, value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, str | int | Mapping):
+        return value if isinstance(value, str) else json.dumps(value)
+    raise ConfigError(option, f"is {value!r}, allowed are texts, numbers, true and false, mappings, and times")

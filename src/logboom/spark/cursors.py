@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from logboom.client.catalog import NodeCatalog
-from logboom.errors import ConfigError, LogboomError, Unavailable
+from logboom.errors import ConfigError, LogboomError, ReadOnlyReplica, Unavailable
 from logboom.spark.offsets import Log, Mark, Offsets
 from logboom.spark.stream import commit_cursor
 
@@ -112,8 +112,12 @@ class CursorListener(StreamingQueryListener):
             cursor, marks = (data["cursor"]["servers"], data["cursor"]["name"]), Offsets.from_json(data).marks
         except (ValueError, KeyError, TypeError, ConfigError):
             return
-        told = self._told.get(cursor, {})
-        self._owed[cursor] = {log: mark for log, mark in marks.items() if told.get(log) != mark}
+        told, owed = self._told.get(cursor, {}), self._owed.setdefault(cursor, {})
+        for log, mark in marks.items():  # another source may have the same cursor, for other topics
+            if told.get(log) == mark:
+                owed.pop(log, None)
+            else:
+                owed[log] = mark
 
     def _tell(self) -> None:
         for (servers, name), marks in list(self._owed.items()):
@@ -125,7 +129,9 @@ class CursorListener(StreamingQueryListener):
                 commit_cursor(self._catalogs[servers], name, marks)
             except LogboomError as error:
                 logger.warning("cursor %s stays behind its stream: %s", name, error)
-                if isinstance(error, Unavailable):
+                if isinstance(error, ReadOnlyReplica):  # the next time, one that takes it may be there
+                    self._catalogs.pop(servers).close()
+                if isinstance(error, Unavailable | ReadOnlyReplica):
                     self._resting[servers] = time.monotonic() + REST_S
                     continue
             self._told.setdefault((servers, name), {}).update(marks)

@@ -115,7 +115,13 @@ def _candidates(environment: Mapping[str, str], places: Sequence[str]) -> Iterat
 
 def _on_path(path: str) -> str:
     command = shutil.which("java", path=path)
-    return str(Path(command).resolve().parent.parent) if command else ""
+    if command is None:
+        return ""
+    home = Path(command).resolve().parent.parent
+    if os.access(home / "bin" / "java", os.X_OK):
+        return str(home)
+    said = re.search(r"java\.home = (.+)", _run(Path(command), "-XshowSettings:properties", "-version"))
+    return said[1].strip() if said else ""  # a script that chooses one of several
 
 
 def _expand(place: str) -> list[Path]:
@@ -139,23 +145,28 @@ def _examine(home: Path) -> Java | None:
 
 
 def _ask(java: Path) -> re.Match[str] | None:
+    return re.search(r'version "(?:1\.)?(\d+)', _run(java, "-version"))
+
+
+def _run(java: Path, *arguments: str) -> str:
+    """What it says of itself."""
     try:
         done = subprocess.run(
-            [java, "-version"], capture_output=True, text=True, errors="replace", check=False, timeout=ANSWER_S
+            [java, *arguments], capture_output=True, text=True, errors="replace", check=False, timeout=ANSWER_S
         )
     except (OSError, subprocess.TimeoutExpired):
-        return None
-    return re.search(r'version "(?:1\.)?(\d+)', done.stderr)
+        return ""
+    return done.stderr
 
 
 def _stand_in_front(java: Java) -> str:
     """A home whose java leaves out what this one does not know."""
     script = SCRIPT.format(argument=ARGUMENT, java=shlex.quote(str(Path(java.home) / "bin" / "java")))
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-    home = cache / "logboom" / "java" / hashlib.sha256(script.encode()).hexdigest()[:16]
     try:
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
+        home = cache / "logboom" / "java" / hashlib.sha256(script.encode()).hexdigest()[:16]
         _put(home / "bin" / "java", script)
-    except OSError:
+    except (OSError, RuntimeError):  # no place to write, or nobody's home
         home = Path(tempfile.mkdtemp(prefix="logboom-java-"))
         atexit.register(shutil.rmtree, home, ignore_errors=True)
         _put(home / "bin" / "java", script)

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from logboom.client.catalog import Catalog
 from logboom.spark.options import ReadOptions
-from logboom.spark.planning import Span
+from logboom.spark.planning import Span, find_pieces
 
 
 def limit_spans(catalog: Catalog, options: ReadOptions, spans: Sequence[Span]) -> list[Span]:
@@ -35,8 +35,7 @@ def _count(span: Span) -> int:
 def _measure(catalog: Catalog, span: Span) -> int:
     if not _count(span):
         return 0
-    pieces = catalog.cut(span.topic, span.partition, span.seqno_from, span.seqno_until, 2**62)
-    return sum(piece.size for piece in pieces)
+    return sum(piece.size for piece in find_pieces(catalog, span, 2**62))
 
 
 def _shorten(span: Span, share: float) -> Span:
@@ -50,9 +49,9 @@ def _fit(catalog: Catalog, span: Span, size: int, share: float) -> Span:
     if size <= allowed:
         return span
     near = _shorten(span, min(1.0, 4 * share))  # a long way behind that nobody needs to look
-    pieces = catalog.cut(span.topic, span.partition, near.seqno_from, near.seqno_until, allowed)
-    if not pieces:
-        return near
+    pieces = find_pieces(catalog, near, allowed)
+    if not pieces or not pieces[0].size:
+        return _shorten(span, share)  # within one batch the index knows nothing
     piece = pieces[0]
     fitting = replace(span, seqno_until=max(piece.seqno_until, span.seqno_from))
     return fitting if piece.size <= allowed else _shorten(fitting, allowed / piece.size)

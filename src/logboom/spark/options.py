@@ -24,7 +24,8 @@ from logboom.broker.cursors import check_name
 from logboom.client.address import parse_servers
 from logboom.errors import ConfigError, InvalidCursorName, InvalidPattern
 
-SPLIT_BYTES: Final = 64 * 1024 * 1024
+SPLIT_BYTES: Final = 128 * 1024 * 1024
+"""As for the files that Spark reads itself: a task of a Python source costs tens of milliseconds before it reads."""
 
 Access = Literal["auto", "files", "server"]
 Point = int | Literal["earliest", "latest"]
@@ -104,17 +105,21 @@ class ReadOptions:
         ):
             if seqnos != Points() and times != Points():
                 raise ConfigError(f"{what}Timestamp", f"cannot be given with {what}Seqno: give one of them")
-            self._check_topics(f"{what}Seqno", seqnos)
-            self._check_topics(f"{what}Timestamp", times)
+            self._check_topics(f"{what}Seqno", seqnos.topics)
+            self._check_topics(f"{what}Timestamp", times.topics)
+        self._check_topics("partitions", self.partitions or {})
+        unread = [name for name in self.topics if self.partitions is not None and name not in self.partitions]
+        if unread:
+            raise ConfigError("partitions", f"names none of topic {unread[0]}: give them, or leave the topic out")
         if self.cursor is not None and not self.servers:
             raise ConfigError("cursor", "is kept by a running node: load('logboom://host:port')")
         if self.access == "server" and not self.servers:
             raise ConfigError("access", "is 'server', but no server is named: load('logboom://host:port')")
         return self
 
-    def _check_topics(self, option: str, points: Points) -> None:
+    def _check_topics(self, option: str, named: Mapping[str, Any]) -> None:
         """A topic that is not read is most likely one with a slip of the pen."""
-        strange = sorted(points.topics.keys() - set(self.topics)) if self.pattern is None else []
+        strange = sorted(named.keys() - set(self.topics)) if self.pattern is None else []
         if strange:
             near = get_close_matches(strange[0], self.topics, 1, 0.5)
             hint = f"did you mean {near[0]}?" if near else f"read are {', '.join(self.topics)}"
@@ -140,6 +145,7 @@ def options_to_keep(options: Mapping[str, str]) -> dict[str, str]:
 def overlay(kept: Mapping[str, str], more: Mapping[str, str]) -> dict[str, str]:
     """The options of a table, but for what a query says otherwise, by whatever name."""
     said = {_attribute(name) for name in more}
+    said |= {other for pair in _RIVALS if said & set(pair) for other in pair}
     return {**{name: text for name, text in kept.items() if _attribute(name) not in said}, **more}
 
 
@@ -292,7 +298,7 @@ def _moment(point: Any) -> int:
     """Microseconds: of a date and time with a zone, or of milliseconds since 1970, as in the Kafka source."""
     if isinstance(point, str) and re.fullmatch(r"\d+", point.strip()):
         point = int(point)
-    if _is_whole(point):
+    if _is_whole(point) and point < 2**63 // 1000:
         return int(point) * 1000
     if not isinstance(point, str):
         raise ValueError(f"is {point!r}, allowed are 2026-01-31T12:00:00Z or milliseconds since 1970")
@@ -392,6 +398,13 @@ _OPTIONS: Final = {
 }
 NAMES: Final = tuple(name for option, (_, _, others) in _TABLE.items() for name in (option, *others))
 _SPELLED: Final = {name.lower(): name for name in NAMES}
+_RIVALS: Final = (
+    ("starting", "starting_times"),
+    ("ending", "ending_times"),
+    ("topics", "pattern"),
+    ("key", "key_base64"),
+)
+"""Of the fields that say the same in other ways, the one that a query gives takes the place of its table's."""
 _IGNORED: Final = frozenset(
     name.lower()
     for name in (

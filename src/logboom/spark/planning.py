@@ -16,7 +16,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from logboom.client.catalog import Catalog, FileCatalog, Listed, NodeCatalog
-from logboom.errors import PartitionNotFound, RecordsLost, TopicNotFound
+from logboom.errors import PartitionNotFound, RecordsLost, TopicDeleted, TopicNotFound, TopicRecreated
 from logboom.spark.options import Points, ReadOptions
 from logboom.storage.reading import Piece
 
@@ -73,7 +73,18 @@ def find_logs(catalog: Catalog, options: ReadOptions) -> list[tuple[Listed, int]
     for name in options.topics:
         if name not in names:
             raise TopicNotFound(name, options.directory or ", ".join(options.servers))
+    for topic in found:
+        _check_points(topic, options)
     return list(choose_partitions(found, options))
+
+
+def _check_points(topic: Listed, options: ReadOptions) -> None:
+    """A place in a partition that there is not is most likely one in another."""
+    for points in (options.starting, options.ending, options.starting_times, options.ending_times):
+        named = points.topics.get(topic.name)
+        for number in named if isinstance(named, dict) else ():
+            if number >= len(topic.ends):
+                raise PartitionNotFound(topic.name, number, len(topic.ends))
 
 
 def choose_partitions(topics: Iterable[Listed], options: ReadOptions) -> Iterator[tuple[Listed, int]]:
@@ -125,7 +136,9 @@ def _find_point(
 ) -> int:
     moment = times.of(topic.name, partition)
     if moment is not None:
-        return catalog.seqno_at(topic, partition, moment, "skip" if options.skip_damage else "raise")
+        # What was appended since the ends were looked up is none of this read's.
+        seqno = catalog.seqno_at(topic, partition, moment, "skip" if options.skip_damage else "raise")
+        return min(seqno, topic.ends[partition].committed)
     point: Any = seqnos.of(topic.name, partition)
     point = default if point is None else point
     ends = topic.ends[partition]
@@ -173,10 +186,18 @@ def cut_spans(catalog: Catalog, options: ReadOptions, spans: Sequence[Span]) -> 
     return [split for turn in zip_longest(*splits) for split in turn if split is not None]
 
 
+def find_pieces(catalog: Catalog, span: Span, every_bytes: int) -> list[Piece]:
+    """What there is of it; nothing where the topic has gone meanwhile: whoever reads it is told."""
+    try:
+        return catalog.cut(span.topic, span.partition, span.seqno_from, span.seqno_until, every_bytes)
+    except (TopicDeleted, TopicNotFound, TopicRecreated):
+        return []
+
+
 def _cut(catalog: Catalog, span: Span, every_bytes: int) -> list[Piece]:
     if span.seqno_from >= span.seqno_until:
         return []
-    pieces = catalog.cut(span.topic, span.partition, span.seqno_from, span.seqno_until, every_bytes)
+    pieces = find_pieces(catalog, span, every_bytes)
     if not pieces:
         return [Piece(span.seqno_from, span.seqno_until, 0)]
     # What was dropped since the ends were looked up is missing here; whoever reads it notices, and knows what to do.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from logboom.batch import Selection, schema
 from logboom.batch.arrow import ORDER
 from logboom.client import FileReader, Reader
+from logboom.client.catalog import FileCatalog, NodeCatalog
 from logboom.client.sifting import choose, columns_for
 from logboom.errors import (
     Damage,
@@ -74,7 +75,7 @@ def read_split(split: Split, job: Job) -> Iterator[pa.RecordBatch]:
     names = [name for name in job.columns if name not in ("topic", "partition")] or ["seqno"]
     scan = Scan(split.topic, split.partition, split.seqno_from, split.seqno_until, split.size)
     with noted(scan):
-        for table in _SplitRead(split, job, names, scan).tables():
+        for table in _joined(_SplitRead(split, job, names, scan).tables()):
             scan.records += table.num_rows
             for batch in _batches(table):
                 columns = [_column(field, batch, split) for field in layout]
@@ -99,20 +100,31 @@ class _SplitRead:
         self._scan = scan
         self._where = None if job.wanted == Selection() else job.wanted
         self._seqno = split.seqno_from
+        self._may_ask = job.access == "auto" and bool(job.servers)
 
     def tables(self) -> Iterator[pa.Table]:
         try:
             yield from self._tables()
         except (TopicDeleted, TopicNotFound, TopicRecreated):
-            if self._job.fail_on_loss:
+            if self._job.fail_on_loss or not self._is_gone():
                 raise
             self._scan.lost += self._split.seqno_until - self._seqno
 
+    def _is_gone(self) -> bool:
+        """Whether the node that planned the read says so: another may be a copy that is behind, or a stranger."""
+        split, job = self._split, self._job
+        with_files = job.access == "files" or not job.servers
+        catalog = FileCatalog(split.directory or "") if with_files else NodeCatalog(job.servers)
+        try:
+            found = catalog.find([split.topic])
+            return catalog.node_id == split.node_id and all(topic.id != split.topic_id for topic in found)
+        finally:
+            catalog.close()
+
     def _tables(self) -> Iterator[pa.Table]:
-        job = self._job
-        if job.access == "server":
+        if self._job.access == "server":
             yield from self._from_server()
-        elif job.access == "files" or not job.servers:
+        elif not self._may_ask:
             yield from self._from_files()
         else:
             try:
@@ -139,6 +151,8 @@ class _SplitRead:
                         raise DirectoryUnusable(f"{reader.directory} has lost {split.log} from seqno {self._seqno} on")
                 except (Damage, SeqnoOutOfRange) as gap:
                     self._seqno = reader.position or 0
+                    if isinstance(gap, Damage) and gap.seqno_until is None and self._may_ask:
+                        raise  # the node may know how far it goes
                     self._pass_over(gap)
                 finally:
                     self._scan.bytes_read += reader.bytes_read - before
@@ -150,19 +164,25 @@ class _SplitRead:
         times = Selection(time_from=job.wanted.time_from, time_until=job.wanted.time_until)
         where = None if times == Selection() else times
         needed = columns_for(self._names if "seqno" in self._names else (*self._names, "seqno"), where)
+        doubted = -1
         while self._seqno < split.seqno_until:
             try:
                 with self._reader() as reader:
-                    for table in reader.tables(needed, until=split.seqno_until):
-                        self._scan.bytes_read += table.nbytes
+                    try:
+                        for table in reader.tables(needed, until=split.seqno_until):
+                            self._scan.bytes_read += table.nbytes
+                            self._seqno = min(reader.position or 0, split.seqno_until)
+                            yield choose(_before(table, split.seqno_until), self._names, where).select(self._names)
+                            if self._seqno >= split.seqno_until:
+                                return
+                    finally:
                         self._seqno = min(reader.position or 0, split.seqno_until)
-                        yield choose(_before(table, split.seqno_until), self._names, where).select(self._names)
-                        if self._seqno >= split.seqno_until:
-                            return
-                    self._seqno = min(reader.position or 0, split.seqno_until)
                     if self._seqno < split.seqno_until:
                         raise self._ended(reader.committed)
             except (Damage, SeqnoOutOfRange) as gap:
+                if isinstance(gap, Damage) and doubted != self._seqno:
+                    doubted = self._seqno  # asked for what begins there, the node says how far the damage goes
+                    continue
                 self._pass_over(gap)
 
     def _reader(self) -> Reader:
@@ -182,14 +202,15 @@ class _SplitRead:
         """Go on behind what cannot be read, and count it; or raise."""
         split, job = self._split, self._job
         if isinstance(gap, Damage):
-            until = gap.seqno_until
-            if not job.skip_damage or until is None or until <= self._seqno:
+            # Where nobody knows how far it goes, no record behind it was found.
+            until = split.seqno_until if gap.seqno_until is None else gap.seqno_until
+            if not job.skip_damage or until <= self._seqno:
                 where = f"topic {split.topic}, partition {split.partition}: {gap.path}"
-                raise Damage(where, gap.position, gap.seqno_from, until, gap.reason) from None
+                raise Damage(where, gap.position, gap.seqno_from, gap.seqno_until, gap.reason) from None
             behind = min(until, split.seqno_until)
-            self._scan.damaged += behind - self._seqno
+            self._scan.damaged += behind - max(self._seqno, gap.seqno_from)  # before that none was wanted
         else:
-            if gap.seqno > gap.first:
+            if gap.seqno >= gap.first:
                 raise self._ended(gap.next) from None
             behind = min(gap.first, split.seqno_until)
             if job.fail_on_loss:
@@ -218,6 +239,7 @@ def _file_reader(split: Split) -> Iterator[FileReader]:
     try:
         if reader is None:
             reader = FileReader(split.directory, split.topic, split.partition, at="earliest")
+        reader.seek(split.seqno_from)  # what stands before the end of the last split is nothing to this one
         reader.refresh()
         _check_files(reader, split)
     except BaseException:
@@ -253,9 +275,9 @@ def _check_files(reader: FileReader, split: Split) -> None:
         )
     if reader.topic.id != split.topic_id:
         raise TopicRecreated(split.topic, split.topic_id, reader.topic.id)
-    if reader.committed < split.seqno_until:
+    if reader.stated < split.seqno_until:
         raise DirectoryUnusable(
-            f"{reader.directory} on {host} has {split.topic}/{split.partition} up to seqno {reader.committed}, "
+            f"{reader.directory} on {host} has {split.topic}/{split.partition} up to seqno {reader.stated}, "
             f"to be read is up to {split.seqno_until}: give logboom://host:port, and executors read from the node"
         )
 
@@ -267,6 +289,23 @@ def _before(table: pa.Table, seqno: int) -> pa.Table:
     import numpy as np
 
     return table.slice(0, int(np.searchsorted(table.column("seqno").to_numpy(), seqno)))
+
+
+def _joined(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """Small ones together: a filter may leave little of each."""
+    import pyarrow as pa
+
+    waiting: list[pa.Table] = []
+    size = 0
+    for table in tables:
+        if table.num_rows:
+            waiting.append(table)
+            size += table.nbytes
+        if size >= BATCH_BYTES:
+            yield pa.concat_tables(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting)
 
 
 def _batches(table: pa.Table) -> Iterator[pa.RecordBatch]:

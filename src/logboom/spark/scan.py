@@ -1,7 +1,8 @@
 """What each task has read and skipped: logged, and noted in a directory for `scans` to find.
 
 The directory is $LOGBOOM_SCANS of whoever runs the tasks; `logboom.spark.session` makes one and names it. Each process
-appends to a file of its own, a line for each split. Where tasks run on other machines, their lines are there.
+appends to a file of its own, a line for each split, and begins it anew when it is full: a stream may run for years.
+Where tasks run on other machines, their lines are there.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Final
 import msgspec
 
 VARIABLE: Final = "LOGBOOM_SCANS"
+FILE_BYTES_MAX: Final = 4 << 20
 
 logger = logging.getLogger("logboom.spark")
 
@@ -69,6 +71,8 @@ def noted(scan: Scan, directory: str | None = None) -> Iterator[Scan]:
         directory = directory or os.environ.get(VARIABLE)
         if directory:
             with suppress(OSError), open(f"{directory}/{scan.host}-{scan.pid}.jsonl", "ab") as file:
+                if file.tell() > FILE_BYTES_MAX:
+                    file.truncate(0)
                 file.write(msgspec.json.encode(scan) + b"\n")
 
 

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from logboom.errors import SparkMissing
@@ -42,6 +44,7 @@ def session(
 ) -> SparkSession:
     """The session there is, else a new one: in this process, on a cluster (`master`), or at `remote`, `sc://host:port`."""
     _require_pyspark()
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
     from logboom.spark.cursors import follow
@@ -54,14 +57,18 @@ def session(
                 spark.conf.set(key, value)
     else:
         builder = SparkSession.builder.appName(app)
+        is_new = False
         if remote is not None:
             builder = builder.remote(remote)
         elif master is not None or "SPARK_REMOTE" not in os.environ:
-            wanted = {**_prepare_process(), **_local_settings(master), **wanted}
+            is_new = SparkContext._active_spark_context is None  # else it is active in another thread
+            wanted = {**(_prepare_process() if is_new else {}), **wanted}
             builder = builder if master is None else builder.master(master)
         for key, value in wanted.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
+        if is_new:
+            _suit_one_machine(spark)
     follow(spark)
     return spark
 
@@ -75,21 +82,39 @@ def _require_pyspark() -> None:
 
 def _prepare_process() -> dict[str, str]:
     """The environment that the JVM and its Python workers inherit, and what cannot be set later."""
-    prepare_java()
+    has_java = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started it
+    if not has_java:
+        prepare_java()
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
     if VARIABLE not in os.environ:
         os.environ[VARIABLE] = directory = tempfile.mkdtemp(prefix="logboom-scans-")
         atexit.register(_remove, directory, os.getpid())
-    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return {"spark.driver.memory": f"{heap_bytes(machine_bytes) >> 20}m", "spark.log.level": "WARN"}
+    settings = {"spark.log.level": "WARN"}
+    if not has_java and "SPARK_DRIVER_MEMORY" not in os.environ:
+        machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        settings["spark.driver.memory"] = f"{heap_bytes(machine_bytes) >> 20}m"
+    given = _find_defaults()
+    return {key: value for key, value in settings.items() if key not in given}
 
 
-def _local_settings(master: str | None) -> dict[str, str]:
+def _find_defaults() -> frozenset[str]:
+    """What spark-defaults.conf has: whatever a session is made with would go before it."""
+    from pyspark.find_spark_home import _find_spark_home
+
+    directory = os.environ.get("SPARK_CONF_DIR") or f"{_find_spark_home()}/conf"
+    try:
+        lines = Path(directory, "spark-defaults.conf").read_text(errors="replace").splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(re.split(r"[\s=:]", line.strip(), maxsplit=1)[0] for line in lines)
+
+
+def _suit_one_machine(spark: SparkSession) -> None:
     """Spark makes 200 partitions of every shuffle, which is for clusters: on one machine a trigger would drag along."""
-    if not (master or "local").startswith("local") or {"MASTER", "PYSPARK_GATEWAY_PORT"} & os.environ.keys():
-        return {}
-    return {"spark.sql.shuffle.partitions": str(max(4, os.cpu_count() or 1))}
+    key, context = "spark.sql.shuffle.partitions", spark.sparkContext
+    if (context.master or "").startswith("local") and not context.getConf().contains(key):
+        spark.conf.set(key, str(max(4, os.cpu_count() or 1)))
 
 
 def _remove(directory: str, owner: int) -> None:

@@ -3,6 +3,7 @@
 Offsets are made here and kept by Spark (`offsets`). Each time it asks how far it may go, the logs are looked up again:
 topics and partitions that have appeared begin at their first record; what has gone (records dropped, a topic deleted or
 made again, the end of a log lost) stops the query with an error that says which seqnos, or is passed over when asked.
+What the options name no more, or a replica does not have yet, keeps its place: the stream goes on there.
 
 A micro-batch is what its two offsets say and nothing else: planned again after a crash, it has the same records.
 """
@@ -24,7 +25,15 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from logboom.client.catalog import Catalog, Listed, Place
-from logboom.errors import ConfigError, LogboomError, RecordsLost, TopicDeleted, TopicRecreated
+from logboom.errors import (
+    ConfigError,
+    LogboomError,
+    PartitionNotFound,
+    RecordsLost,
+    TopicDeleted,
+    TopicNotFound,
+    TopicRecreated,
+)
 from logboom.spark.limits import limit_spans
 from logboom.spark.offsets import Log, Mark, Offsets
 from logboom.spark.options import Points, ReadOptions
@@ -94,10 +103,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """How far the next micro-batch goes; `start` itself where nothing has come."""
         begun = Offsets.from_json(start)
         while True:
-            spans = self._find_spans(begun.marks)
+            spans, staying = self._find_spans(begun.marks)
             if not isinstance(limit, ReadAllAvailable):
                 spans = limit_spans(self._open(), self._options, spans)
-            marks = self._mark(spans, begun.marks)
+            marks = {**staying, **self._mark(spans, begun.marks)}
             if self._checked == self._open().incarnation:
                 break  # else the node was restarted meanwhile, and what it said before may not hold
         if _places(marks) == _places(begun.marks):
@@ -126,11 +135,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         catalog, fail_on_loss = self._open(), self._options.fail_on_loss
         found = {topic.name: topic for topic in catalog.find(sorted({name for name, _ in wanted}))} if wanted else {}
         gone = self._find_gone({log: Mark(until.topic_id, seqno) for log, (seqno, until) in wanted.items()}, found)
-        spans = [
-            settle(Span(found[name], number, seqno, until.seqno), fail_on_loss)
-            for (name, number), (seqno, until) in wanted.items()
-            if name not in gone
-        ]
+        spans = []
+        for (name, number), (seqno, until) in wanted.items():
+            if name not in gone:
+                topic = _check_there(found.get(name), name, number, ", ".join(catalog.servers))
+                kept = self._find_kept(topic, number, until, self._checked != catalog.incarnation)
+                span = Span(topic, number, seqno, max(seqno, kept))
+                if catalog.is_copy and kept > topic.ends[number].committed:
+                    settle(span, True)  # what a copy lacks comes yet: it is never passed over
+                spans.append(settle(span, fail_on_loss))
         return list(cut_spans(catalog, self._options, spans))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -140,7 +153,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def commit(self, end: dict[str, Any]) -> None:
         """Spark says so late, and not of the last one: who follows the query's progress is more exact."""
         if self._options.cursor is not None:
-            marks = {log: mark for log, mark in Offsets.from_json(end).marks.items() if self._told.get(log) != mark}
+            places = Offsets.from_json(end).marks.items()
+            marks = {log: mark for log, mark in places if self._told.get(log) != mark and self._is_wanted(log[0])}
             try:
                 commit_cursor(self._open(), self._options.cursor, marks)
                 self._told |= marks
@@ -166,8 +180,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logs = choose_partitions(found, self._options)
         return {(topic.name, number): Mark(topic.id, topic.ends[number].committed) for topic, number in logs}
 
-    def _find_spans(self, begun: Mapping[Log, Mark]) -> list[Span]:
-        """Everything there is behind these places."""
+    def _find_spans(self, begun: Mapping[Log, Mark]) -> tuple[list[Span], dict[Log, Mark]]:
+        """Everything there is behind these places; and the places of logs that are left out for now."""
         catalog, options = self._open(), self._options
         found = catalog.find(options.topics, options.pattern)
         incarnation = catalog.incarnation
@@ -181,13 +195,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if span is not None:
                 spans.append(span)
         self._checked = incarnation
-        return spans
+        return spans, {log: mark for log, mark in begun.items() if log[0] not in gone}
 
     def _is_wanted(self, topic: str) -> bool:
         """Whether the options still name it: a query may be started again with others."""
         options = self._options
         return topic in options.topics or (
-            options.pattern is not None and re.fullmatch(options.pattern, topic) is not None
+            options.pattern is not None
+            and not topic.startswith("_")
+            and re.fullmatch(options.pattern, topic) is not None
         )
 
     def _find_gone(self, marks: Mapping[Log, Mark], found: Mapping[str, Listed]) -> set[str]:
@@ -195,6 +211,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         gone: dict[str, LogboomError] = {}
         for (name, _), mark in marks.items():
             topic = found.get(name)
+            if topic is None and self._open().is_copy:
+                continue
             if topic is None:
                 gone[name] = TopicDeleted(name, mark.topic_id)
             elif topic.id != mark.topic_id:
@@ -222,7 +240,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if mark is None:
             return Span(topic, partition, first, max(first, end))
         start = self._find_kept(topic, partition, mark, doubtful)
-        return settle(Span(topic, partition, start, max(start, end)), self._options.fail_on_loss)
+        if start >= end:  # nothing is wanted: what has been dropped behind it is the next one's to tell
+            return Span(topic, partition, start, start)
+        return settle(Span(topic, partition, start, end), self._options.fail_on_loss)
 
     def _find_kept(self, topic: Listed, partition: int, mark: Mark, doubtful: bool) -> int:
         """Where to go on: at the mark, or before it where the log has lost what was read there, and has other records.
@@ -231,6 +251,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         first, committed, newest = topic.ends[partition]
         if mark.seqno > committed:
+            if self._open().is_copy and not self._is_newer(topic, partition, committed, mark):
+                return mark.seqno
             reason = f"the log ends before {committed}"
         elif mark.term is None or not (doubtful if newest is None else newest != mark.term):
             return mark.seqno
@@ -242,11 +264,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         low, high = min(first, mark.seqno), min(mark.seqno, committed)
         while mark.term is not None and low < high:
             middle = (low + high + 1) // 2
-            found = self._find_term(topic, partition, middle)
-            low, high = (low, middle - 1) if found is not None and found > mark.term else (middle, high)
+            newer = self._is_newer(topic, partition, middle, mark)
+            low, high = (low, middle - 1) if newer else (middle, high)
         log = f"{topic.name}/{partition}"
         self._tell(RecordsLost(log, min(high, mark.seqno - 1), mark.seqno, reason, ADVICE))
         return high
+
+    def _is_newer(self, topic: Listed, partition: int, seqno: int, mark: Mark) -> bool:
+        found = self._find_term(topic, partition, seqno)
+        return found is not None and mark.term is not None and found > mark.term
 
     def _find_term(self, topic: Listed, partition: int, seqno: int) -> int | None:
         return self._open().terms_before([Place(topic, partition, seqno)])[0]
@@ -273,6 +299,15 @@ def commit_cursor(catalog: Catalog, cursor: str, marks: Mapping[Log, Mark]) -> N
         term = TERM_UNKNOWN if mark.term is None else mark.term
         bookmarks.append((topic, Bookmark(bytes.fromhex(mark.topic_id), partition, mark.seqno, term)))
     catalog.commit_cursor(cursor, bookmarks)
+
+
+def _check_there(topic: Listed | None, name: str, partition: int, place: str) -> Listed:
+    """A copy may not have it yet."""
+    if topic is None:
+        raise TopicNotFound(name, place)
+    if partition >= len(topic.ends):
+        raise PartitionNotFound(name, partition, len(topic.ends))
+    return topic
 
 
 def _log(span: Span) -> Log:

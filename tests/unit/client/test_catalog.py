@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Iterator
 from itertools import pairwise
@@ -178,3 +179,14 @@ def test_segments_are_cut_as_if_records_were_alike(every: int) -> None:
         assert all(piece.seqno_from < piece.seqno_until for piece in pieces)
     assert cut_evenly([], 5, 9, every) == [Piece(5, 9, 0)]
     assert cut_evenly(segments, 9, 9, every) == []
+
+
+def test_who_has_an_event_loop_of_its_own_may_ask_too(node: NodeProcess) -> None:
+    async def ask() -> list[str]:
+        catalog = NodeCatalog(node.address)
+        try:
+            return names(catalog, "events")
+        finally:
+            catalog.close()
+
+    assert asyncio.run(ask()) == ["events"]

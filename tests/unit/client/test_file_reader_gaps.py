@@ -18,6 +18,7 @@ from logboom.storage import DataDirectory, Log
 from logboom.storage.disk import OsDisk
 from logboom.storage.state import SLOT_SIZE, State
 from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.view import LogView
 
 SMALL = Settings(segment=SegmentSettings(bytes=4096))
 
@@ -82,6 +83,36 @@ def test_one_damaged_header_in_the_active_segment_hides_only_its_own_records(tmp
     assert (caught.value.seqno_from, caught.value.seqno_until) == (500, 505)
     write(log, 5)
     assert seqnos_of(reader) == list(range(1000, 1005))
+    data.close()
+
+
+def test_a_damaged_end_is_told_to_who_comes_there_and_keeps_nobody_who_stops_before(tmp_path: Path) -> None:
+    data, log = start(tmp_path, Settings())
+    write(log, 1000)
+    damage(log, 997, 3)
+    for until in (500, 503, 995):
+        reader = FileReader(tmp_path, "events")
+        assert sum(table.num_rows for table in reader.tables(["seqno"], until=until)) == until
+        assert (reader.position, reader.committed, reader.stated) == (until, 995, 1000)
+    for seqno in (0, 995, 998):
+        with pytest.raises(Damage) as caught:
+            list(FileReader(tmp_path, "events", seqno=seqno).tables(["seqno"], until=1000))
+        assert caught.value.seqno_from == 995
+    data.close()
+
+
+def test_a_topic_deleted_while_a_time_is_looked_up_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, log = start(tmp_path)
+    write(log, 1000)
+    reader, look_up = FileReader(tmp_path, "events"), LogView.seqno_at
+
+    def look_up_late(view: LogView, timestamp: int) -> int:
+        data.delete_topic("events")
+        return look_up(view, timestamp)
+
+    monkeypatch.setattr(LogView, "seqno_at", look_up_late)
+    with pytest.raises(TopicDeleted):
+        reader.seqno_at(50_000)
     data.close()
 
 

@@ -65,6 +65,15 @@ def test_a_command_on_the_path_may_be_a_link_into_the_home(bare: Path) -> None:
     assert find_java({"PATH": str(bare / "bin")}, ()) == Java(str(home), 21)
 
 
+def test_a_command_on_the_path_may_be_a_script_that_chooses_one(bare: Path) -> None:
+    home = make_home(bare / "chosen", "21")
+    script = bare / "shims" / "java"
+    script.parent.mkdir()
+    script.write_text(f'#!/bin/sh\necho "    java.home = {home}" >&2\n')
+    script.chmod(0o755)
+    assert find_java({"PATH": str(script.parent)}, ()) == Java(str(home), 21)
+
+
 def test_one_that_is_too_old_is_passed_over_and_named(bare: Path) -> None:
     make_home(bare / "eight", "1.8.0_402")
     make_home(bare / "jvm" / "eleven", "11.0.2")
@@ -170,6 +179,16 @@ def test_processes_that_make_the_same_home_at_once_all_have_it(bare: Path) -> No
     with ThreadPoolExecutor(6) as pool:
         (home,) = set(pool.map(make, range(6)))
     assert [path.name for path in Path(home, "bin").iterdir()] == ["java"]
+
+
+def test_who_has_no_home_gets_a_temporary_one(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_home(bare / "jvm" / "small", "21", "java.base")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)
+    monkeypatch.setenv("TMPDIR", str(bare))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    assert Path(prepare_java(places(bare)).home).parent == bare
 
 
 def test_where_the_cache_cannot_be_written_the_home_is_temporary(bare: Path) -> None:

@@ -127,6 +127,7 @@ def test_what_is_wanted_of_records() -> None:
         ("startingTimestamp", "yesterday", "startingTimestamp: 'yesterday' is no time"),
         ("startingTimestamp", "2026-01-31T12:00:00", "startingTimestamp: .* has no time zone"),
         ("endingTimestamp", '{"events": 1.5}', "endingTimestamp: is 1.5, allowed"),
+        ("endingTimestamp", "9223372036854775807", "endingTimestamp: is 9223372036854775807, allowed"),
         ("startingTimestampStrategy", "guess", "startingTimestampStrategy: is 'guess', allowed are latest, error"),
         ("maxRecordsPerTrigger", "0", "maxRecordsPerTrigger: is '0', allowed are numbers from 1 on"),
         ("maxBytesPerTrigger", "much", "maxBytesPerTrigger: is 'much', allowed are bytes"),
@@ -184,6 +185,8 @@ def test_an_option_like_no_other_is_an_error_with_all_there_are() -> None:
             {**PLACE, "endingTimestamp": '{"x": 1}'},
             "endingTimestamp: names topic x, which is not read: read are events",
         ),
+        ({**PLACE, "partitions": '{"event": [0]}'}, "partitions: names topic event, .*: did you mean events"),
+        ({"path": "/data", "topic": "a,b", "partitions": '{"b": [0]}'}, "partitions: names none of topic a"),
     ],
 )
 def test_options_that_make_no_sense_together_are_an_error(options: dict[str, str], says: str) -> None:
@@ -211,3 +214,10 @@ def test_a_query_may_say_otherwise_than_its_table_by_whatever_name() -> None:
         "SUBSCRIBE": "other",
         "tag": "a",
     }
+    assert overlay(kept, {"startingTimestamp": "7"}) == {
+        "path": "/data",
+        "topic": "events",
+        "includeHeaders": "true",
+        "startingTimestamp": "7",
+    }
+    assert "topic" not in overlay(kept, {"subscribePattern": "o.*"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -202,3 +202,34 @@ def test_what_was_dropped_while_it_was_planned_is_still_in_a_split(tmp_path: Pat
         log.drop(500)
         check(cut_spans(catalog, wanted, planned), {"t/0": (0, 500)})
         catalog.close()
+
+
+def test_what_is_appended_while_times_are_looked_up_is_not_read_and_not_missed(tmp_path: Path) -> None:
+    with DataDirectory.open(str(tmp_path)) as data:
+        data.create_topic("events")
+        (log,) = data.open_topic("events")
+
+        def write() -> None:
+            log.append_one(
+                build([b"x"] * 10, timestamps=[SECOND * seqno for seqno in range(log.next, log.next + 10)]), 0
+            )
+            log.commit(log.sync())
+
+        class Growing(FileCatalog):
+            def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
+                found = super().find(names, pattern)
+                write()
+                return found
+
+        write()
+        catalog = Growing(tmp_path)
+        assert spans(catalog, topic="events", endingTimestamp="2100-01-01T00:00:00Z") == {"events/0": (0, 10)}
+        assert spans(catalog, topic="events", startingTimestamp="2100-01-01T00:00:00Z") == {"events/0": (20, 20)}
+        assert spans(catalog, topic="events", startingTimestamp="1970-01-01T00:00:05Z") == {"events/0": (5, 30)}
+        catalog.close()
+
+
+def test_a_place_in_a_partition_that_there_is_not_is_an_error(catalog: FileCatalog) -> None:
+    for option in ("startingSeqno", "endingSeqno", "startingTimestamp", "endingTimestamp"):
+        with pytest.raises(PartitionNotFound, match="2 is not one of them"):
+            find_spans(catalog, options(catalog, topic="a,b", **{option: '{"a": {"0": 5, "2": 5}}'}))

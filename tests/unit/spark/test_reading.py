@@ -14,7 +14,7 @@ import pytest
 
 from logboom.batch import Selection, build, read_header
 from logboom.client.catalog import FileCatalog
-from logboom.errors import Damage, DirectoryUnusable, LogboomError, RecordsLost, TopicRecreated
+from logboom.errors import Damage, DirectoryUnusable, LogboomError, RecordsLost, TopicNotFound, TopicRecreated
 from logboom.spark.options import ReadOptions
 from logboom.spark.planning import Split
 from logboom.spark.pushing import Pushed
@@ -95,6 +95,19 @@ def test_many_small_batches_become_few_record_batches(tmp_path: Path) -> None:
     segments = len(list((tmp_path / "data" / "topics").glob("events~*/0/*.log")))
     assert len(batches) <= segments + 1
     assert all(batch.schema == arrow_schema(Job().columns) for batch in batches)
+
+
+def test_what_a_filter_leaves_of_many_batches_becomes_few_record_batches(tmp_path: Path) -> None:
+    with DataDirectory.open(str(tmp_path)) as data:
+        data.create_topic("events")
+        (log,) = data.open_topic("events")
+        for number in range(200):
+            log.append_one(build([b"A %d" % number], tags=[["odd"]] if number % 2 else None), number)
+        log.commit(log.sync())
+    (split,) = plan(tmp_path)
+    job = replace(FILES, wanted=Selection(tags_any=("odd",)))
+    assert read([split], job) == [(number, f"A {number}") for number in range(1, 200, 2)]
+    assert len(list(read_split(split, job))) == 1
 
 
 def other_node(path: Path, of: Path) -> None:
@@ -215,6 +228,35 @@ def test_a_damaged_batch_is_named_or_skipped_and_counted(tmp_path: Path, segment
     assert read(splits, Job(COLUMNS, Selection(time_from=0), skip_damage=True)) == rest
 
 
+def test_a_damaged_end_is_named_or_skipped_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "data"
+    make(path, "A", 515)
+    splits = plan(path, maxRecordsPerPartition="3")
+    position, low, high = damage(path, -1, max((path / "topics").glob("events~*/0/*.log")).stat().st_size - 1, 9)
+    assert (low, high) == (510, 515)
+    for some in (splits, splits[-1:]):
+        with pytest.raises(Damage, match=f"topic events, partition 0.*damaged at byte {position} .seqnos {low} to"):
+            read(some, FILES)
+    before = len(scans())
+    assert read(splits, replace(FILES, skip_damage=True)) == expected("A", 0, low)
+    assert sum(scan.damaged for scan in scans()[before:]) == high - low
+
+
+def test_a_stranger_without_the_topic_does_not_say_that_it_is_gone(tmp_path: Path) -> None:
+    here, there = tmp_path / "data", tmp_path / "there"
+    make(here, "A")
+    DataDirectory.open(str(there)).close()
+    splits = plan(here)
+    swap(here, there)
+    with pytest.raises(TopicNotFound):
+        read(splits, replace(FILES, fail_on_loss=False))
+    swap(here, there)
+    with DataDirectory.open(str(here)) as data:
+        data.delete_topic("events")
+    assert read(splits, replace(FILES, fail_on_loss=False)) == []
+    assert last_scan().lost == 100
+
+
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     node = NodeProcess(tmp_path_factory.mktemp("node"))
@@ -262,3 +304,29 @@ def test_a_server_that_has_less_than_the_driver_was_told_is_not_believed(node: N
         read([replace(split, seqno_until=600)], job)
     with pytest.raises(TopicRecreated):
         read([replace(split, topic_id="00" * 16)], replace(job, fail_on_loss=True))
+
+
+@pytest.mark.parametrize("inside", [9, 100], ids=["header", "body"])
+def test_from_a_server_too_a_damaged_batch_hides_and_counts_only_its_own_records(tmp_path: Path, inside: int) -> None:
+    node = NodeProcess(tmp_path)
+    with DataDirectory.open(str(node.directory)) as data:
+        data.create_topic("events")
+        write(data.open_topic("events")[0], "A", 500)
+    with node:
+        (split,) = plan(node.directory)
+        _, low, high = damage(node.directory, 0, 20_000, inside)
+        job = replace(FILES, servers=(node.address,), access="server", skip_damage=True)
+        with pytest.raises(Damage, match=f"seqnos {low} to {high - 1}"):
+            read([split], replace(job, skip_damage=False))
+        assert read([split], job) == [*expected("A", 0, low), *expected("A", high, 500)]
+        assert last_scan().damaged == high - low
+        assert read([split], replace(job, wanted=Selection(channel="none"))) == []
+        assert last_scan().damaged in (0, high - low)
+
+
+def test_another_node_without_the_topic_does_not_say_that_it_is_gone(node: NodeProcess, tmp_path: Path) -> None:
+    (split,) = plan(node.directory)
+    with NodeProcess(tmp_path) as other:
+        job = replace(FILES, servers=(other.address,), fail_on_loss=False)
+        with pytest.raises(TopicNotFound):
+            read([replace(split, directory=None)], job)

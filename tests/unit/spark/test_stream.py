@@ -309,6 +309,15 @@ def test_no_batch_takes_many_more_bytes_than_allowed(logs: Logs) -> None:
     assert max(sizes(query)) < 3 * len(rows) / len(sizes(query))
 
 
+def test_of_one_large_batch_a_trigger_takes_about_the_bytes_that_are_allowed(logs: Logs) -> None:
+    logs.data.open_topic("events")[0].append_one(build([b"x" * 100] * 500), 0)
+    logs.data.sync()
+    query = Query(logs, topic="events", startingSeqno="earliest", maxBytesPerTrigger="5k")
+    query.run()
+    assert sum(sizes(query)) == 500
+    assert max(sizes(query)) <= 50
+
+
 def test_both_limits_count_whichever_spark_was_told(logs: Logs) -> None:
     logs.write(500)
     options = {"topic": "events", "startingSeqno": "earliest", "maxRecordsPerTrigger": "400"}
@@ -353,6 +362,23 @@ def test_available_now_goes_on_after_a_crash_with_what_is_there_by_then(logs: Lo
     logs.write(30)
     query.crash().start(available_now=True).run()
     assert query.rows == logs.rows
+
+
+def test_what_is_dropped_behind_an_end_of_available_now_is_the_loss_of_the_next_run(logs: Logs) -> None:
+    logs.create("other")
+    logs.write(2)
+    logs.write(50, "other")
+    query = Query(logs, topic="events,other", startingSeqno="earliest", maxRecordsPerTrigger="20")
+    query.start(available_now=True)
+    for _ in range(2):
+        query.step()
+    assert query.seqnos["events"] == {"0": 2}
+    logs.write(48)
+    logs.trim(42)
+    query.run()
+    assert query.seqnos == {"events": {"0": 2}, "other": {"0": 50}}
+    with pytest.raises(RecordsLost, match="events/0: seqnos 2 to 41 are not there: the log begins with 42"):
+        query.start(available_now=True).run()
 
 
 def test_topics_that_appear_later_are_read_from_their_first_record(logs: Logs) -> None:
@@ -487,6 +513,31 @@ def test_a_topic_that_goes_while_a_batch_is_planned_stops_the_query(logs: Logs, 
     assert sorted(query.rows[20:]) == sorted(rows)
 
 
+def test_a_topic_that_goes_while_its_pieces_are_looked_up_is_passed_over_when_that_is_allowed(
+    logs: Logs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs.create("other")
+    logs.write(20)
+    rows = logs.write(20, "other")
+    find = FileCatalog.find
+
+    def find_and_delete(self: FileCatalog, *wanted: Any) -> Any:
+        found = find(self, *wanted)
+        if deleting and any(topic.name == "events" for topic in found):
+            logs.data.delete_topic("events")
+        return found
+
+    deleting = False
+    monkeypatch.setattr(FileCatalog, "find", find_and_delete)
+    options = {"topic": "events,other", "startingSeqno": "earliest", "failOnDataLoss": "false"}
+    query = Query(logs, **options, maxBytesPerTrigger="1m")
+    start = query.reader.initialOffset()
+    query.reader.stop()
+    deleting = True
+    end = query.reader.latestOffset(start, query._limit)
+    assert sorted(query._read(query.reader.partitions(start, end))) == sorted(rows)
+
+
 def test_a_topic_that_is_not_there_is_an_error_at_the_start(logs: Logs) -> None:
     with pytest.raises(TopicNotFound, match="evnts"):
         Query(logs, topic="evnts").run()
@@ -520,6 +571,22 @@ def test_an_end_that_was_lost_is_noticed_and_what_is_written_there_anew_is_not(
     assert query.crash().run() == rows
     rows = logs.write(5, term=2)
     assert query.run() == rows
+
+
+def test_an_end_that_is_lost_while_a_batch_is_planned_is_not_read_as_another(logs: Logs, tmp_path: Path) -> None:
+    """What stands there by then is of the next batch, and comes once."""
+    rows = logs.write(21, term=1)
+    logs.copy(tmp_path / "copy")
+    logs.write(21, term=1)
+    query = Query(logs, topic="events", startingSeqno="earliest")
+    with pytest.raises(Crash):
+        query.step("planned")
+    logs.restore(tmp_path / "copy")
+    rows += logs.write(35, term=2)
+    with pytest.raises(RecordsLost, match=r"events/0: seqnos 21 to 41 are not there.* term 2.* term 1"):
+        query.crash().run()
+    query.options["failOnDataLoss"] = "false"
+    assert query.crash().run() == rows
 
 
 def test_an_end_that_was_lost_and_not_yet_read_is_no_loss_to_the_stream(logs: Logs, tmp_path: Path) -> None:
@@ -565,7 +632,32 @@ def test_a_query_may_go_on_with_other_topics_and_still_ends_the_batch_it_had_pla
     rows += logs.write(5, "other")
     query.crash().run()
     assert sorted(query.rows) == sorted(rows)
-    assert query.seqnos == {"other": {"0": 10}}
+    assert query.seqnos == {"events": {"0": 5}, "other": {"0": 10}}
+    query.options["topic"] = "events,other"
+    query.crash().run()
+    assert sorted(query.rows) == sorted(logs.rows), "it goes on where it was"
+
+
+def test_partitions_that_are_left_out_for_a_while_are_gone_on_with_where_they_were(logs: Logs) -> None:
+    logs.create("wide", 2)
+    query = Query(logs, topic="wide", startingSeqno="earliest")
+    for chosen in ('{"wide": [0, 1]}', '{"wide": [1]}', '{"wide": [0]}', '{"wide": [0, 1]}'):
+        logs.write(5, "wide", 0)
+        logs.write(5, "wide", 1)
+        query.options = {"path": logs.path, "partitions": chosen, "startingSeqno": "earliest"}
+        query.crash().run()
+    assert sorted(query.rows) == sorted(logs.rows)
+
+
+def test_a_topic_with_an_underscore_that_a_pattern_leaves_out_is_not_missed(logs: Logs) -> None:
+    logs.create("_own")
+    logs.write(5, "_own")
+    query = Query(logs, topic="_own", startingSeqno="earliest")
+    query.run()
+    query.options = {"path": logs.path, "topicPattern": ".*", "startingSeqno": "earliest"}
+    logs.write(5)
+    query.crash().run()
+    assert sorted(query.rows) == sorted(logs.rows)
 
 
 def test_the_latest_offset_is_the_end_of_the_logs_whatever_a_batch_takes(logs: Logs) -> None:

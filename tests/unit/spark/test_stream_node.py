@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from logboom.errors import RecordsLost, Unavailable
+from logboom.errors import LogboomError, RecordsLost, Unavailable
 from logboom.spark.source import LogboomSource
 from logboom.storage.topic import FlushSettings, Settings
-from spark.queries import Topics
-from system.node import NodeProcess
+from spark.queries import Topics, wait_until
+from system.node import NodeProcess, free_port
 
 
 class Stream:
@@ -134,3 +134,41 @@ def test_a_cursor_of_a_topic_that_is_gone_keeps_no_other_back(topics: Topics) ->
     stream.reader.commit(end)
     assert topics.cursor("mine", "other") == {0: 5}
     stream.reader.stop()
+
+
+@pytest.mark.parametrize("careful", ["true", "false"])
+def test_a_replica_that_is_behind_is_waited_for_and_gives_nothing_twice(tmp_path: Path, careful: str) -> None:
+    logd = f"127.0.0.1:{free_port()}"
+    for name in ("source", "replica"):
+        (tmp_path / name).mkdir()
+    replica = NodeProcess(tmp_path / "replica", "--replicate-from", logd)
+    with NodeProcess(tmp_path / "source", "--logd", logd) as source, replica.ended():
+        topics, copied = Topics(source), Topics(replica)
+        topics.create("events", 2)
+        topics.write("events", values(0, 50), 0)
+        replica.start()
+        wait_until(lambda: ends(copied) == [50, 0])
+        replica.stop()
+        topics.create("late")
+        topics.write("late", values(100, 110))
+        topics.write("events", values(50, 70), 0)
+        servers = f"{source.address},{replica.address}"
+        stream = Stream({"topic": "events,late", "servers": servers, "failOnDataLoss": careful})
+        again = stream.reader.latestOffset(stream.at, ReadAllAvailable())
+        begun = stream.at
+        assert sorted(stream.take()) == sorted(values(0, 70) + values(100, 110))
+        source.stop()
+        replica.start()
+        assert stream.take() == []
+        with pytest.raises(LogboomError, match=r"late|seqnos 50 to 69 are not there: the log ends before 50"):
+            stream.reader.partitions(begun, again)
+        source.start()
+        topics.write("events", values(70, 75), 0)
+        wait_until(lambda: ends(copied) == [75, 0])
+        assert stream.take() == values(70, 75)
+        stream.reader.stop()
+
+
+def ends(topics: Topics) -> list[int]:
+    found = topics.ask(lambda broker: broker.list_topics("events"))
+    return [part.committed for topic in found for part in topic.partitions]
