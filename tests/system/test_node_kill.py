@@ -33,7 +33,7 @@ def kill_the_node(root: Path, kills: int) -> None:
         load.wait_for_records(200)
         report = load.finish()
     assert report.clean, report
-    assert report.acknowledged == report.records >= kills * 50
+    assert report.acknowledged == report.records >= kills * 50, load.doubts()
     assert (report.unknown, report.refused) == (0, 0)
     assert (report.logs, report.readers) == (len(LOGS), 2)
 

@@ -180,6 +180,21 @@ def test_callbacks_and_futures_are_told_without_anybody_waiting(tmp_path: Path) 
         assert [outcome.seqno for outcome in outcomes] == [0, 1]
 
 
+def test_a_flush_ends_when_everybody_was_told_also_by_another_thread(tmp_path: Path) -> None:
+    begun, told = threading.Event(), threading.Event()
+
+    def note(_: Written | LogboomError) -> None:
+        begun.set()
+        time.sleep(0.3)
+        told.set()
+
+    with NodeProcess(tmp_path) as node, Writer("events", node.address, linger_ms=1) as writer:
+        writer.write(b"1", callback=note)
+        assert begun.wait(60)  # the writer's own thread tells it
+        writer.flush()
+        assert told.is_set()
+
+
 def test_an_asyncio_writer_survives_a_restart_too(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> list[Written]:
         async with AsyncWriter("events", node.address, batch_bytes=500) as writer:

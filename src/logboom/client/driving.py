@@ -16,7 +16,7 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from threading import Condition, Event, Lock, Thread
+from threading import Condition, Event, Lock, Thread, get_ident
 from typing import Any, Final
 
 from logboom.batch.header import Buffer
@@ -47,7 +47,7 @@ class Driver:
         """Threads that wait for the one that drives."""
         self._is_driven = False
         """Whether a thread polls the socket: nobody else receives what it waits for."""
-        self._telling = 0
+        self._telling: list[int] = []
         """Threads that tell results they have taken."""
         self._driven_at = 0.0
         self._socket: socket.socket | None = None
@@ -119,6 +119,11 @@ class Driver:
                 self.connect()
 
     @property
+    def is_told(self) -> bool:
+        """Whether no other thread is telling anybody anything. A callback does not wait for other callbacks."""
+        return not self._telling or get_ident() in self._telling
+
+    @property
     def is_sent(self) -> bool:
         """Whether everything that was to be sent is with the operating system."""
         return not self._unsent and not self.core.outgoing
@@ -156,7 +161,7 @@ class Driver:
         ledger = self.core.ledger
         if not ledger.results and not ledger.losses:
             return None
-        self._telling += 1
+        self._telling.append(get_ident())
         return ledger.take()
 
     def tell(self) -> None:
@@ -174,7 +179,7 @@ class Driver:
             untold = tell(results, losses, self._on_error)
         finally:
             with self.lock:
-                self._telling -= 1
+                self._telling.remove(get_ident())
                 self.core.ledger.give_back(results, losses)
                 if untold is not None:
                     self.core.give_up_on(untold)

@@ -190,7 +190,8 @@ class Writer:
         self.write_many(**table_columns(table))
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Until everything written so far is in its log or, where no server can be reached, in the spill file.
+        """Until everything written so far is in its log or, where no server can be reached, in the spill file, and
+        whoever waits for it was told.
 
         Raises TimeoutError when that takes longer, and the error of records that have failed meanwhile.
         """
@@ -200,7 +201,8 @@ class Writer:
 
         def is_done() -> bool:
             # With acks none a record is settled when it is sent, and a connection that is closed sends nothing more.
-            return all_safe(waiting) and (self.options.acks != "none" or self._driver.is_sent)
+            is_sent = self.options.acks != "none" or self._driver.is_sent
+            return all_safe(waiting) and is_sent and self._driver.is_told
 
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         if not self._driver.drive(is_done, deadline) and timeout_s is not None:
