@@ -105,12 +105,12 @@ def _run(frame: DataFrame, checkpoint: str) -> list[dict[str, Any]]:
     """What Spark says of the triggers of a query, but for the first ones."""
     query = frame.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
     try:
-        return _wait(query)[IGNORED : IGNORED + TRIGGERS]
+        return wait_for_triggers(query)[IGNORED : IGNORED + TRIGGERS]
     finally:
         query.stop()
 
 
-def _wait(query: StreamingQuery) -> list[dict[str, Any]]:
+def wait_for_triggers(query: StreamingQuery) -> list[dict[str, Any]]:
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         if (failure := query.exception()) is not None:

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import httpx
 from playwright.sync_api import Browser, Page
 
-from browser import scenes
+from browser import scenes, staged
 from browser.chromium import chromium
 from browser.scenes import Scene
 from browser.traffic import Traffic
@@ -65,7 +65,7 @@ def shop(root: Path) -> Iterator[Scene]:
             yield scene
 
 
-SCENES: Final[dict[str, scenes.SceneMaker]] = {**scenes.SCENES, "shop": shop}
+SCENES: Final[dict[str, scenes.SceneMaker]] = {**scenes.SCENES, "shop": shop, "workshop": staged.workshop}
 
 
 def provoke(page: Page, scene: Scene) -> None:
@@ -117,6 +117,7 @@ PICTURES: Final = (
     Picture("write", "shop", "#/topics/orders", step=open_writing),
     Picture("pipeline", "shop", "#/pipeline"),
     Picture("gone", "shop", step=lose_the_node),
+    Picture("stages", "workshop", "#/stages"),
     Picture("empty", "empty"),
     Picture("ten-thousand", "ten_thousand"),
     Picture("damaged", "damaged"),

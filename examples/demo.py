@@ -1,7 +1,8 @@
 """A node, three processes that write to it, two that follow it, and a kill -9 in the middle: nothing is lost.
 
-Two of the writers use the Python client, the third has nothing but HTTP. A live query of Spark counts it all meanwhile,
-where Spark can be had. In the end a second node copies the first.
+Two of the writers use the Python client, the third has nothing but HTTP. Where Spark can be had, two live queries of it
+work on it meanwhile: one counts, one writes what it has made of each record to another topic, exactly once. In the end
+a second node copies the first.
 
     python examples/demo.py [--records N] [--keep DIR]
 
@@ -42,6 +43,8 @@ from logboom.errors import LogboomError
 from logboom.spark.environment import examine_spark
 
 TOPIC, PARTITIONS = "readings", 3
+PARSED = "parsed"
+"""What a query of Spark makes of the readings."""
 WRITERS = {"anna": "write", "bert": "write", "cleo": "post"}
 CHUNK = 1000
 RETRY_S = 0.2
@@ -154,7 +157,10 @@ def follow_files(directory: str, history: str, name: str, partition: int) -> Non
 
 
 def count(address: str, result: str, name: str, records: int) -> None:
-    """A live query of Spark: what each writer wrote to each log, whatever happens to the node. Ends when it has all."""
+    """Two live queries of Spark, whatever happens to the node; they end when they have all.
+
+    One counts what each writer wrote to each log. The other takes the readings apart and writes them to a topic.
+    """
     from pyspark.sql import functions as sql
 
     import logboom.spark
@@ -165,10 +171,19 @@ def count(address: str, result: str, name: str, records: int) -> None:
         .option("topic", TOPIC)
         .option("startingSeqno", "earliest")
         .option("cursor", CURSOR)
-        .schema("partition INT, seqno BIGINT, value BINARY, tags ARRAY<STRING>")
+        .schema("partition INT, seqno BIGINT, key BINARY, value BINARY, tags ARRAY<STRING>")
         .load(f"logboom://{address}")
     )
     fields = sql.split(readings["value"].cast("string"), ":")
+    celsius = sql.regexp_extract(fields[2], r"[0-9.]+", 0).cast("double")
+    parts = (fields[0].alias("writer"), fields[1].cast("bigint").alias("number"), celsius.alias("celsius"))
+    parsed = readings.select("key", sql.struct(*parts).alias("value"))
+    parsing = (
+        parsed.writeStream.format("logboom")
+        .option("topic", PARSED)
+        .option("checkpointLocation", f"{result}-parsed")
+        .start(f"logboom://{address}")
+    )
     counts = readings.groupBy(fields[0].alias("writer"), "partition").agg(
         sql.count("*").alias("records"),
         sql.sum(fields[1].cast("bigint")).alias("numbers"),
@@ -178,19 +193,24 @@ def count(address: str, result: str, name: str, records: int) -> None:
     writer = counts.writeStream.format("memory").queryName("counts").outputMode("complete")
     query = logboom.spark.start(writer.option("checkpointLocation", f"{result}-checkpoint"))
     query.processAllAvailable()
-    seen: dict[int, int] = {}
+    parsing.processAllAvailable()
+    triggers: dict[str, dict[int, int]] = {query.id: {}, parsing.id: {}}
     say(0)
-    while sum(seen.values()) < records:
-        if not query.isActive:
-            raise Wrong(f"the query has ended: {query.exception()}")
-        seen.update((progress["batchId"], progress["numInputRows"]) for progress in query.recentProgress)
-        say(sum(seen.values()))
+    while min(sum(seen.values()) for seen in triggers.values()) < records:
+        for each in (query, parsing):
+            if not each.isActive:
+                raise Wrong(f"a query has ended: {each.exception()}")
+            triggers[each.id].update((done["batchId"], done["numInputRows"]) for done in each.recentProgress)
+        say(min(sum(seen.values()) for seen in triggers.values()))
         time.sleep(0.1)
     query.processAllAvailable()
+    parsing.processAllAvailable()
     rows = [row.asDict() for row in spark.table("counts").orderBy("writer", "partition").collect()]
     query.stop()
+    parsing.stop()
     spark.stop()  # now the cursor is told of the last micro-batch
-    Path(result).write_text(json.dumps({"triggers": len(seen), "rows": rows}))
+    counts_of = [len(triggers[each.id]) for each in (query, parsing)]
+    Path(result).write_text(json.dumps({"triggers": counts_of[0], "published": counts_of[1], "rows": rows}))
 
 
 def say(number: int | None) -> None:
@@ -437,7 +457,8 @@ def start_spark(node: Node, root: str, records: int, screen: Screen) -> Child | 
     except BaseException:
         spark.kill()
         raise
-    screen.done("Spark", f"a live query counts what is written, {time.perf_counter() - began:.1f} s after its start")
+    seconds = time.perf_counter() - began
+    screen.done("Spark", f"counts what is written, and writes it to {PARSED}: ready {seconds:.1f} s after its start")
     return spark
 
 
@@ -470,6 +491,25 @@ def show_counts(spark: Child, node: Node, root: str, screen: Screen) -> None:
     screen.console.print(table)
 
 
+def check_parsed(node: Node, root: str, screen: Screen) -> None:
+    """What Spark has written to the other topic is what was promised in this one: each record once."""
+    published = json.loads(Path(f"{root}/spark").read_text())["published"]
+    found: dict[str, list[int]] = {name: [] for name in WRITERS}
+    for partition in range(len(read_ends(node, PARSED))):
+        with Reader(PARSED, node.address, partition=partition) as reader:
+            for record in reader:
+                reading = json.loads(record.value or b"{}")
+                found[reading["writer"]].append(reading["number"])
+    promised = {name: sum(total[0] for key, total in sum_promises(root).items() if key[0] == name) for name in WRITERS}
+    for name, numbers in found.items():
+        if sorted(numbers) != list(range(promised[name])):
+            raise Wrong(f"of {promised[name]:,} records of {name} {len(numbers):,} are in {PARSED}")
+    total = sum(map(len, found.values()))
+    screen.done(
+        "loop", f"Spark wrote {total:,} records to {PARSED}, in {published} publishes, each record exactly once"
+    )
+
+
 def sum_promises(root: str) -> dict[tuple[str, int], list[int]]:
     """By writer and partition: how many records, and the sums of their numbers and of their seqnos."""
     sums: dict[tuple[str, int], list[int]] = {}
@@ -481,10 +521,10 @@ def sum_promises(root: str) -> dict[tuple[str, int], list[int]]:
     return sums
 
 
-def read_ends(node: Node) -> list[int]:
+def read_ends(node: Node, topic: str = TOPIC) -> list[int]:
     """How many records each partition has; none where there is no topic yet."""
     try:
-        with urllib.request.urlopen(f"http://{node.http}/topics/{TOPIC}", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://{node.http}/topics/{topic}", timeout=30) as answer:
             return [partition["committed"] for partition in json.load(answer)["partitions"]]
     except urllib.error.HTTPError:
         return []
@@ -496,7 +536,8 @@ def run(root: str, records: int, screen: Screen) -> None:
     seconds = node.start()
     try:
         screen.done("serve", f"listening on {node.address} after {seconds:.1f} s, process {node.pid}")
-        node.command("topic", "create", TOPIC, "--partitions", str(PARTITIONS))
+        for topic in (TOPIC, PARSED):
+            node.command("topic", "create", topic, "--partitions", str(PARTITIONS))
         spark = start_spark(node, root, records // len(WRITERS) * len(WRITERS), screen)
         write_and_kill(node, root, records, screen)
         read_some(node, records, screen)
@@ -504,6 +545,7 @@ def run(root: str, records: int, screen: Screen) -> None:
         copy(node, f"{root}/copy", screen)
         if spark is not None:
             show_counts(spark, node, root, screen)
+            check_parsed(node, root, screen)
         report = check(read_histories(sorted(Path(root).glob("history-*"))))
         tell(report, records, screen)
         for command in ("topic list", f"read {TOPIC}/0 --tag alert --limit 3 -n", "head " + TOPIC, "cursor list"):

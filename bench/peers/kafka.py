@@ -51,6 +51,7 @@ FETCH = {
 
 Artifact = tuple[str, str]
 """Group and name, as Maven has them."""
+TOOLS = "org.apache.kafka.tools"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +98,19 @@ class Kafka:
             connect(port, log).close()
             yield kafka
 
+    def create(self, topic: str, partitions: int) -> None:
+        where = ("--bootstrap-server", self.address, "--topic", topic)
+        self._command(f"{TOOLS}.TopicCommand", *where, "--create", "--partitions", str(partitions))
+
+    def delete(self, topic: str) -> None:
+        self._command(f"{TOOLS}.TopicCommand", "--bootstrap-server", self.address, "--topic", topic, "--delete")
+
     def fill(self, topic: str, partitions: int, lines: Path) -> None:
         """A new topic with one record for each line."""
-        tools = "org.apache.kafka.tools"
+        self.create(topic, partitions)
         where = ("--bootstrap-server", self.address, "--topic", topic)
-        self._command(f"{tools}.TopicCommand", *where, "--create", "--partitions", str(partitions))
         properties = [word for key, value in PRODUCER.items() for word in ("--command-property", f"{key}={value}")]
-        self._command(f"{tools}.ConsoleProducer", *where, "--compression-codec", "none", *properties, lines=lines)
+        self._command(f"{TOOLS}.ConsoleProducer", *where, "--compression-codec", "none", *properties, lines=lines)
 
     def options(self, topic: str) -> dict[str, str]:
         """Of Spark's source, to read all that this topic has."""

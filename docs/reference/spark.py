@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import inspect
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import logboom.spark
-from logboom.spark.options import _TABLE, ReadOptions
+from logboom.spark import options, write_options
+from logboom.spark.option_table import Entries
+from logboom.spark.options import ReadOptions
+from logboom.spark.write_options import WriteOptions
 
 PAGE = Path(__file__).with_suffix(".md")
 FRONT = """\
@@ -26,7 +30,7 @@ option has several names, give one of them. Sizes are bytes, or have a unit: `64
 | option | default | meaning | also called |
 |---|---|---|---|
 """
-BETWEEN = """\
+AFTER_SOURCE = """\
 
 Where a place in the log is meant (`startingSeqno`, `endingSeqno`, `startingTimestamp`, `endingTimestamp`), one may be
 given for all logs, or JSON: `{"events": {"0": 17, "2": "latest"}, "news": 5}` has one for each partition of a topic, or
@@ -35,6 +39,29 @@ In JSON -2 is `earliest` and -1 `latest`, as in Kafka.
 
 What Kafka's source knows besides is ignored with a warning or refused:
 [moving from Kafka](../howto/spark-from-kafka.md#options) has the whole list.
+
+## Options of the sink
+
+For `df.write.format("logboom")`, `df.writeStream.format("logboom")`, and SQL's `INSERT INTO` a table of a node.
+
+| option | default | meaning | also called |
+|---|---|---|---|
+"""
+AFTER_SINK = """\
+
+Columns that are written; any other one is an error, but for those in `orderBy`:
+
+| column | type | without it, or null |
+|---|---|---|
+| `value` | `binary`, `string`; a struct, map or array becomes JSON, without null fields | needed; null is a tombstone |
+| `key` | `binary` or `string` | no key |
+| `timestamp` | `timestamp` | no timestamp |
+| `channel` | `string` | no channel |
+| `tags` | `array<string>` | no tags |
+| `headers` | `array<struct<key:string,value:binary>>` | no headers |
+| `topic` | `string` | the option `topic`, which goes before the column |
+| `partition` | `int` | by the key, else the channel, else any |
+| `seqno` | any | is ignored: the log gives a new one |
 
 ## Functions
 
@@ -48,7 +75,7 @@ class Entry(NamedTuple):
     """Where the table of options does not have it as a plain value."""
 
 
-ENTRIES = {
+SOURCE = {
     "path": Entry("What `load` is given: a data directory of this machine, or `logboom://host:port`", "none"),
     "servers": Entry(
         "The node's address, or several with commas; a directory as path then is where its files are here",
@@ -86,23 +113,42 @@ ENTRIES = {
 }
 
 
+SINK = {
+    "path": Entry("What `save` or `start` is given: `logboom://host:port`", "this or `servers`"),
+    "servers": Entry("The node's address, or several with commas", "none"),
+    "topic": Entry("The topic of all rows", "the column `topic`"),
+    "codec": Entry("How batches are compressed: `none`, `lz4`, `zstd`"),
+    "batchBytes": Entry("About how large a batch is, before compression", "`1m`"),
+    "txnAppId": Entry(
+        "With `txnVersion`: a name under which versions rise; one at or below the last writes nothing", "none"
+    ),
+    "txnVersion": Entry("The version of this write; not for streams, which have their own", "none"),
+    "orderBy": Entry(
+        "Columns by which each task sorts its rows before it writes them: `room, at desc`", "as they come"
+    ),
+    "timeout": Entry("How long a node that does not answer, or has no room, is waited for: `60s`, `5m`", "`60s`"),
+}
+
+
 def page() -> str:
-    missing = ENTRIES.keys() ^ _TABLE.keys()
-    assert not missing, f"say in this script, or take from it: {missing}"
-    lines = [FRONT.rstrip()]
-    for name, (attribute, _, others) in _TABLE.items():
-        also = ", ".join(f"`{other}`" for other in others)
-        lines.append(
-            f"| `{name}` | {ENTRIES[name].default or _default(attribute)} | {ENTRIES[name].meaning} | {also} |"
-        )
-    lines.append(BETWEEN)
+    lines = [FRONT.rstrip(), *_rows(options._TABLE, SOURCE, ReadOptions)]
+    lines += [AFTER_SOURCE.rstrip(), *_rows(write_options._TABLE, SINK, WriteOptions), AFTER_SINK]
     for name in logboom.spark.__all__:
         lines += [f"### {name}", "", "```python", _declare(getattr(logboom.spark, name)), "```", ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _default(attribute: str) -> str:
-    (field,) = (field for field in fields(ReadOptions) if field.name == attribute)
+def _rows(table: Entries, entries: Mapping[str, Entry], options: type[Any]) -> Iterator[str]:
+    missing = entries.keys() ^ table.keys()
+    assert not missing, f"say in this script, or take from it: {missing}"
+    for name, (attribute, _, others) in table.items():
+        also = ", ".join(f"`{other}`" for other in others)
+        default = entries[name].default or _default(options, attribute)
+        yield f"| `{name}` | {default} | {entries[name].meaning} | {also} |"
+
+
+def _default(options: type[Any], attribute: str) -> str:
+    (field,) = (field for field in fields(options) if field.name == attribute)
     assert field.default is not MISSING
     value: Any = field.default
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from logboom.batch.record import Record
-    from logboom.client import AsyncReader, AsyncWriter, FileReader, Reader, Writer, Written, connect
+    from logboom.client import (
+        AsyncReader,
+        AsyncWriter,
+        Client,
+        FileReader,
+        Reader,
+        Transaction,
+        Writer,
+        Written,
+        connect,
+    )
     from logboom.errors import LogboomError
 
 __version__ = "0.1.0"
@@ -26,10 +36,12 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncReader",
     "AsyncWriter",
+    "Client",
     "FileReader",
     "LogboomError",
     "Reader",
     "Record",
+    "Transaction",
     "Writer",
     "Written",
     "__version__",

@@ -48,7 +48,14 @@ LogboomError
 │   ├── TopicExists            another topic has this name already
 │   ├── TopicNotAllowed        the node's rules do not let a topic have this name, or be made by a write
 │   ├── TopicDeleted           the topic that was being read is gone
-│   └── TopicRecreated         another topic has taken the name of the one that was being read
+│   ├── TopicRecreated         another topic has taken the name of the one that was being read
+│   └── TopicBusy              a publish is under way that has records for the topic: it cannot go now
+├── StageError
+│   ├── StageNotFound          no such stage: never opened, or published, discarded, expired
+│   ├── StageBusy              the stage is being published: it takes no more, and is not published twice
+│   ├── StageIncomplete        a stage does not hold what its writer has put there
+│   └── StageFailed            what is in a stage cannot be relied on: a write or sync of it failed
+├── InvalidKey                 not a name and number to publish under (also a ValueError)
 ├── RecordsLost                a stream, or a read of given seqnos, wants records that are not there any more
 ├── InvalidBookmark            text that no reader of ours has given (also a ValueError)
 ├── BookmarkLost               what stands before a bookmark is not what its reader had read
@@ -436,6 +443,64 @@ class TopicRecreated(TopicError):
         )
         self.topic_id = topic_id
         self.new_id = new_id
+
+
+class TopicBusy(TopicError):
+    """A publish is under way that has records for this topic."""
+
+    def __init__(self, name: str, key: str) -> None:
+        super().__init__(
+            name, f"topic {name!r}: a publish with key {key!r} is under way; delete it when that has ended"
+        )
+        self.key = key
+
+
+class StageError(LogboomError):
+    """About a stage."""
+
+
+class StageNotFound(StageError):
+    """There is no such stage."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(f"there is no stage {stage!r}: it was published, discarded, has expired, or never was")
+        self.stage = stage
+
+
+class StageBusy(StageError):
+    """The stage is being published."""
+
+    def __init__(self, stage: str) -> None:
+        super().__init__(f"stage {stage!r} is being published")
+        self.stage = stage
+
+
+class StageIncomplete(StageError):
+    """A stage does not hold what its writer has put there."""
+
+    def __init__(self, stage: str, expected: int, found: int) -> None:
+        super().__init__(f"stage {stage!r} holds {found:,} records where {expected:,} were staged: stage them again")
+        self.stage = stage
+        self.expected = expected
+        self.found = found
+
+
+class StageFailed(StageError):
+    """What is in a stage cannot be relied on."""
+
+    def __init__(self, stage: str, reason: str) -> None:
+        super().__init__(f"stage {stage!r} is of no use any more: {reason}; discard it and stage again")
+        self.stage = stage
+        self.reason = reason
+
+
+class InvalidKey(LogboomError, ValueError):
+    """Not a name and a number to publish under."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"key {name!r}: {reason}")
+        self.name = name
+        self.reason = reason
 
 
 class RecordsLost(LogboomError):

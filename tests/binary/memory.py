@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from logboom.batch.header import STAGED_IDS
 from logboom.broker.activity import Percentiles
 from logboom.broker.api import (
     Acks,
@@ -16,18 +17,24 @@ from logboom.broker.api import (
     CursorInfo,
     History,
     Incident,
+    Key,
+    KeyInfo,
     Measures,
     NodeStats,
     Part,
     PartitionInfo,
+    Publication,
+    PublishedPart,
     ReadRequest,
+    Receipt,
     SegmentInfo,
     Settings,
+    StageInfo,
     TopicHistory,
     TopicInfo,
 )
 from logboom.broker.measures import Histogram
-from logboom.errors import BatchError, TopicNotFound
+from logboom.errors import BatchError, StageNotFound, TopicNotFound
 
 TOPIC_ID = "00112233445566778899aabbccddeeff"
 
@@ -60,6 +67,9 @@ class MemoryBroker:
         self.hold = hold
         self.held: list[tuple[asyncio.Future[list[Answer]], list[Answer]]] = []
         self.appends: list[tuple[Sequence[Part], Acks | None]] = []
+        self.stages: dict[str, dict[str, MemoryLog]] = {}
+        """By id; what each has for which topic."""
+        self.keys: dict[str, Publication] = {}
         self.reads = 0
         self.open_subscriptions = 0
         self.greatest_ask = 0
@@ -179,6 +189,52 @@ class MemoryBroker:
 
     async def promote(self) -> None:
         self.refusal = ""
+
+    async def open_stage(self, note: str = "") -> StageInfo:
+        number = len(self.stages) + 1
+        stage = f"{number:032x}"
+        self.stages[stage] = {}
+        return StageInfo(stage, STAGED_IDS + number, 1_000_000, 1_000_000, 2_000_000, note=note)
+
+    def stage(self, stage: str, parts: Sequence[Part]) -> asyncio.Future[list[Answer]]:
+        future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+        answers: list[Answer] = []
+        for part in parts:
+            for batch in part.batches:
+                if stage in self.stages:
+                    log = self.stages[stage].setdefault(part.topic, MemoryLog())
+                    answers.append(log.append(bytes(batch.data), len(batch)))
+                else:
+                    answers.append(StageNotFound(stage))
+        future.set_result(answers)
+        return future
+
+    async def publish(self, key: Key, stages: Sequence[Receipt]) -> Publication:
+        parts = []
+        for receipt in stages:
+            if receipt.stage not in self.stages:
+                raise StageNotFound(receipt.stage)
+            for topic, staged in self.stages.pop(receipt.stage).items():
+                log = self.log(topic)
+                first = log.next
+                ends = [number for number, _ in staged.batches[1:]] + [staged.next]
+                for (number, data), end in zip(staged.batches, ends, strict=True):
+                    log.append(data, end - number)
+                parts.append(PublishedPart(topic, TOPIC_ID, 0, first, log.next, staged.next))
+        self.keys[key.name] = Publication(key.name, key.number, False, parts)
+        return self.keys[key.name]
+
+    async def discard(self, stages: Sequence[str]) -> int:
+        return sum(self.stages.pop(stage, None) is not None for stage in stages)
+
+    async def list_stages(self) -> list[StageInfo]:
+        return [StageInfo(stage, STAGED_IDS, 0, 0, 0) for stage in self.stages]
+
+    async def list_keys(self, prefix: str = "") -> list[KeyInfo]:
+        return [KeyInfo(name, kept.number, 0, 0) for name, kept in self.keys.items() if name.startswith(prefix)]
+
+    async def forget_key(self, name: str) -> bool:
+        return self.keys.pop(name, None) is not None
 
 
 class MemorySubscription:

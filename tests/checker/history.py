@@ -9,6 +9,15 @@
     {"type": "gap", "reader": "r1", "log": "events/0", "seqno": 40}        was told that it goes on at this seqno
     {"type": "final", "log": "events/0", "first": 0, "records": [[12, "w1:7"]]}       what is there at last, in pieces
 
+Who publishes has attempts, each under a key and with a label of its own, and notes with every line which one it is of:
+
+    {"type": "stage", …, "log": "events/0", "writer": "p1", "sequences": [7, 8]}      about to be staged
+    {"type": "publish", "key": "p", "number": 3, "attempt": "a"}           about to be published
+    {"type": "published", …, "repeat": false, "parts": [["events/0", 12, 14]]}        with first and next seqno
+    {"type": "refused", …, "why": "StageFailed"}                           it must never be seen
+
+What was staged and not asked to be published must never be seen either; what has no answer may be there or not.
+
 A value says who wrote it: `writer:sequence`, and after a second colon whatever makes it longer. A writer's sequences
 rise as it writes. A line is written before the next thing is done, so a process may be killed at any moment; what it
 wrote of a last line is left out.
@@ -70,7 +79,37 @@ class Final(msgspec.Struct, frozen=True, tag_field="type", tag="final"):
     first: int = 0
 
 
-AnyEvent = Invoke | Ok | Fail | Unknown | Begin | Poll | Gap | Final
+class Stage(msgspec.Struct, frozen=True, tag_field="type", tag="stage"):
+    key: str
+    number: int
+    attempt: str
+    log: str
+    writer: str
+    sequences: list[int]
+
+
+class Publish(msgspec.Struct, frozen=True, tag_field="type", tag="publish"):
+    key: str
+    number: int
+    attempt: str
+
+
+class Published(msgspec.Struct, frozen=True, tag_field="type", tag="published"):
+    key: str
+    number: int
+    attempt: str
+    repeat: bool = False
+    parts: list[tuple[str, int, int]] | None = None
+
+
+class Refused(msgspec.Struct, frozen=True, tag_field="type", tag="refused"):
+    key: str
+    number: int
+    attempt: str
+    why: str | None = None
+
+
+AnyEvent = Invoke | Ok | Fail | Unknown | Begin | Poll | Gap | Final | Stage | Publish | Published | Refused
 
 _decoder = msgspec.json.Decoder(AnyEvent)
 

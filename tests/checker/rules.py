@@ -8,6 +8,7 @@
     phantom        a record that nobody wrote was seen
     backwards      a reader was given a seqno that is not behind its last one
     skipped        a reader was led past a seqno, and not told so
+    torn           a part of a publish is there; more rules for publishes are in `publishes`
 
 Every log that was written to must have been read at last.
 """
@@ -18,9 +19,25 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from checker.history import AnyEvent, Begin, Fail, Final, Gap, Invoke, Ok, Poll, Unknown, identity
+from checker.history import (
+    AnyEvent,
+    Begin,
+    Fail,
+    Final,
+    Gap,
+    Invoke,
+    Ok,
+    Poll,
+    Publish,
+    Published,
+    Refused,
+    Stage,
+    Unknown,
+    identity,
+)
+from checker.publishes import Attempt, Publishes
 
-KINDS = ("lost", "duplicate", "reordered", "inconsistent", "aborted", "phantom", "backwards", "skipped")
+KINDS = ("lost", "duplicate", "reordered", "inconsistent", "aborted", "phantom", "backwards", "skipped", "torn")
 SHOWN_MAX = 20
 """How many anomalies of each kind are kept."""
 
@@ -52,6 +69,8 @@ class Report:
     """Without an answer, or with an honest one; some of them may be there."""
     records: int = 0
     """In the final reads."""
+    publishes: int = 0
+    """That were seen."""
 
     @property
     def clean(self) -> bool:
@@ -67,6 +86,8 @@ class Report:
             f"{self.records:,} records in {self.logs:,} logs; {self.writers:,} writers: {self.acknowledged:,} "
             f"acknowledged, {self.refused:,} refused, {self.unknown:,} unknown; {self.readers:,} readers"
         )
+        if self.publishes:
+            seen += f"; {self.publishes:,} publishes"
         if self.clean:
             verdict = "nothing lost, nothing twice, every writer's order kept, all readers saw the same"
             return f"{seen}\nclean: {verdict}"
@@ -102,6 +123,7 @@ class _History:
         self._logs: dict[str, _Log] = {}
         self._positions: dict[tuple[str, str], int | None] = {}
         """The seqno each reader of each log must see next; None where it may begin anywhere."""
+        self._publishes = Publishes()
 
     def take(self, event: AnyEvent) -> None:
         if isinstance(event, Invoke):
@@ -113,6 +135,8 @@ class _History:
             self._see(event.log, event.records, event.reader)
         elif isinstance(event, Final):
             self._finish(event.log, event.records, event.first)
+        elif isinstance(event, Stage | Publish | Published | Refused):
+            self._publishes.take(event)
         else:
             self._begin(event)
 
@@ -172,7 +196,13 @@ class _History:
         for record, outcome in self._outcomes.items():
             self._judge_outcome(record, outcome, places.get(record))
         report = self.report
-        report.writers = len({writer for writer, _ in self._outcomes})
+        firsts = {name: log.final_first for name, log in self._logs.items()}
+        there = self._publishes.judge(places, firsts, report.add)
+        report.publishes = len(there)
+        for attempt in self._publishes:
+            self._count(attempt, attempt.label in there)
+        staged = (record for attempt in self._publishes for record in attempt.records)
+        report.writers = len({writer for writer, _ in (*self._outcomes, *staged)})
         report.readers = len({reader for reader, log in self._positions if reader != f"the final read of {log}"})
         report.logs = len(self._logs)
         return report
@@ -185,7 +215,7 @@ class _History:
             record = identity(value)
             if log.final_first is not None and seqno >= log.final_first and seqno not in log.finals:
                 report.add("lost", f"{name}:{seqno}, {_short(value)}, was seen by {log.sources[seqno]}, and is gone")
-            if record is None or record not in self._outcomes:
+            if record is None or not (record in self._outcomes or record in self._publishes):
                 report.add("phantom", f"{name}:{seqno} is {_short(value)}, which nobody wrote")
                 continue
             place = places.setdefault(record, (name, seqno))
@@ -215,6 +245,16 @@ class _History:
                 report.add("aborted", f"{_name(record)} was refused, and is at {place[0]}:{place[1]}")
         else:
             report.unknown += 1
+
+    def _count(self, attempt: Attempt, is_there: bool) -> None:
+        """Of several attempts at a key all but one come too late: they are as good as refused."""
+        count = len(attempt.records)
+        if attempt.answers and is_there:
+            self.report.acknowledged += count
+        elif attempt.is_asked and not attempt.is_refused and not attempt.answers:
+            self.report.unknown += count
+        else:
+            self.report.refused += count
 
 
 def _name(record: Record) -> str:

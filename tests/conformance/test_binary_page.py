@@ -10,7 +10,19 @@ import pytest
 
 from binary.memory import MemoryBroker
 from binary.peer import run, serve
-from logboom.broker.api import ActivityRequest, CursorInfo, PartitionInfo, ReadRequest, TopicInfo
+from logboom.broker.api import (
+    ActivityRequest,
+    CursorInfo,
+    Key,
+    KeyInfo,
+    PartitionInfo,
+    Publication,
+    PublishedPart,
+    ReadRequest,
+    Receipt,
+    StageInfo,
+    TopicInfo,
+)
 from logboom.errors import CODES, DumpError
 from logboom.protocols.binary import messages
 from logboom.protocols.binary.handler import METHODS
@@ -41,7 +53,7 @@ def dumps() -> list[bytes]:
 
 
 def test_the_exchange_on_the_page_is_what_a_node_and_a_client_say() -> None:
-    hello, welcome, append, appended = dumps()
+    hello, welcome, append, appended, *staged = dumps()
 
     async def story() -> None:
         broker = MemoryBroker()
@@ -54,6 +66,10 @@ def test_the_exchange_on_the_page_is_what_a_node_and_a_client_say() -> None:
             assert await peer.reader.readexactly(len(appended)) == appended
             ((parts, acks),) = broker.appends
             assert (parts[0].topic, parts[0].batches[0].values(), acks) == ("events", [b"hello"], "durable")
+            for request, answer in zip(staged[::2], staged[1::2], strict=True):
+                peer.writer.write(request)
+                assert await peer.reader.readexactly(len(answer)) == answer
+            assert broker.logs["events"].next == 2
 
     run(story())
 
@@ -104,6 +120,12 @@ def test_every_call_is_in_the_table_with_its_arguments() -> None:
         PartitionInfo,
         CursorInfo,
         ActivityRequest,
+        StageInfo,
+        Key,
+        Receipt,
+        Publication,
+        PublishedPart,
+        KeyInfo,
     ],
     ids=lambda head: head.__name__,
 )

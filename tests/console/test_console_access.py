@@ -18,6 +18,7 @@ PLACES = {
     "segments": "#/topics/audit/segments",
     "cursors": "#/topics/orders/cursors",
     "settings": "#/topics/payments/settings",
+    "stages": "#/stages",
     "pipeline": "#/pipeline",
 }
 STOPS_MAX = 320

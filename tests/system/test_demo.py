@@ -29,6 +29,7 @@ def test_the_demo_loses_nothing_and_ends_by_itself() -> None:
     said = run_demo()
     assert "counted 9,999 records, across the restart" in said
     assert "each once; lag 0" in said
+    assert "Spark wrote 9,999 records to parsed" in said
 
 
 def test_where_spark_cannot_be_had_the_demo_says_so_and_goes_on() -> None:

@@ -29,6 +29,8 @@ VERSION: Final = 1
 NO_TIMESTAMP: Final = -(2**63)
 SYNCED_UNKNOWN: Final = 2**32 - 1
 SEQUENCE_MODULUS: Final = 2**31
+STAGED_IDS: Final = 2**63
+"""Producer ids from here on are given by servers to stages: no log keeps a sequence for them."""
 
 KIND_DATA: Final = 0
 KIND_CONTROL: Final = 1

@@ -28,6 +28,7 @@ from logboom.broker.activity import (
     TopicHistory,
 )
 from logboom.broker.measures import Measures
+from logboom.broker.publication import Key, KeyInfo, Publication, PublishedPart, Receipt, StageInfo
 from logboom.errors import Damage
 from logboom.storage.append import Answer, Appended
 from logboom.storage.bookmark import Bookmark
@@ -49,15 +50,21 @@ __all__ = [
     "Filter",
     "History",
     "Incident",
+    "Key",
+    "KeyInfo",
     "Measures",
     "NodeStats",
     "Origin",
     "Part",
     "PartitionInfo",
+    "Publication",
+    "PublishedPart",
     "ReadRequest",
+    "Receipt",
     "ReplicaStats",
     "SegmentInfo",
     "Settings",
+    "StageInfo",
     "Start",
     "Stored",
     "Subscription",
@@ -135,7 +142,34 @@ class Broker(Protocol):
         """What was refused or went wrong lately, newest first."""
         ...
 
-    # Staged publish (open, stage, publish, discard) has its place here.
+    async def open_stage(self, note: str = "") -> StageInfo:
+        """A place for batches that nobody sees until they are published, all at once with those of other stages."""
+        ...
+
+    def stage(self, stage: str, parts: Sequence[Part]) -> Future[list[Answer]]:
+        """One answer for each batch, in order, as `append` has; seqnos are those of the stage's stream in that log.
+
+        The batches carry the stage's producer id. A repeat is answered and not staged. Synced by `publish`.
+        """
+        ...
+
+    async def publish(self, key: Key, stages: Sequence[Receipt]) -> Publication:
+        """Append all that is in these stages, in their order; or, where this raises, nothing.
+
+        Unavailable and OutcomeUnknown alone leave it open: say it again, and the answer is true. Returns when all of it
+        is synced.
+        """
+        ...
+
+    async def discard(self, stages: Sequence[str]) -> int:
+        """Throw stages away that are not being published; how many there were."""
+        ...
+
+    async def list_stages(self) -> list[StageInfo]: ...
+    async def list_keys(self, prefix: str = "") -> list[KeyInfo]: ...
+    async def forget_key(self, name: str) -> bool:
+        """From now on the name is one that was never published under. Whether it was."""
+        ...
 
 
 class Subscription(Protocol):
@@ -379,6 +413,9 @@ class NodeStats(msgspec.Struct, frozen=True):
     """As of the last sample."""
     unreadable: list[str] = []
     """Ids of topics that are on disk and cannot be served: their topic.json is damaged."""
+    staging: dict[str, int] = {}
+    """stages, staged_bytes, keys and publishing (what cannot be finished too) as they are now; published,
+    published_records, repeats, opened, discarded and expired since the start."""
 
 
 class ReplicaStats(msgspec.Struct, frozen=True):

@@ -32,6 +32,7 @@ from logboom.errors import (
     LogboomError,
     PartitionNotFound,
     StorageError,
+    TopicBusy,
     TopicDeleted,
     TopicExists,
     TopicNotAllowed,
@@ -119,6 +120,8 @@ class Catalog:
         self.changing = asyncio.Lock()
         """Held by whoever changes which topics there are, or what their logs are made of."""
         self._change: asyncio.Task[Hosted] | None = None
+        self.busy: dict[str, set[str]] = {}
+        """Topics, by id, that records are being published to, and under which names: they cannot be deleted."""
         self._terms: dict[str, int] = {}
         """Terms that could not be written down, by the log's name: the next append does it."""
 
@@ -332,6 +335,8 @@ class Catalog:
     async def _delete(self, name: str, topic_id: str | None) -> Hosted:
         hosted = self.find(name, topic_id)
         async with self._committer.pause():
+            if hosted.topic.id in self.busy:
+                raise TopicBusy(name, min(self.busy[hosted.topic.id]))
             del self._topics[name]
             self._internal.discard(name)
             self._committer.writers.difference_update(hosted.open_writers)

@@ -14,7 +14,16 @@ from typing import Any, Final
 
 import msgspec
 
-from logboom.broker.api import Broker, CursorInfo, DiskStats, NodeStats, ReplicaStats, TopicInfo
+from logboom.broker.api import (
+    Broker,
+    CursorInfo,
+    DiskStats,
+    KeyInfo,
+    NodeStats,
+    ReplicaStats,
+    StageInfo,
+    TopicInfo,
+)
 from logboom.broker.slices import slices
 from logboom.broker.wording import age_of, size_of
 from logboom.storage.health.findings import SEVERITIES, Severity, counted
@@ -26,6 +35,12 @@ FREE_SHARE_MIN: Final = 0.05
 SLOW_SYNC_S: Final = 1.0
 REPLICA_LAG_MAX: Final = 100_000
 """Records that a replica may be behind before that is a warning."""
+STAGE_END: Final = 0.1
+"""A stage is about to expire in this last share of the time it is kept unused."""
+STAGED_SHARE: Final = 0.2
+"""Of a volume; stages that hold more are a warning."""
+PUBLISH_S: Final = 60.0
+"""A publish that is committed and not in all of its logs for longer waits for something."""
 FINDINGS_MAX: Final = 200
 REASON_MAX: Final = 1_000
 FRESH_S: Final = 5.0
@@ -68,6 +83,7 @@ async def examine(broker: Broker) -> list[Complaint]:
     found.add(_of_replica(stats.replica, stats.now))
     found.add(_of_limits(stats, len(cursors)))
     found.add(_of_upkeep(stats.upkeep))
+    await _look_at_staging(broker, stats, found)
     firsts: dict[tuple[str, int], int] = {}
     async for some in slices(topics):
         for topic in some:
@@ -141,6 +157,18 @@ class _Behind:
         return [_lagging(cursor, now) for cursor in self._most]
 
 
+async def _look_at_staging(broker: Broker, stats: NodeStats, found: _Findings) -> None:
+    found.add(_of_staged(stats))
+    if stats.staging.get("stages"):
+        async for some in slices(await broker.list_stages()):
+            for stage in some:
+                found.add(_of_stage(stage, stats.now))
+    if stats.staging.get("publishing"):
+        async for more in slices(await broker.list_keys()):
+            for key in more:
+                found.add(_of_publish(key, stats.now))
+
+
 def _of_node(stats: NodeStats) -> Iterator[Complaint]:
     if stats.failure is not None:
         advice = "see what the system's log says of the disk, then restart the node: it recovers by itself"
@@ -202,6 +230,9 @@ def _of_limits(stats: NodeStats, cursors: int) -> Iterator[Complaint]:
         "connections": sum(stats.connections.values()),
         "unsynced_bytes": stats.writes.get("unsynced_bytes", 0),
         "cursors": cursors,
+        "stages": stats.staging.get("stages", 0),
+        "staged_bytes": stats.staging.get("staged_bytes", 0),
+        "publish_keys": stats.staging.get("keys", 0),
     }
     for name, count in used.items():
         allowed = stats.limits.get(name)
@@ -244,6 +275,47 @@ def _of_upkeep(upkeep: dict[str, Any] | None) -> Iterator[Complaint]:
     if upkeep["errors"]:
         reason = f"{counted(upkeep['errors'], 'error')} since the start, the last one: {upkeep['last_error']}"
         yield Complaint("warning", "upkeep fails", "upkeep", reason, "as the error says")
+
+
+def _of_staged(stats: NodeStats) -> Iterator[Complaint]:
+    disk, staged = stats.disk, stats.staging.get("staged_bytes", 0)
+    if disk is None or not staged:
+        return
+    advice = "`logboom stage list` shows whose they are: publish them, or discard those that nobody wants"
+    room = max(0, disk.free_bytes - disk.reserve_bytes)
+    if staged > room:
+        reason = f"{size_of(staged)} are staged, and {size_of(room)} can be written: not all can be published"
+        yield Complaint("warning", "much is staged", "stages", reason, advice)
+    elif staged >= STAGED_SHARE * disk.total_bytes:
+        reason = f"{size_of(staged)} of a volume of {size_of(disk.total_bytes)} are staged"
+        yield Complaint("warning", "much is staged", "stages", reason, advice)
+
+
+def _of_stage(stage: StageInfo, now: int) -> Iterator[Complaint]:
+    where = f"stage {stage.id}" + (f" ({stage.note})" if stage.note else "")
+    if stage.state == "failed":
+        reason = f"what is in it cannot be relied on: {size_of(stage.size_bytes)} for nothing"
+        advice = f"`logboom stage discard {stage.id}`, or nothing: it expires by itself"
+        yield Complaint("harmless", "failed stage", where, reason, advice)
+    elif stage.state == "open" and (stage.records or not stage.producer_id):  # unread since a restart: who knows
+        left = stage.expires - now
+        if left < STAGE_END * (stage.expires - stage.touched):
+            size, unused = size_of(stage.size_bytes), age_of(now - stage.touched)
+            reason = f"{size}, unused for {unused}: it is thrown away in {age_of(max(0, left))}"
+            advice = "publish it now, if anybody wants its records; else nothing. limits.stage_idle_ms says how long"
+            yield Complaint("warning", "stage expires", where, reason, advice)
+
+
+def _of_publish(key: KeyInfo, now: int) -> Iterator[Complaint]:
+    if key.is_open and now - key.published > PUBLISH_S * 1e6:
+        reason = (
+            f"committed {age_of(now - key.published)} ago, and not in all of its logs; its topics cannot be deleted"
+        )
+        advice = (
+            "the node's log and `GET /incidents` say what it waits for: make room, or mend the log, then restart; "
+            f"`logboom stage forget {key.name}` gives up what can never be finished"
+        )
+        yield Complaint("warning", "publish waits", f"key {key.name}, number {key.number}", reason, advice)
 
 
 def _of_topic(topic: TopicInfo) -> Iterator[Complaint]:

@@ -164,6 +164,8 @@ class Committer:
                 writer.seize()
             elif not writer.log.syncing and writer.gone is None:
                 turn.pending = writer.log.begin_sync()
+                if turn.pending is None:
+                    writer.catch_up()
             if turn.entries or turn.pending is not None:
                 turns.append(turn)
         if not turns:

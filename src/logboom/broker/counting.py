@@ -20,7 +20,9 @@ from logboom.broker.catalog import Catalog
 from logboom.broker.committing import Committer
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.measures import Meter
+from logboom.broker.publishing import Publishing
 from logboom.broker.reading import LogReading
+from logboom.broker.staging import Stages
 from logboom.broker.upkeep import Upkeep
 from logboom.storage.directory import Node
 
@@ -90,6 +92,9 @@ class Counters:
     committer: Committer
     reading: LogReading
     upkeep: Upkeep
+    stages: Stages
+    publishing: Callable[[], Publishing | None]
+    """None until the node has started."""
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
     """How many there are now, by protocol; front-ends say so."""
     meters: dict[str, Meter] = field(default_factory=dict)
@@ -135,6 +140,7 @@ class Counters:
             open_files_limit=open_files_limit(),
             disk=disk,
             unreadable=unreadable,
+            staging=self._staging(),
         )
 
     def _writes(self) -> dict[str, int]:
@@ -159,4 +165,19 @@ class Counters:
             "warmed": counts.warmed,
             "subscriptions": counts.subscriptions,
             "waiting": sum(writer.readers_waiting for writer in self.committer.writers),
+        }
+
+    def _staging(self) -> dict[str, int]:
+        stages, publishing = self.stages, self.publishing()
+        return {
+            "stages": len(stages),
+            "staged_bytes": stages.staged_bytes,
+            "publishing": 0 if publishing is None else publishing.under_way,
+            "published": 0 if publishing is None else publishing.published,
+            "published_records": 0 if publishing is None else publishing.records,
+            "repeats": 0 if publishing is None else publishing.repeats,
+            "opened": stages.opened,
+            "discarded": stages.discarded,
+            "expired": stages.expired,
+            "keys": 0 if publishing is None else len(publishing),
         }

@@ -41,6 +41,13 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hello_ms: int = 10_000
     """A connection that has not said hello by then is closed."""
     cursors: int = 100_000
+    stages: int = 10_000
+    staged_bytes: int = 65_536 * MIB
+    """Of all stages together."""
+    stage_idle_ms: int = 86_400_000
+    """A stage is thrown away when nothing was staged or published for so long."""
+    publish_keys: int = 20_000
+    """Names that something was published under."""
 
     def check(self) -> Limits:
         for name, (low, high) in RANGES.items():
@@ -67,6 +74,10 @@ RANGES: Final = {
     "idle_ms": (1_000, 2**40),
     "hello_ms": (100, 3_600_000),
     "cursors": (1, 10_000_000),
+    "stages": (0, 1_000_000),
+    "staged_bytes": (0, 2**50),
+    "stage_idle_ms": (1_000, 2**40),
+    "publish_keys": (1, 10_000_000),
 }
 
 

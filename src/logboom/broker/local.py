@@ -14,28 +14,31 @@ import os
 import time
 from collections.abc import Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from logboom.batch import Batch
 from logboom.broker.api import (
     Acks,
     Activity,
     ActivityRequest,
     Answer,
-    Appended,
     Chunk,
     CursorInfo,
     History,
     Incident,
+    Key,
+    KeyInfo,
     Measures,
     NodeStats,
     Part,
     PartitionInfo,
+    Publication,
     ReadRequest,
+    Receipt,
     SegmentInfo,
     Settings,
+    StageInfo,
     TopicHistory,
     TopicInfo,
 )
@@ -49,15 +52,21 @@ from logboom.broker.cursors import TOPIC as CURSORS_TOPIC
 from logboom.broker.cursors import Cursors
 from logboom.broker.feeding import LocalFeed, begin_feed
 from logboom.broker.incidents import listening
-from logboom.broker.internal import InternalLog, StateLog
 from logboom.broker.lags import with_lag
 from logboom.broker.limits import said_again
 from logboom.broker.measures import Measured
 from logboom.broker.promise import Entry, Promise
-from logboom.broker.reading import LogReading, Position
+from logboom.broker.publishing import FILE as PUBLISH_FILE
+from logboom.broker.publishing import LIMIT as PUBLISH_LIMIT
+from logboom.broker.publishing import TOPIC as PUBLISH_TOPIC
+from logboom.broker.publishing import Publishing
+from logboom.broker.reading import LocalSubscription, LogReading, Position
+from logboom.broker.recovered import describe_recovery
 from logboom.broker.replica import Replica, claim_role, recover_logs
 from logboom.broker.segments import SegmentLists
 from logboom.broker.slices import slices
+from logboom.broker.staging import Stages
+from logboom.broker.states import Place, open_state
 from logboom.broker.upkeep import Upkeep
 from logboom.broker.validating import Validation, Validators
 from logboom.broker.watching import Watcher, look_at_volume
@@ -65,6 +74,7 @@ from logboom.broker.writing import LogWriter
 from logboom.errors import (
     BookmarkLost,
     LogboomError,
+    MalformedBatch,
     ReadOnlyReplica,
     ShuttingDown,
     SyncFailed,
@@ -74,14 +84,16 @@ from logboom.errors import (
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.directory import DataDirectory
 from logboom.storage.disk import Disk
-from logboom.storage.log import Log
-from logboom.storage.reading import READ_BYTES
 from logboom.storage.role import Role, is_copying
-from logboom.storage.topic import FlushSettings, unreadable_topics
+from logboom.storage.topic import unreadable_topics
 
 WRITE_THREADS: Final = 2
+STAGE_THREADS: Final = 4
+EXPIRE_S: Final = 60.0
+"""How often names are looked for that nobody will publish under any more."""
 VALIDATION_SHARE: Final = 0.5
 """Of the time there is for closing: for validators; the rest is the disk's."""
+Result = TypeVar("Result")
 _STRENGTH: Final = {"none": 0, "leader": 1, "durable": 2}
 
 
@@ -110,7 +122,7 @@ class LocalBroker:
         writes = ThreadPoolExecutor(WRITE_THREADS, "logboom-write")
         syncs = ThreadPoolExecutor(1, "logboom-sync")
         reads = ThreadPoolExecutor(config.threads, "logboom-read")
-        self._pools = (writes, syncs, reads)
+        self._pools: tuple[ThreadPoolExecutor, ...] = (writes, syncs, reads)
         self._committer = Committer(loop, data.files, writes, syncs, config.limits)
         self.rejections = self._committer.rejections
         """How often each rule and limit has said no; front-ends count here too."""
@@ -121,8 +133,16 @@ class LocalBroker:
         self._wake = asyncio.Event()
         self._upkeep = Upkeep(data, config.upkeep, self._wake_upkeep)
         self._cursors: Cursors | None = None
+        staging = ThreadPoolExecutor(STAGE_THREADS, "logboom-stage")
+        self._pools += (staging,)
+        self._stages = Stages(
+            *(loop, staging, data.files, f"{self.directory}/staging", config.limits, self.rejections),
+            *(self._admit, self._validation.judge),
+        )
+        self._publishing: Publishing | None = None
         self.counters = counters = Counters(
-            data.node, self.started, config.limits, catalog, self._committer, self._reading, self._upkeep
+            *(data.node, self.started, config.limits, catalog, self._committer, self._reading, self._upkeep),
+            *(self._stages, lambda: self._publishing),
         )
         self.connections, self.meters = counters.connections, counters.meters
         volume = partial(look_at_volume, self.directory)
@@ -135,9 +155,10 @@ class LocalBroker:
         self._promoting = asyncio.Lock()
         self._refused: str | None = None
         self._closing = False
+        self._ending = asyncio.Event()
         self._making: dict[str, list[tuple[Part, Promise, int, Acks | None]]] = {}
         """Appends that wait for their topic to be made."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._listening = ExitStack()
         """To what loggers say; until the broker is closed."""
 
@@ -174,47 +195,27 @@ class LocalBroker:
                     f"the topic with id {lost} cannot be served: its topic.json cannot be read"
                     for lost in broker.unreadable
                 ),
-                *_describe_recovery(data, logs, time.monotonic() - began),
+                *describe_recovery(data, logs, time.monotonic() - began),
             ]
-            await broker._open_cursors()
+            await broker._open_states()
         except BaseException:
             ears.close()
             await asyncio.to_thread(data.close)
             raise
         broker._listening = ears
         broker._spawn(broker._keep_up())
+        broker._spawn(broker._keep_stages())
         broker._spawn(broker.watcher.run())
         return broker
 
-    async def _open_cursors(self) -> None:
-        settings = Settings(flush=FlushSettings("each"))
-        hosted = await self._catalog.create(CURSORS_TOPIC, 1, settings, "node")
-        writer = hosted.writer(None)
-        log = writer.log
-
-        async def append(batch: Batch) -> Appended:
-            promise = Promise(self._loop, 1, 1)
-            writer.submit(Entry(promise, 0, [batch], "durable", meter=hosted.meter))
-            (answer,) = await promise.future
-            if isinstance(answer, LogboomError):
-                raise answer
-            return answer
-
-        async def cut(seqno: int) -> None:
-            await self._trim(writer, seqno)
-            async with self._catalog.changing, self._committer.pause():
-                log.roll()
-                log.drop(seqno)
-
-        internal = InternalLog(hosted.topic.id, log.first, log.next, log.batches, append, cut)
-        state = await asyncio.to_thread(
-            StateLog.open,
-            self._data.files.disk,
-            f"{self._data.path}/internal/{CURSORS_FILE}",
-            internal,
-            (CURSORS_LIMIT, self.limits.cursors),
-        )
-        self._cursors = Cursors(state)
+    async def _open_states(self) -> None:
+        """What the node keeps for itself; and what was published before is finished."""
+        opened = partial(open_state, self._data, self._catalog, self._committer, self._trim)
+        self._cursors = Cursors(await opened(Place(CURSORS_TOPIC, CURSORS_FILE, (CURSORS_LIMIT, self.limits.cursors))))
+        await asyncio.to_thread(self._stages.find_all)
+        keys = await opened(Place(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, self.limits.publish_keys)))
+        self._publishing = Publishing(keys, self._stages, self._catalog, self._data.files.space, self._admit)
+        self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
@@ -291,15 +292,12 @@ class LocalBroker:
     def _route(self, part: Part, promise: Promise, offset: int, acks: Acks | None) -> None:
         """From a part to the owner of its log."""
         try:
-            if self._closing:
-                raise ShuttingDown
+            self._check_open()
             self._check_original()
             if part.topic in self._making or (part.topic_id is None and self._catalog.get(part.topic) is None):
                 self._route_later(part, promise, offset, acks)
                 return
-            hosted = self._catalog.find(part.topic, part.topic_id)
-            self._check_accepted(hosted)
-            _check_not_internal(part.topic)
+            hosted = self._admit(part)
             writer = hosted.writer(part.partition)
         except LogboomError as error:
             self.rejections.note(error)
@@ -314,10 +312,22 @@ class LocalBroker:
         if _STRENGTH[wanted] < _STRENGTH[rules.least]:
             wanted = rules.least
         entry = Entry(promise, offset, part.batches, wanted, part.expect_seqno, hosted.meter)
+        if entry.is_staged:
+            self._committer.refuse(entry, MalformedBatch("its producer id is one that servers give to stages"))
+            return
         if settings.validators.urls or writer in self._validation.lanes:
             self._validation.submit(hosted, part.partition or 0, writer, entry)
         else:
             writer.submit(entry)
+
+    def _admit(self, part: Part) -> Hosted:
+        """The topic of a part, where it may be written to."""
+        self._check_open()
+        self._check_original()
+        hosted = self._catalog.find(part.topic, part.topic_id)
+        self._check_accepted(hosted)
+        _check_not_internal(part.topic)
+        return hosted
 
     def _route_later(self, part: Part, promise: Promise, offset: int, acks: Acks | None) -> None:
         """The topic is not there yet: a write makes it, where the rules allow that."""
@@ -341,6 +351,51 @@ class LocalBroker:
             else:
                 self.rejections.note(said_again(error))
                 promise.settle(offset, [error] * len(part.batches))
+
+    async def open_stage(self, note: str = "") -> StageInfo:
+        with self._counting():
+            if self._refused is not None:
+                raise WritesRefused("the node", self._refused)
+            return await self._stages.open(note)
+
+    def stage(self, stage: str, parts: Sequence[Part]) -> asyncio.Future[list[Answer]]:
+        return self._stages.stage(stage, parts)
+
+    async def publish(self, key: Key, stages: Sequence[Receipt]) -> Publication:
+        with self._counting():
+            return await self._its_publishing().publish(key, stages)
+
+    async def discard(self, stages: Sequence[str]) -> int:
+        self._check_open()
+        return self._stages.discard(stages)
+
+    async def list_stages(self) -> list[StageInfo]:
+        return self._stages.list()
+
+    async def list_keys(self, prefix: str = "") -> list[KeyInfo]:
+        return await self._its_publishing().list_keys(prefix)
+
+    async def forget_key(self, name: str) -> bool:
+        with self._counting():
+            return await self._its_publishing().forget(name)
+
+    def _its_publishing(self) -> Publishing:
+        if self._publishing is None:
+            raise ShuttingDown("the node is starting")
+        return self._publishing
+
+    async def _keep_stages(self) -> None:
+        """Throw away what nobody wants any more, until the broker is closed."""
+        async with asyncio.TaskGroup() as group:
+            tending = group.create_task(self._stages.tend())
+            while not self._closing:
+                try:
+                    async with asyncio.timeout(EXPIRE_S):
+                        await self._ending.wait()
+                except TimeoutError:
+                    with suppress(LogboomError):
+                        await self._its_publishing().expire()
+            tending.cancel()
 
     async def read(self, request: ReadRequest) -> Chunk:
         position = await self._begin(request)
@@ -482,7 +537,7 @@ class LocalBroker:
     def _wake_upkeep(self) -> None:
         self._loop.call_soon_threadsafe(self._wake.set)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -515,6 +570,7 @@ class LocalBroker:
         if self._closing:
             return
         self._closing = self._reading.closing = True
+        self._ending.set()
         for writer in self._committer.writers:
             writer.wake()
         self._wake.set()
@@ -522,6 +578,9 @@ class LocalBroker:
         try:
             async with asyncio.timeout(deadline_s):
                 await self._validation.close(deadline_s * VALIDATION_SHARE)
+                if self._publishing is not None:
+                    await self._publishing.close()
+                await self._stages.close()
                 if self._tasks:
                     await asyncio.wait(self._tasks)
                 if self._cursors is not None:
@@ -549,41 +608,6 @@ class LocalBroker:
             await asyncio.sleep(0.002)
 
 
-class LocalSubscription:
-    """A position, and nothing else: what was not asked for is not held."""
-
-    def __init__(self, reading: LogReading, position: Position, max_records: int | None) -> None:
-        self._reading = reading
-        self._position = position
-        self._max_records = max_records
-        self._closed = False
-
-    async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
-        return await self._reading.next(self._position, max_bytes, self._max_records, None)
-
-    async def close(self) -> None:
-        if not self._closed:
-            self._closed = True
-            self._reading.counts.subscriptions -= 1
-
-
 def _check_not_internal(name: str) -> None:
     if name.startswith("_"):
         raise TopicNotAllowed(name, "internal topics are written by the node itself")
-
-
-def _describe_recovery(data: DataDirectory, logs: dict[str, Log | LogboomError], took_s: float) -> list[str]:
-    lines = []
-    if not data.was_clean:
-        lines.append("the last shut-down was not clean: every log was recovered")
-    for name, log in logs.items():
-        if isinstance(log, LogboomError):
-            lines.append(f"{name} cannot be opened: {log}")
-            continue
-        found = log.recovered
-        if found.cut_bytes:
-            lines.append(f"{name}: {found.cut_bytes:,} bytes of a torn tail were cut off; nothing promised was lost")
-        lines += [f"{name}: {trouble}" for trouble in (found.missing, found.damage) if trouble is not None]
-    records = sum(log.next - log.first for log in logs.values() if isinstance(log, Log))
-    lines.append(f"{len(logs):,} logs with {records:,} records opened in {took_s:.1f} s")
-    return lines

@@ -9,6 +9,7 @@ from time import perf_counter
 from typing import ClassVar
 
 from logboom.batch import Batch
+from logboom.batch.header import STAGED_IDS
 from logboom.broker.measures import Meter
 from logboom.errors import LogboomError
 from logboom.storage.append import Answer
@@ -50,6 +51,7 @@ class Entry:
         "batches",
         "expect",
         "give_up_at",
+        "is_staged",
         "meter",
         "offset",
         "promise",
@@ -75,8 +77,12 @@ class Entry:
         self.expect = expect
         self.meter = meter
         self.size = self.work_bytes = 0
+        self.is_staged = False
+        """Whether a stage's producer wrote any of it."""
         for batch in batches:
             header = batch.header
+            if header.producer_id >= STAGED_IDS:
+                self.is_staged = True
             self.size += header.size
             self.work_bytes += max(header.size, header.body_size)
         self.answers: Sequence[Answer] = ()

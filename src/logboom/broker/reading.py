@@ -35,6 +35,7 @@ from logboom.errors import (
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.log import Log
 from logboom.storage.mapping import resident
+from logboom.storage.reading import READ_BYTES
 from logboom.storage.run import Run
 from logboom.storage.topic import Topic
 
@@ -293,3 +294,21 @@ def _last_term(position: Position, run: Run, data: memoryview) -> int:
     except BatchError:
         return TERM_UNKNOWN
     return term if term == position.writer.log.term else _term_before(position.writer.log, position.seqno)
+
+
+class LocalSubscription:
+    """A position, and nothing else: what was not asked for is not held."""
+
+    def __init__(self, reading: LogReading, position: Position, max_records: int | None) -> None:
+        self._reading = reading
+        self._position = position
+        self._max_records = max_records
+        self._closed = False
+
+    async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
+        return await self._reading.next(self._position, max_bytes, self._max_records, None)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._reading.counts.subscriptions -= 1

@@ -167,15 +167,17 @@ class Validation:
                 self._committer.refuse(case.entry, case.refusal)
 
     async def _judge(self, case: _Case) -> LogboomError | None:
-        """Why these records are refused; None where they are not."""
-        topic = case.line.hosted.topic
+        return await self.judge(case.line.hosted, case.partition, case.entry.batches)
+
+    async def judge(self, hosted: Hosted, partition: int, batches: Sequence[Batch]) -> LogboomError | None:
+        """Why these records are refused; None where they are not. Whoever asks sees to it that it is not too much."""
+        topic = hosted.topic
         rules = topic.settings.validators
         if not rules.urls:
             return None
         if self._validators is None:
             return self._unanswered(topic.name, rules, rules.urls[0], "this node cannot ask validators")
-        batches, limit = case.entry.batches, self._committer.limits.batch_bytes
-        work = partial(encode_body, topic.name, case.partition, batches, limit)
+        work = partial(encode_body, topic.name, partition, batches, self._committer.limits.batch_bytes)
         try:
             body = await self._loop.run_in_executor(self._threads, work)
         except LimitExceeded as error:

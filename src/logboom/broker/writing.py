@@ -317,6 +317,11 @@ class LogWriter:
         self.free()
         self.go_on()
 
+    def catch_up(self) -> None:
+        """Where everything is synced already, by a roll before a write that failed: then no round says so."""
+        if self.log.synced_index == self.log.last_index and (self._awaiting or self.unsynced_bytes):
+            self._synced()
+
     def _synced(self) -> None:
         log = self.log
         if log.failed:
@@ -377,6 +382,8 @@ class LogWriter:
         waiter: Future[None] = self._loop.create_future()
         if index <= self.log.synced_index:
             waiter.set_result(None)
+        elif self._committer.failure is not None:  # there will be no more rounds
+            waiter.set_exception(SyncFailed(str(self._committer.failure)))
         else:
             self._awaiting.append((index, waiter))
             self._committer.want(self)

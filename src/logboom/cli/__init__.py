@@ -29,6 +29,7 @@ _COMMANDS = {
         "head": "Where do a topic's logs begin and end?",
         "sql": "Query topics with SQL.",
         "cursor": "List, show, set and delete cursors.",
+        "stage": "List and discard stages; list and forget keys of what was published.",
         "top": "Watch a node in the terminal: rates, latencies, health, topics.",
         "stats": "What is a node doing?",
         "refuse": "Take no more writes: of a topic, or of the whole node.",

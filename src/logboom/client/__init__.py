@@ -19,17 +19,31 @@ if TYPE_CHECKING:
     from logboom.client.gathering import Written
     from logboom.client.reader import Reader
     from logboom.client.remote import RemoteBroker, connect
+    from logboom.client.transaction import Client, Transaction
     from logboom.client.writer import Writer
 
 
-__all__ = ["AsyncReader", "AsyncWriter", "FileReader", "Reader", "RemoteBroker", "Writer", "Written", "connect"]
+__all__ = [
+    "AsyncReader",
+    "AsyncWriter",
+    "Client",
+    "FileReader",
+    "Reader",
+    "RemoteBroker",
+    "Transaction",
+    "Writer",
+    "Written",
+    "connect",
+]
 
 _HOMES = {
     "AsyncReader": "async_reader",
     "AsyncWriter": "async_writer",
+    "Client": "transaction",
     "FileReader": "file_reader",
     "Reader": "reader",
     "RemoteBroker": "remote",
+    "Transaction": "transaction",
     "Writer": "writer",
     "Written": "gathering",
     "connect": "remote",

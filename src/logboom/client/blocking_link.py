@@ -32,6 +32,10 @@ from logboom.protocols.binary.messages import Credit, Kind, Read, Welcome
 
 SEND_TIMEOUT_S: Final = 60.0
 ANSWER_TIMEOUT_S: Final = 60.0
+JOIN_BYTES: Final = 16 * 1024
+"""Less than this is sent as one buffer sooner than as several."""
+BUFFERS_MAX: Final = 1024
+"""What Linux takes at once."""
 EVENTS_MAX: Final = 200_000
 """Frames that wait here, however small they are."""
 
@@ -46,6 +50,8 @@ class Link:
         self._events: deque[Event] = deque()
         """What has come and nobody has asked for yet."""
         self._waiting_bytes = 0
+        self.send_timeout_s = SEND_TIMEOUT_S
+        """How long the other side may take nothing before the link counts as lost."""
         self.lost: LogboomError | None = None
         self._heard = time.monotonic()
 
@@ -159,10 +165,14 @@ class Link:
 
     def _send(self, buffers: list[Buffer]) -> None:
         try:
-            self._socket.settimeout(SEND_TIMEOUT_S)
-            self._socket.sendall(b"".join(buffers))
+            self._socket.settimeout(self.send_timeout_s)
+            send_all(self._socket, buffers)
         except OSError as error:
             raise self._lose(ConnectionLost(f"the connection to {self.address} is lost: {error}")) from None
+        except BaseException:
+            # Interrupted between two bytes, perhaps: the other side could make no sense of what comes next.
+            self._lose(ConnectionLost("interrupted"))
+            raise
 
     def _lose(self, error: LogboomError) -> LogboomError:
         self.lost = self.lost or error
@@ -205,6 +215,20 @@ class LinkPushes:
         if self._link.lost is None:
             with suppress(ConnectionLost):  # then there is no subscription any more
                 self._link.tell(self._correlation, Kind.UNSUBSCRIBE)
+
+
+def send_all(sock: socket.socket, buffers: Sequence[Buffer]) -> None:
+    """As `sendall` of all of these. Large ones are not copied to be one."""
+    if sum(map(len, buffers)) < JOIN_BYTES:
+        sock.sendall(b"".join(buffers))
+        return
+    for start in range(0, len(buffers), BUFFERS_MAX):
+        group = buffers[start : start + BUFFERS_MAX]
+        sent = sock.sendmsg(group)
+        for buffer in group:
+            if sent < len(buffer):
+                sock.sendall(memoryview(buffer)[sent:] if sent else buffer)
+            sent = max(0, sent - len(buffer))
 
 
 def open_socket(address: Address, timeout_s: float) -> socket.socket:

@@ -26,13 +26,18 @@ from logboom.broker.api import (
     CursorInfo,
     History,
     Incident,
+    Key,
+    KeyInfo,
     Measures,
     NodeStats,
     Part,
     PartitionInfo,
+    Publication,
     ReadRequest,
+    Receipt,
     SegmentInfo,
     Settings,
+    StageInfo,
     Subscription,
     TopicHistory,
     TopicInfo,
@@ -61,7 +66,12 @@ _activity = Decoder(Activity)
 _topic_history = Decoder(TopicHistory)
 _segments = Decoder(list[SegmentInfo])
 _incidents = Decoder(list[Incident])
+_stage = Decoder(StageInfo)
+_stages = Decoder(list[StageInfo])
+_publication = Decoder(Publication)
+_keys = Decoder(list[KeyInfo])
 _count = Decoder(int)
+_flag = Decoder(bool)
 _text: Decoder[str | None] = Decoder(str | None)
 _nothing = Decoder(None)
 
@@ -186,8 +196,32 @@ class RemoteBroker:
     async def incidents(self) -> list[Incident]:
         return await self._call(messages.GetIncidents(), _incidents)
 
+    async def open_stage(self, note: str = "") -> StageInfo:
+        return await self._call(messages.OpenStage(note), _stage)
+
+    async def publish(self, key: Key, stages: Sequence[Receipt]) -> Publication:
+        return await self._call(messages.Publish(key, list(stages)), _publication)
+
+    async def discard(self, stages: Sequence[str]) -> int:
+        return await self._call(messages.Discard(list(stages)), _count)
+
+    async def list_stages(self) -> list[StageInfo]:
+        return await self._call(messages.ListStages(), _stages)
+
+    async def list_keys(self, prefix: str = "") -> list[KeyInfo]:
+        return await self._call(messages.ListKeys(prefix), _keys)
+
+    async def forget_key(self, name: str) -> bool:
+        return await self._call(messages.ForgetKey(name), _flag)
+
+    def stage(self, stage: str, parts: Sequence[Part]) -> Future[list[Answer]]:
+        return self._send(parts, None, stage)
+
     def append(self, parts: Sequence[Part], acks: Acks | None = None) -> Future[list[Answer]]:
         """With acks none the answers say SEQNO_UNKNOWN: the node sends none."""
+        return self._send(parts, acks, None)
+
+    def _send(self, parts: Sequence[Part], acks: Acks | None, stage: str | None) -> Future[list[Answer]]:
         heads, payload = [], []
         for part in parts:
             size = 0
@@ -199,7 +233,7 @@ class RemoteBroker:
         if link.waiting_bytes > limit:
             return _failed(Overloaded(f"the connection to {link.address}", link.waiting_bytes, limit))
         if acks != "none":
-            return link.request(Kind.APPEND, Append(heads, acks), payload, _answers, OutcomeUnknown)
+            return link.request(Kind.APPEND, Append(heads, acks, stage), payload, _answers, OutcomeUnknown)
         done: Future[list[Answer]] = get_running_loop().create_future()
         link.send(Kind.APPEND, Append(heads, acks), payload)
         unknown = [Appended(SEQNO_UNKNOWN, len(batch), SEQNO_UNKNOWN, 0) for part in parts for batch in part.batches]

@@ -36,7 +36,7 @@ class Routing:
 
     def new_id(self) -> int:
         """A producer id nobody else has; 0 where nobody is to be recognised."""
-        return secrets.randbits(64) or 1 if self._options.is_numbered else 0
+        return secrets.randbits(63) or 1 if self._options.is_numbered else 0
 
     def lane(self, partition: int | None) -> Lane:
         lane = self._lanes.get(partition)

@@ -1,7 +1,8 @@
 """Columns that a caller gives at once, cut into batches: by partition, then by size.
 
 Long columns become Arrow arrays once, as a whole: what cannot be a column is refused before anything of it is written.
-After that nothing is done record by record, unless keys or channels have to be dealt out to partitions.
+After that nothing is done record by record, unless keys or channels that are no Arrow arrays have to be dealt out to
+partitions.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final, NamedTuple
 
 from logboom.batch import Batch, Producer, build, vector
 from logboom.batch.encode import SHORT, is_arrow
+from logboom.batch.hashing import is_hashable, partitions_of_column
 from logboom.batch.partitioner import ANYWHERE, partitions_of
 from logboom.client.gathering import RECORD_BYTES, as_bytes
 from logboom.client.routing import Routing
@@ -118,6 +120,15 @@ class Columns:
         return Columns(len(numbers), entries)
 
     def _partitions(self, partitions: int) -> Any:
+        keys, channels = self._entries.get("keys"), self._entries.get("channels")
+        if all(entry is None or is_hashable(entry) for entry in (keys, channels)):
+            chosen = vector.np.full(self.count, ANYWHERE, vector.np.int64)
+            if channels is not None:
+                chosen = partitions_of_column(channels, partitions, empty=False)
+            if keys is not None:
+                by_key = partitions_of_column(keys, partitions)
+                chosen = vector.np.where(by_key == ANYWHERE, chosen, by_key)
+            return chosen
         names: list[bytes | None] = [None] * self.count
         for column in ("keys", "channels"):
             entry = self._entries.get(column)

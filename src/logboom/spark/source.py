@@ -28,16 +28,18 @@ from pyspark.sql.types import (
 
 from logboom.batch import Selection
 from logboom.errors import ConfigError, Damage, InvalidColumn
-from logboom.spark.options import ReadOptions, is_catalogued, names_place, options_to_keep, overlay
+from logboom.spark.option_table import is_catalogued
+from logboom.spark.options import ReadOptions, names_place, options_to_keep, overlay
 from logboom.spark.planning import Span, Split, cut_spans, find_spans, open_catalog
 from logboom.spark.pushing import Pushed, push
 from logboom.spark.reading import COLUMNS, Job, read_split
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamReader
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
 
     from logboom.client.catalog import Catalog
+    from logboom.spark.write_options import WriteOptions
 
 TYPES: Final[Mapping[str, DataType]] = {
     "topic": StringType(),
@@ -85,8 +87,38 @@ class LogboomSource(DataSource):
         options = self._options(schema)
         return LogStreamReader(options, make_job(options, _columns(schema), _arrow_schema(schema), options.wanted))
 
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from logboom.spark.layout import plan_layout
+        from logboom.spark.sink import LogWriter
+
+        options = self._write_options(schema, overwrite)
+        return LogWriter(options, plan_layout(schema, options))
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        from logboom.spark.layout import plan_layout
+        from logboom.spark.sink import LogStreamWriter
+
+        options = self._write_options(schema, overwrite)
+        if options.app is not None:
+            raise ConfigError("txnAppId", "is for writes of tables: a stream is written once by its own id")
+        return LogStreamWriter(options, plan_layout(schema, options))
+
+    def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
+        from logboom.spark.write_options import WriteOptions, options_of_table, overlay
+
+        if overwrite:
+            raise ConfigError(
+                "mode",
+                "overwrite is refused, for a log only grows: use append, in a stream outputMode('append'); "
+                "to begin anew, delete the topic or write to another one",
+            )
+        kept = _kept_options(schema)
+        if names_place(self.options) or kept is None:
+            return WriteOptions.parse(self.options)
+        return WriteOptions.parse(overlay(options_of_table(kept), self.options))
+
     def _options(self, schema: StructType) -> ReadOptions:
-        kept = next((field.metadata[METADATA] for field in schema.fields if METADATA in (field.metadata or {})), None)
+        kept = _kept_options(schema)
         if names_place(self.options):
             kept = None  # the schema is that of a table, and what is read is something else
         if kept is None and not self.options:
@@ -95,7 +127,7 @@ class LogboomSource(DataSource):
                 "Spark has kept no options of this table: make it without a list of columns, "
                 "CREATE TABLE … USING logboom OPTIONS (path '…', topic '…')",
             )
-        return ReadOptions.parse(self.options if kept is None else overlay(json.loads(kept), self.options))
+        return ReadOptions.parse(self.options if kept is None else overlay(kept, self.options))
 
 
 class LogReader(DataSourceReader):
@@ -147,6 +179,13 @@ def _narrow(catalog: Catalog, span: Span, pushed: Pushed) -> Span:
         with suppress(Damage):  # whoever reads it will be told
             start = max(start, catalog.seqno_at(span.topic, span.partition, moment))
     return replace(span, seqno_from=start, seqno_until=max(start, end))
+
+
+def _kept_options(schema: StructType) -> dict[str, str] | None:
+    """Those of a table, where this is its schema."""
+    texts = (field.metadata[METADATA] for field in schema.fields if METADATA in (field.metadata or {}))
+    text = next(texts, None)
+    return None if text is None else dict(json.loads(text))
 
 
 def _columns(schema: StructType) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logboom.batch.batch import Batch
-from logboom.batch.header import HEADER_SIZE, Buffer, Header, stamp
+from logboom.batch.header import HEADER_SIZE, STAGED_IDS, Buffer, Header, stamp
 from logboom.errors import LogboomError, NotNext
 from logboom.storage.disk import BUFFERS_MAX
 from logboom.storage.producers import Stream, Written, check_sequence
@@ -73,7 +73,7 @@ class Group:
         self.buffers += (front, data[HEADER_SIZE:])
         self.staged.append((header, seqno, index, self.position, control))
         self.answers.append((number, Appended(seqno, count, index, self.append_time)))
-        if header.producer_id:
+        if 0 < header.producer_id < STAGED_IDS:
             self._stage_stream(header, seqno, index)
         self.position += header.size
         self.next_seqno = seqno + count

@@ -6,7 +6,8 @@ Snapshots, the hook queue and the scrub ledger are kept so. A file is whole and 
 from __future__ import annotations
 
 from struct import Struct
-from typing import Final, TypeVar
+from threading import Lock
+from typing import Any, Final, TypeVar
 
 import msgspec
 from crc32c import crc32c
@@ -15,6 +16,9 @@ VERSION: Final = 1
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises on bytes that are not what was expected."""
 _FRONT = Struct("<4sIII")
+_decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
+_making = Lock()
+"""msgspec 0.22 takes a type in when it is first used, and crashes where two threads do so at once."""
 
 Content = TypeVar("Content")
 
@@ -37,6 +41,14 @@ def unpack(magic: bytes, data: bytes, kind: type[Content]) -> Content:
     if size != len(body) or crc != crc32c(body):
         raise ValueError("the checksum does not hold")
     try:
-        return msgspec.msgpack.decode(body, type=kind)
+        content: Content = _decoder(kind).decode(body)
+        return content
     except UNREADABLE as error:
         raise ValueError(str(error)) from None
+
+
+def _decoder(kind: type) -> msgspec.msgpack.Decoder[Any]:
+    with _making:
+        if kind not in _decoders:
+            _decoders[kind] = msgspec.msgpack.Decoder(kind)
+        return _decoders[kind]

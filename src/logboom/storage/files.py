@@ -28,15 +28,28 @@ class Space:
         self._disk = disk
         self.reserve_bytes = reserve_bytes
         self._unasked_bytes = 0
+        self._promised_bytes = 0
 
     def take(self, size: int) -> None:
-        """Raises LowSpace where writing so much would leave less than the reserve."""
+        """Raises LowSpace where writing so much would leave less than the reserve and what is promised to others."""
         self._unasked_bytes -= size
         if self._unasked_bytes < 0:
             free = self._disk.free_bytes()
-            if free - size < self.reserve_bytes:
-                raise LowSpace(free, self.reserve_bytes)
-            self._unasked_bytes = min(_CHECK_EVERY_BYTES, (free - size - self.reserve_bytes) // 2)
+            kept = self.reserve_bytes + self._promised_bytes
+            if free - size < kept:
+                raise LowSpace(free, kept)
+            self._unasked_bytes = min(_CHECK_EVERY_BYTES, (free - size - kept) // 2)
+
+    def promise(self, size: int) -> None:
+        """Keep so much free for whoever asks: until it says `redeem`, and then writes it. Raises LowSpace."""
+        free, kept = self._disk.free_bytes(), self.reserve_bytes + self._promised_bytes
+        if free - size < kept:
+            raise LowSpace(free, kept + size)
+        self._promised_bytes += size
+        self._unasked_bytes = 0
+
+    def redeem(self, size: int) -> None:
+        self._promised_bytes = max(0, self._promised_bytes - size)
 
 
 Thing = TypeVar("Thing")

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple, Self
 
 from logboom.batch.batch import Batch
 from logboom.batch.builder import build_control
-from logboom.batch.header import KIND_DATA, NO_TIMESTAMP
+from logboom.batch.header import KIND_DATA, NO_TIMESTAMP, STAGED_IDS
 from logboom.errors import (
     AppendRefused,
     BatchError,
@@ -190,7 +190,7 @@ class GrowingLog(ReadableLog):
                     group = self._group(now, term)
                 if failure is not None:
                     raise failure  # nothing may overtake a batch that could not be written
-                if header.producer_id and (repeat := group.repeat_of(header)) is not None:
+                if 0 < header.producer_id < STAGED_IDS and (repeat := group.repeat_of(header)) is not None:
                     group.answers.append((number, repeat))
                     continue
                 wanted = None if expect is None else expect[number]

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from logboom.batch.batch import Batch
-from logboom.batch.header import KIND_CONTROL, KIND_DATA, NO_TIMESTAMP, Header
+from logboom.batch.header import KIND_CONTROL, KIND_DATA, NO_TIMESTAMP, STAGED_IDS, Header
 from logboom.errors import UnsupportedBatch
 from logboom.storage import envelope
 from logboom.storage.producers import Producers, Stream, Written
@@ -33,6 +33,7 @@ class Lost(msgspec.Struct, frozen=True, tag="lost"):
 
 
 Control = Floor | Lost
+_control: Final[msgspec.msgpack.Decoder[Control]] = msgspec.msgpack.Decoder(Control)
 
 
 class Snapshot(msgspec.Struct, frozen=True):
@@ -111,7 +112,7 @@ class Tail:
 
     def advance(self, header: Header, append_time: int, term: int, control: Control | None = None) -> int:
         """Move over one batch, stamped or about to be: it gets the next numbers. Returns its newest timestamp."""
-        if header.producer_id:
+        if 0 < header.producer_id < STAGED_IDS:
             written = Written(header.producer_seq, header.record_count, self.next_seqno, self.next_index, append_time)
             self.producers.record(header.producer_id, header.producer_epoch, written)
         self.next_seqno += header.record_count
@@ -131,7 +132,7 @@ def read_control(batch: Batch) -> Control | None:
     if batch.header.kind == KIND_DATA:
         return None
     try:
-        control: Control = msgspec.msgpack.decode(batch.body, type=Control)
+        control: Control = _control.decode(batch.body)
     except envelope.UNREADABLE as error:
         raise UnsupportedBatch(f"a control batch this release does not know: {error}") from None
     if (batch.header.kind == KIND_CONTROL) != isinstance(control, Floor):

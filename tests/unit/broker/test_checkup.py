@@ -15,11 +15,13 @@ from logboom.broker.api import (
     Broker,
     CursorInfo,
     DiskStats,
+    KeyInfo,
     NodeStats,
     Part,
     PartitionInfo,
     ReplicaStats,
     Settings,
+    StageInfo,
     TopicInfo,
 )
 from logboom.broker.checkup import FINDINGS_MAX, REASON_MAX, Complaint, Examiner, examine
@@ -43,6 +45,8 @@ class Said:
         self.said = msgspec.structs.replace(WELL, **more)
         self.topics = topics or []
         self.cursors = cursors or []
+        self.stages: list[StageInfo] = []
+        self.keys: list[KeyInfo] = []
         self.asked = 0
 
     async def stats(self) -> NodeStats:
@@ -55,6 +59,12 @@ class Said:
 
     async def list_cursors(self) -> list[CursorInfo]:
         return self.cursors
+
+    async def list_stages(self) -> list[StageInfo]:
+        return self.stages
+
+    async def list_keys(self) -> list[KeyInfo]:
+        return self.keys
 
 
 def findings(said: Said) -> list[Complaint]:
@@ -135,8 +145,11 @@ def test_a_full_volume_says_that_writes_are_refused_and_how_to_make_room() -> No
         ({"topics": 80, "limits": {"topics": 100}}, "limits.topics"),
         ({"connections": {"http": 50, "binary": 30}, "limits": {"connections": 100}}, "limits.connections"),
         ({"writes": {"unsynced_bytes": 8}, "limits": {"unsynced_bytes": 10}}, "limits.unsynced_bytes"),
+        ({"staging": {"stages": 8}, "limits": {"stages": 10}}, "limits.stages"),
+        ({"staging": {"staged_bytes": 8}, "limits": {"staged_bytes": 10}}, "limits.staged_bytes"),
+        ({"staging": {"keys": 8}, "limits": {"publish_keys": 10}}, "limits.publish_keys"),
     ],
-    ids=["open-files", "memory", "topics", "connections", "unsynced-bytes"],
+    ids=["open-files", "memory", "topics", "connections", "unsynced-bytes", "stages", "staged-bytes", "publish-keys"],
 )
 def test_a_limit_is_near_from_four_fifths_of_it_on(more: dict[str, Any], where: str) -> None:
     complaint = only(Said(**more))
@@ -145,6 +158,63 @@ def test_a_limit_is_near_from_four_fifths_of_it_on(more: dict[str, Any], where: 
 
 def test_limits_that_nobody_knows_are_never_near() -> None:
     assert findings(Said(open_files=800, memory_bytes=GIB)) == []
+
+
+def said_of_stage(unused: int, kept: int = 100 * MINUTE, **more: Any) -> Said:
+    said = Said(staging={"stages": 1})
+    facts = StageInfo("ab" * 16, 2**63, NOW - unused, NOW - unused, NOW - unused + kept, 5, GIB)
+    said.stages = [msgspec.structs.replace(facts, **more)]
+    return said
+
+
+def test_a_stage_that_nobody_uses_is_told_of_before_it_expires() -> None:
+    assert findings(said_of_stage(89 * MINUTE)) == []
+    complaint = only(said_of_stage(91 * MINUTE, note="import"))
+    assert (complaint.severity, complaint.kind) == ("warning", "stage expires")
+    assert complaint.where == f"stage {'ab' * 16} (import)"
+    assert complaint.reason == "1.0 GiB, unused for 1 hour: it is thrown away in 9 minutes"
+
+
+def test_a_stage_that_was_not_read_since_a_restart_may_hold_something() -> None:
+    assert only(said_of_stage(91 * MINUTE, producer_id=0, records=0)).kind == "stage expires"
+
+
+def test_nobody_misses_a_stage_without_records_or_one_that_is_being_published() -> None:
+    assert findings(said_of_stage(99 * MINUTE, records=0)) == []
+    assert findings(said_of_stage(99 * MINUTE, state="publishing")) == []
+
+
+def test_a_failed_stage_is_harmless() -> None:
+    complaint = only(said_of_stage(MINUTE, state="failed"))
+    assert (complaint.severity, complaint.kind) == ("harmless", "failed stage")
+    assert f"logboom stage discard {'ab' * 16}" in complaint.advice
+
+
+@pytest.mark.parametrize(
+    ("staged", "free", "words"),
+    [
+        (19 * GIB, 50 * GIB, None),
+        (20 * GIB, 50 * GIB, "20.0 GiB of a volume of 100.0 GiB are staged"),
+        (9 * GIB, 10 * GIB, None),
+        (10 * GIB, 10 * GIB, "10.0 GiB are staged, and 9.0 GiB can be written: not all can be published"),
+    ],
+)
+def test_stages_that_hold_much_of_a_volume_are_a_warning(staged: int, free: int, words: str | None) -> None:
+    said = Said(disk=DiskStats(100 * GIB, free, GIB, 0), staging={"staged_bytes": staged})
+    assert [complaint.reason for complaint in findings(said)] == ([] if words is None else [words])
+
+
+def test_a_publish_that_waits_is_a_warning_with_a_way_out() -> None:
+    said = Said(staging={"publishing": 1})
+    said.keys = [
+        KeyInfo("done", 7, 5, NOW - 5 * MINUTE),
+        KeyInfo("new", 7, 5, NOW - MINUTE // 2, is_open=True),
+        KeyInfo("stuck", 7, 5, NOW - 5 * MINUTE, is_open=True),
+    ]
+    complaint = only(said)
+    assert (complaint.severity, complaint.kind, complaint.where) == ("warning", "publish waits", "key stuck, number 7")
+    assert "5 minutes" in complaint.reason
+    assert "logboom stage forget stuck" in complaint.advice
 
 
 def test_cursors_are_held_against_their_limit() -> None:

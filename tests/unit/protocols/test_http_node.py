@@ -179,7 +179,13 @@ def test_topics_can_be_chosen_by_prefix_or_left_out(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         for name in ("a.1", "a.2", "b.1"):
             await node.broker.create_topic(name)
-        assert (await page_of(node)).labels("logboom_topic_partitions", "topic") == ["_cursors", "a.1", "a.2", "b.1"]
+        assert (await page_of(node)).labels("logboom_topic_partitions", "topic") == [
+            "_cursors",
+            "_publish",
+            "a.1",
+            "a.2",
+            "b.1",
+        ]
         assert (await page_of(node, "?topics=a.")).labels("logboom_topic_partitions", "topic") == ["a.1", "a.2"]
         bare = await page_of(node, "?topics=none")
         assert not [name for name in bare.samples if name.startswith("logboom_topic_")]

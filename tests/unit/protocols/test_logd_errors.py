@@ -23,6 +23,7 @@ def test_words_are_those_of_the_nearest_error_above() -> None:
     assert reason_of(e.WritesRefused("news", "")) == b"read only"
     assert reason_of(e.ReadOnlyReplica("there")) == b"read only"
     assert reason_of(e.Overloaded("news", 2, 1)) == b"unavailable"
+    assert reason_of(e.TopicBusy("news", "orders")) == b"unavailable"
     assert reason_of(e.BatchTooLarge(2, 1)) == b"too large"
     assert reason_of(e.LimitExceeded("limits.topics", 1)) == b"maximum topics allowed"
     assert reason_of(KeyError("a bug")) == b"unavailable"

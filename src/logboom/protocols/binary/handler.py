@@ -109,7 +109,8 @@ class Handler:
         if run is None:
             return
         try:
-            future = self._front_end.broker.append(run.parts, run.acks)
+            broker = self._front_end.broker
+            future = broker.append(run.parts, run.acks) if run.stage is None else broker.stage(run.stage, run.parts)
         except Exception as error:
             self._answer(run, error)
             return
@@ -129,7 +130,8 @@ class Handler:
 
     def _answer(self, run: Run, outcome: list[Answer] | BaseException) -> None:
         if not isinstance(outcome, BaseException):
-            run.measure(self._front_end.meter, outcome)
+            if run.stage is None:
+                run.measure(self._front_end.meter, outcome)
         elif not isinstance(outcome, LogboomError):
             self._front_end.report(outcome)
         if run.acks != "none":

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from logboom.broker.api import Acks, ActivityRequest, ReadRequest, Settings, TopicInfo
+from logboom.broker.api import Acks, ActivityRequest, Key, ReadRequest, Receipt, Settings, TopicInfo
 
 VERSION: Final = 1
 
@@ -100,6 +100,8 @@ class Append(msgspec.Struct, array_like=True, gc=False):
     parts: list[AppendPart]
     acks: Acks | None = None
     """With `none` there is no answer, not even to a refusal; only a malformed frame gets an ERROR."""
+    stage: str | None = None
+    """Not into the logs, but into this stage."""
 
 
 class AppendedAt(msgspec.Struct, array_like=True, gc=False):
@@ -242,6 +244,31 @@ class GetIncidents(msgspec.Struct, tag="incidents"):
     pass
 
 
+class OpenStage(msgspec.Struct, tag="open_stage", omit_defaults=True):
+    note: str = ""
+
+
+class Publish(msgspec.Struct, tag="publish"):
+    key: Key
+    stages: list[Receipt]
+
+
+class Discard(msgspec.Struct, tag="discard"):
+    stages: list[str]
+
+
+class ListStages(msgspec.Struct, tag="list_stages"):
+    pass
+
+
+class ListKeys(msgspec.Struct, tag="list_keys", omit_defaults=True):
+    prefix: str = ""
+
+
+class ForgetKey(msgspec.Struct, tag="forget_key"):
+    name: str
+
+
 Call = (
     CreateTopic
     | ConfigureTopic
@@ -263,5 +290,11 @@ Call = (
     | GetTopicHistory
     | GetSegments
     | GetIncidents
+    | OpenStage
+    | Publish
+    | Discard
+    | ListStages
+    | ListKeys
+    | ForgetKey
 )
 """The head of CALL. The head of RESULT is what the broker's method of that name returns."""

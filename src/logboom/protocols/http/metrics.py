@@ -139,6 +139,10 @@ def _reads(key: str) -> Callable[[Facts], Value | None]:
     return lambda facts: facts.stats.reads.get(key)
 
 
+def _staging(key: str) -> Callable[[Facts], Value | None]:
+    return lambda facts: facts.stats.staging.get(key)
+
+
 def _upkeep(get: Callable[[UpkeepStats], Value]) -> Callable[[Facts], Value | None]:
     def value(facts: Facts) -> Value | None:
         upkeep = facts.upkeep
@@ -273,6 +277,16 @@ FAMILIES: Final[tuple[Family, ...]] = (
     _counter("cold_reads", "Reads of what was not in memory.", _reads("warmed")),
     _gauge("subscriptions", "Open subscriptions.", _reads("subscriptions")),
     _gauge("readers_waiting", "Readers that wait for news.", _reads("waiting")),
+    _gauge("stages", "Stages that are open, being published, or of no use any more.", _staging("stages")),
+    _gauge("staged_bytes", "Bytes in them.", _staging("staged_bytes")),
+    _counter("stages_opened", "Stages opened.", _staging("opened")),
+    _counter("stages_discarded", "Stages thrown away because somebody said so.", _staging("discarded")),
+    _counter("stages_expired", "Stages thrown away because nobody used them.", _staging("expired")),
+    _gauge("publishing", "Publishes under way, those that cannot be finished included.", _staging("publishing")),
+    _counter("published", "Publishes that have ended.", _staging("published")),
+    _counter("published_records", "Records appended by them.", _staging("published_records")),
+    _counter("publish_repeats", "Publishes that had been before, so that nothing was done.", _staging("repeats")),
+    _gauge("publish_keys", "Names that something was published under.", _staging("keys")),
     *_traffic("protocol", "protocol", lambda facts: facts.measures.protocols),
     *_traffic("topic", "topic", lambda facts: facts.measured),
     _gauges("topic_disk_bytes", "Bytes of its logs.", "topic", _topics(_size_bytes)),

@@ -34,6 +34,7 @@ TAGS: Final = {
     "Write": "Append records.",
     "Read": "Read records: a page at a time, one by its seqno, or as they come.",
     "Cursors": "Named places in a log, kept by the node.",
+    "Staging": "What is staged and not published yet, and the keys of what was.",
     "Changes": "One topic as a feed of changes.",
     "logd": "The logd text protocol, by way of HTTP.",
     "Node": "The node itself: whether it is well, what it counts, how it is set.",
@@ -45,6 +46,11 @@ PATH_PARAMETERS: Final[dict[str, tuple[Schema, str, Any]]] = {
     "topic": ({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, "The name of a topic.", "events"),
     "cursor": ({"type": "string", "pattern": "^[A-Za-z0-9._/:-]{1,249}$"}, "The name of a cursor.", "billing"),
     "seqno": ({"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The number of a record in its log.", 0),
+    "stage": (
+        {"type": "string", "pattern": "^[0-9a-f]{32}$"},
+        "The id of a stage.",
+        "9b2e7c40d5a1468f8e13f0a7c6d4b259",
+    ),
     "id": ({"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The number of a change.", 0),
 }
 """Schema, meaning, example."""
@@ -52,7 +58,7 @@ PATH_PARAMETERS: Final[dict[str, tuple[Schema, str, Any]]] = {
 PROBLEMS: Final = {
     400: "The request is not what this operation takes.",
     403: "The node's rules do not allow it.",
-    404: "There is no such topic, partition, record or cursor.",
+    404: "There is no such topic, partition, record, cursor, stage or key.",
     405: "This path has other methods; `Allow` names them.",
     406: "None of the media types that were asked for is one this operation can answer with.",
     408: "The request did not come in time.",

@@ -85,6 +85,12 @@ STATUSES: Final[dict[type[LogboomError], int]] = {
     e.TopicNotAllowed: 403,
     e.TopicDeleted: 410,
     e.TopicRecreated: 410,
+    e.TopicBusy: 409,
+    e.StageNotFound: 404,
+    e.StageBusy: 409,
+    e.StageIncomplete: 409,
+    e.StageFailed: 410,
+    e.InvalidKey: 400,
     e.InvalidBookmark: 400,
     e.BookmarkLost: 410,
     e.SeqnoOutOfRange: 416,
@@ -114,6 +120,10 @@ FIXES: Final[dict[type[LogboomError], str]] = {
     e.BookmarkLost: "read from an earlier seqno",
     e.TopicRecreated: "read from=earliest: it is another topic now",
     e.TopicDeleted: "create it again, or read another one",
+    e.TopicBusy: "wait until the publish has ended; where it cannot end, DELETE /keys?name= gives it up",
+    e.StageNotFound: "GET /stages lists those there are",
+    e.StageBusy: "wait until its publish has ended: then it is gone by itself",
+    e.StageFailed: "DELETE /stages/{stage}, and stage its records again",
     e.InvalidBookmark: "give it as it came in `next`",
 }
 """The nearest ancestor counts."""

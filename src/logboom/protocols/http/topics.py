@@ -241,7 +241,7 @@ OPERATIONS: Final = (
         query=DeleteQuery,
         meanings={**_NAME, "topic_id": "Only if the topic still has this id."},
         answers=_NOTHING,
-        problems=(403, 404, 410),
+        problems=(403, 404, 409, 410),
     ),
     Operation(
         "POST",

@@ -274,7 +274,9 @@ def _build(columns: Columns, producer: Producer) -> Batch:
 
 def _producer_id(topic: str, key: str) -> int:
     text = f"{topic}\n{key}".encode(errors="surrogatepass")
-    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") or 1
+    return (
+        int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1 or 1
+    )  # the upper half is for stages
 
 
 def _checked_key(key: str | None) -> str | None:

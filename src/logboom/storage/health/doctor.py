@@ -236,7 +236,7 @@ class _Examination:
                 pass
             except OSError as error:
                 yield unreadable(path, error)
-        for name in ("topics", "trash", "internal"):
+        for name in ("topics", "trash", "internal", "staging"):
             path = f"{self._root}/{name}"
             if self._disk.exists(path) and not self._disk.is_directory(path):
                 yield unreadable(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path))

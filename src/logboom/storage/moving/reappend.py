@@ -80,7 +80,7 @@ class AppendLoader:
         log = self._log = self._data.open_log(self._topic.log_name(span.partition), config)
         log.commit(log.synced_index)
         key = f"{self._head.dump_id}/{self._dumped_id}/{span.partition}".encode()
-        self._next = Producer(int.from_bytes(sha256(key).digest()[:8], "little") or 1)
+        self._next = Producer(int.from_bytes(sha256(key).digest()[:8], "little") >> 1 or 1)
         stream = log.producer(self._next.id)
         self._done = (0, 0) if stream is None else (stream.epoch, stream.expected)
         self._first = span.first

@@ -9,11 +9,15 @@ import { el, set } from "./dom.js";
 import * as overview from "./overview.js";
 import * as pipeline from "./pipeline.js";
 import "./shell.js";
+import * as stages from "./stages.js";
 import * as topic from "./topic.js";
 
-const VIEWS = { "": ["overview", overview.open], topics: ["overview", topic.open], pipeline: ["pipeline", pipeline.open] };
+const VIEWS = {
+  "": ["overview", overview.open], topics: ["overview", topic.open], stages: ["stages", stages.open], pipeline: ["pipeline", pipeline.open],
+};
 const KEYS = [
-  ["/", "Search"], ["?", "Show these keys"], ["Esc", "Close what is open"], ["g o", "Go to the overview"], ["g p", "Go to the pipeline"],
+  ["/", "Search"], ["?", "Show these keys"], ["Esc", "Close what is open"], ["g o", "Go to the overview"], ["g s", "Go to the stages"],
+  ["g p", "Go to the pipeline"],
   ["↑ ↓", "Next row, in a list of records"], ["← →", "Previous or next record, in an open record; previous or next segment, in the strip"],
 ];
 
@@ -79,6 +83,7 @@ document.addEventListener("keydown", (event) => {
     }
   } else if (event.key === "?") showKeys();
   else if (chord === "g" && event.key === "o") location.hash = "#/";
+  else if (chord === "g" && event.key === "s") location.hash = "#/stages";
   else if (chord === "g" && event.key === "p") location.hash = "#/pipeline";
   chord = event.key;
 });

@@ -7,6 +7,7 @@ import { makeConnections, makeLimits } from "./limits.js";
 import { ReplicaCard, WritesButton } from "./node_actions.js";
 import { Samples, makePlots } from "./plots.js";
 import { lastStats, node, nodeNow, ready, report } from "./shell.js";
+import { makeStaged } from "./staged.js";
 import { Topics } from "./topics.js";
 import { Troubles } from "./troubles.js";
 
@@ -22,7 +23,7 @@ export function open(main, route, signal) {
   const topics = new Topics(route.query, signal, () => arrived("topics"), failed("topics"));
   const parts = build(main, topics);
   const showStats = (stats) => {
-    for (const part of [parts.limits, parts.connections, parts.writes, parts.replica]) part.show(stats);
+    for (const part of [parts.limits, parts.connections, parts.staged, parts.writes, parts.replica]) part.show(stats);
     parts.health.showNode(stats);
     arrived("stats");
   };
@@ -39,10 +40,10 @@ export function open(main, route, signal) {
 }
 
 function build(main, topics) {
-  const parts = { plots: makePlots(), limits: makeLimits(), connections: makeConnections(), troubles: new Troubles() };
+  const parts = { plots: makePlots(), limits: makeLimits(), connections: makeConnections(), staged: makeStaged(), troubles: new Troubles() };
   Object.assign(parts, { writes: new WritesButton(), replica: new ReplicaCard() });
   parts.health = new Health([parts.writes.element]);
-  const side = el("div", { class: "stack side" }, parts.limits.element, parts.troubles.element, parts.connections.element);
+  const side = el("div", { class: "stack side" }, parts.limits.element, parts.troubles.element, parts.connections.element, parts.staged.element);
   main.append(el("h1", { class: "unseen", text: "Overview" }),
     el("div", { class: "stack overview" }, parts.health.element, parts.replica.element, el("div", { class: "plots" }, parts.plots.elements),
       el("div", { class: "columns" }, topics.element, side)));

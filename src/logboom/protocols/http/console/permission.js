@@ -1,4 +1,4 @@
-// What the node would refuse to do with a topic, and why: said before it is asked.
+// What the node would refuse to do, and why: said before it is asked.
 
 import { el, set, setText } from "./dom.js";
 import { lastStats } from "./shell.js";
@@ -7,10 +7,15 @@ export function isInternal(name) {
   return name.startsWith("_");
 }
 
+/** Why the node takes no change of anything; "" where it does. */
+export function nodeRefusal() {
+  const source = lastStats()?.replica?.source;
+  return source ? `This node is a replica of ${source} and changes nothing of its own. Do it there, or promote this one.` : "";
+}
+
 /** Why the node takes no change of a topic; "" where it does. Cursors on an internal topic are anybody's. */
 export function refusal(name, { cursor = false } = {}) {
-  const source = lastStats()?.replica?.source;
-  if (source) return `This node is a replica of ${source} and changes nothing of its own. Do it there, or promote this one.`;
+  if (nodeRefusal()) return nodeRefusal();
   if (isInternal(name) && !cursor) return "The node keeps this topic itself: it is not changed from outside.";
   return "";
 }

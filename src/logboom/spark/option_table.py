@@ -1,0 +1,157 @@
+"""Options as Spark gives them, texts by name, and how each is read: what reading and writing have in common.
+
+Names are taken in any case. Those of Spark's Kafka connector mean here what they mean there, so that a job moves by
+changing its format; what only tunes Kafka's client is named in the log and left alone.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, NoReturn
+from urllib.parse import unquote, urlsplit
+
+from logboom.client.address import parse_servers
+from logboom.errors import ConfigError
+
+Entries = Mapping[str, tuple[str, Callable[[str], Any], tuple[str, ...]]]
+"""Each option: which field it becomes, how its text is read, and what else it may be called."""
+
+IGNORED: Final = ("serialization.format",)
+"""What Spark itself adds, and nobody has to know."""
+
+logger = logging.getLogger("logboom.spark")
+
+
+class OptionTable:
+    def __init__(
+        self,
+        whose: str,
+        entries: Entries,
+        *,
+        ignored: Collection[str] = (),
+        unsupported: Mapping[str, str] | None = None,
+    ) -> None:
+        self.names: Final = tuple(name for option, (_, _, others) in entries.items() for name in (option, *others))
+        self._whose = whose
+        self._options = {
+            name.lower(): (attribute, read)
+            for option, (attribute, read, others) in entries.items()
+            for name in (option, *others)
+        }
+        self._spelled = {name.lower(): name for name in self.names}
+        self._ignored = frozenset(name.lower() for name in ignored)
+        self._unsupported = {name.lower(): reason for name, reason in (unsupported or {}).items()}
+
+    def attribute(self, name: str) -> str:
+        return self._options[name.lower()][0] if name.lower() in self._options else name.lower()
+
+    def read(self, options: Mapping[str, str]) -> dict[str, Any]:
+        """The fields that are given. Raises ConfigError, which names the option and what it may be."""
+        given: dict[str, Any] = {}
+        spelled: dict[str, str] = {}
+        for name, text in options.items():
+            lower = name.lower()
+            if lower in IGNORED:
+                continue
+            if lower in self._ignored or (lower.startswith("kafka.") and lower not in self._options):
+                logger.warning("option %s is for Kafka's client and means nothing here", name)
+                continue
+            if lower not in self._options:
+                self._refuse(name)
+            name = self._spelled[lower]  # Spark gives all in lower case
+            attribute, read = self._options[lower]
+            if attribute in given:
+                raise ConfigError(name, f"says the same as {spelled[attribute]}: give one of them")
+            given[attribute], spelled[attribute] = _read(read, name, text), name
+        return given
+
+    def _refuse(self, name: str) -> NoReturn:
+        if name.lower() in self._unsupported:
+            raise ConfigError(name, f"is not supported: {self._unsupported[name.lower()]}")
+        near = get_close_matches(name.lower(), self._spelled, 1, 0.5)
+        hint = f"did you mean {self._spelled[near[0]]}?" if near else f"there are {', '.join(self.names)}"
+        raise ConfigError(name, f"is no option of the logboom {self._whose}: {hint}")
+
+
+def is_catalogued(options: Mapping[str, str]) -> bool:
+    """Whether these are of a table of Spark's catalogue: Spark mixes in what it knows of the table."""
+    return "provider" in options
+
+
+def own_options(options: Mapping[str, str]) -> dict[str, str]:
+    """What the user gave."""
+    if not is_catalogued(options):
+        return dict(options)
+    given = {name[len("option.") :]: text for name, text in options.items() if name.lower().startswith("option.")}
+    for name in ("path", "location"):
+        if name in options and "path" not in given:
+            given["path"] = options[name]
+    return given
+
+
+def take_place(given: dict[str, Any]) -> dict[str, Any]:
+    """What path and servers say together."""
+    directory, servers = given.pop("path", (None, ()))
+    more = given.pop("servers", ())
+    if servers and more and servers != more:
+        raise ConfigError("servers", "is another place than the path: give one of them")
+    return {"directory": directory, "servers": servers or more}
+
+
+def _read(read: Callable[[str], Any], name: str, text: str) -> Any:
+    try:
+        return read(text)
+    except ConfigError:
+        raise
+    except (ValueError, TypeError) as error:
+        raise ConfigError(name, str(error)) from None
+
+
+def read_path(text: str) -> tuple[str | None, tuple[str, ...]]:
+    """A directory, or servers."""
+    if text.startswith(("logboom:", "unix:")):
+        return None, read_servers(text)
+    if text.startswith("file:"):
+        text = unquote(urlsplit(text).path)
+    elif re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
+        raise ValueError(f"{text!r} is neither a directory of this machine nor logboom://host:port")
+    return os.path.abspath(os.path.expanduser(text)), ()
+
+
+def read_servers(text: str) -> tuple[str, ...]:
+    return tuple(str(address) for address in parse_servers(text))
+
+
+def read_names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise ValueError("is empty")
+    return names
+
+
+def read_whole(text: str) -> int:
+    if not re.fullmatch(r"\d+", text.strip()):
+        raise ValueError(f"is {text!r}, allowed are whole numbers")
+    return int(text)
+
+
+def read_size(text: str) -> int:
+    """Bytes, as Spark writes sizes: 67108864, 64m, 64mb."""
+    form = re.fullmatch(r"(\d+)\s*(?:([kmgt])(?:i?b)?|b)?", text.strip().lower())
+    if form is None or not int(form[1]):
+        raise ValueError(f"is {text!r}, allowed are bytes such as 67108864, 64k, 64m, 1g")
+    return int(form[1]) << 10 * " kmgt".index(form[2] or " ")
+
+
+def read_word(*words: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        word = text.strip().lower()
+        if word not in words:
+            raise ValueError(f"is {text!r}, allowed are {', '.join(words)}")
+        return word
+
+    return read

@@ -1,0 +1,171 @@
+"""The data source `logboom` as a sink: every row once, or none.
+
+Each attempt of a task puts its rows in a stage of its own and says in its message which; nobody sees them there. When
+all tasks are done, the driver publishes the stages of the messages, all at once, and those of other attempts are thrown
+away. What a publish is known by makes a repeat harmless:
+
+    a stream        spark/ID of the query, and the number of the micro-batch
+    a table         a random name; with txnAppId and txnVersion, those
+
+Spark tells the id of the query to tasks alone, so it comes with their messages. A micro-batch without rows is not
+published: whatever attempt of it comes first with rows is the one that counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+from uuid import uuid4
+
+from msgspec.msgpack import Decoder
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from logboom.broker.publication import Key, Receipt, StageInfo
+from logboom.client.calls import Calls
+from logboom.client.staging import PUBLISH_TIMEOUT_S, StageWriter, publish
+from logboom.errors import LogboomError
+from logboom.protocols.binary.messages import Discard, ListStages
+from logboom.spark.layout import Layout
+from logboom.spark.rows import RowWriter, gather
+from logboom.spark.write_options import WriteOptions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+QUERY: Final = "sql.streaming.queryId"
+BATCH: Final = "streaming.sql.batchId"
+"""Where Spark tells a task what it is for."""
+SWEEP_S: Final = 5.0
+"""How long the node is asked to throw stages away. Those it does not hear of expire."""
+
+logger = logging.getLogger("logboom.spark")
+
+_stages = Decoder(list[StageInfo])
+_count = Decoder(int)
+
+
+@dataclass(frozen=True, slots=True)
+class Staged(WriterCommitMessage):
+    """What an attempt of a task has done."""
+
+    receipt: Receipt | None
+    """None where it had no rows."""
+    note: str
+    """What all stages of the same write carry."""
+    query: str | None
+
+
+Messages = Sequence[WriterCommitMessage | None]
+"""None of a task that has failed."""
+
+
+class LogWriter(DataSourceArrowWriter):
+    """Writes a DataFrame. The same one, copied, is in all tasks and in the driver."""
+
+    def __init__(self, options: WriteOptions, layout: Layout) -> None:
+        self._options = options
+        self._layout = layout
+        self._name = f"spark-write/{uuid4()}"
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        return _stage(iterator, self._options, self._layout, self._name, None)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        app = self._options.app
+        if app is not None:  # without rows too: this version has been
+            _publish(self._options, Key(app, self._options.version), messages)
+        elif _receipts(messages):
+            _publish(self._options, Key(self._name, lasting=False), messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        _sweep(self._options, self._name)
+
+
+class LogStreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches. Spark makes one for the tasks of each, and another one to commit it."""
+
+    def __init__(self, options: WriteOptions, layout: Layout) -> None:
+        self._options = options
+        self._layout = layout
+        self._run = uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY) if context else None
+        batch = context.getLocalProperty(BATCH) if context else None
+        return _stage(iterator, self._options, self._layout, f"spark/{query}/{batch}/{self._run}", query)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        if _receipts(messages):
+            (query,) = {message.query for message in messages if isinstance(message, Staged)}
+            assert query is not None, "Spark has told no task which query it is for"
+            _publish(self._options, Key(f"spark/{query}", batchId), messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        for note in _notes(messages):
+            _sweep(self._options, note)
+
+
+def _stage(
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, layout: Layout, note: str, query: str | None
+) -> Staged:
+    context = TaskContext.get()
+    task = context.partitionId() if context else 0
+    stage: StageWriter | None = None
+    try:
+        writer: RowWriter | None = None
+        for batch in gather(batches, layout):
+            if stage is None or writer is None:
+                stage = StageWriter(
+                    options.servers,
+                    codec=options.codec,
+                    batch_bytes=options.batch_bytes,
+                    timeout_s=options.timeout_s,
+                    note=note,
+                )
+                writer = RowWriter(stage, layout, task)
+            writer.write(batch)
+        return Staged(None if stage is None else stage.finish(), note, query)
+    except BaseException as error:
+        if stage is not None:
+            stage.discard()
+        if isinstance(error, LogboomError):
+            raise error.with_traceback(None) from None  # Spark shows the trace before what has happened
+        raise
+
+
+def _receipts(messages: Messages) -> list[Receipt]:
+    """Of the tasks that had rows, in their order."""
+    return [message.receipt for message in messages if isinstance(message, Staged) and message.receipt is not None]
+
+
+def _notes(messages: Messages) -> set[str]:
+    return {message.note for message in messages if isinstance(message, Staged)}
+
+
+def _publish(options: WriteOptions, key: Key, messages: Messages) -> None:
+    try:
+        done = publish(options.servers, key, _receipts(messages), max(options.timeout_s, PUBLISH_TIMEOUT_S))
+    except LogboomError as error:
+        raise error.with_traceback(None) from None
+    if done.repeat:
+        logger.warning("%s %d was written before: nothing is written now", done.name, done.number)
+    for note in _notes(messages):
+        _sweep(options, note)
+
+
+def _sweep(options: WriteOptions, note: str) -> None:
+    """Throw away what attempts of the same write have left that are not in any message."""
+    calls = Calls(options.servers)
+    try:
+        with suppress(LogboomError):
+            found = calls.ask(ListStages(), _stages, SWEEP_S)
+            left = [stage.id for stage in found if stage.note == note and stage.state != "publishing"]
+            if left:
+                calls.ask(Discard(left), _count, SWEEP_S)
+    finally:
+        calls.close()

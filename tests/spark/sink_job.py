@@ -1,0 +1,228 @@
+"""A process that writes to topics with Spark, to be killed, and to fail by itself.
+
+    sink_job.py JOB
+
+JOB is a JSON file: `master` and `settings` of Spark, and `works`, which are done one after the other. Each has the
+`path` of the node; its `kind`; the `topic` it writes to; `tasks`, into how many its rows are dealt out anew and at
+random, 0 to leave them; `faults`, and `marks`, a directory. The kinds are
+    table      `rows` numbers
+    stream     what the `source` options read, with `checkpoint`; all that is there where it is `now`, else without end
+    each       the same, with two writes for each micro-batch: keys of an even checksum to TOPIC, others to TOPIC-odd
+A fault is a name, a step, the numbers of a micro-batch and a task, null for any, and what to do there. It happens once,
+for whoever comes first and makes the file of its name in `marks`. The steps are
+    opened     a task has a stage, and all of its rows, and not everything is staged
+    staged     it is, and nobody knows
+    told       the driver has the messages of all tasks
+    sent       the publish is on its way
+    answered   it is done, and Spark does not know
+    between    in a micro-batch of `each`, the first write is done and the second is not
+and what is done: `wait` until there is a file of that name with `.go`, `fail`, `die` (this process), `executor` (the
+Java that started it). Who commits a table does not know of a micro-batch: there any will do.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.functions import rand
+
+from logboom.client.blocking_link import Link
+from logboom.client.staging import StageWriter
+from logboom.protocols.binary.messages import Publish
+from logboom.spark import session
+from logboom.spark.sink import BATCH, LogStreamWriter, LogWriter
+from logboom.spark.source import LogboomSource
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+WAIT_S = 600.0
+
+
+class Steps:
+    """Where things go wrong. Spark takes it along to every process."""
+
+    def __init__(self, marks: str, faults: list[list[Any]]) -> None:
+        self._marks = marks
+        self._faults = faults
+
+    def reach(self, step: str, batch: int | None = None, task: int | None = None) -> None:
+        for name, at, of_batch, of_task, action in self._faults:
+            if at == step and (batch is None or of_batch in (None, batch)) and of_task in (None, task):
+                mark = os.path.join(self._marks, name)
+                try:
+                    os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
+                except FileExistsError:
+                    continue
+                go_wrong(action, mark)
+
+
+def go_wrong(action: str, mark: str) -> None:
+    if action == "fail":
+        raise RuntimeError(f"made to fail: {os.path.basename(mark)}")
+    if action == "die":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if action == "executor":  # Java has started a Python, of which this one was forked
+        status = Path(f"/proc/{os.getppid()}/stat").read_text()
+        os.kill(int(status.rpartition(")")[2].split()[1]), signal.SIGKILL)
+    deadline = time.monotonic() + WAIT_S
+    while not os.path.exists(f"{mark}.go") and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+@contextmanager
+def noticing(owner: type, method: str, before: Callable[..., None], after: Callable[..., None]) -> Iterator[None]:
+    """While this goes on, in this process: tells of every call of a method, with what it is called with."""
+    original = getattr(owner, method)
+
+    def call(*arguments: Any) -> Any:
+        before(*arguments)
+        result = original(*arguments)
+        after(*arguments)
+        return result
+
+    setattr(owner, method, call)
+    try:
+        yield
+    finally:
+        setattr(owner, method, original)
+
+
+def pass_by(*_: Any) -> None:
+    """Nothing is to be noticed here."""
+
+
+def stage(writer: LogWriter | LogStreamWriter, steps: Steps, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    context = TaskContext.get()
+    assert context is not None
+    said, task = context.getLocalProperty(BATCH), context.partitionId()
+    batch = None if said is None else int(said)
+    with noticing(StageWriter, "finish", lambda _: steps.reach("opened", batch, task), pass_by):
+        message = writer.write(batches)
+    steps.reach("staged", batch, task)
+    return message
+
+
+def publish(commit: Callable[[], None], steps: Steps, batch: int | None = None) -> None:
+    def sent(link: Link, kind: int, head: Any = None, payload: Any = ()) -> None:
+        if isinstance(head, Publish):
+            steps.reach("sent", batch)
+
+    steps.reach("told", batch)
+    with noticing(Link, "send", pass_by, sent):
+        commit()
+    steps.reach("answered", batch)
+
+
+class SteppingTable(DataSourceArrowWriter):
+    def __init__(self, writer: LogWriter, steps: Steps) -> None:
+        self._writer = writer
+        self._steps = steps
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return stage(self._writer, self._steps, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        publish(lambda: self._writer.commit(messages), self._steps)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._writer.abort(messages)
+
+
+class SteppingStream(DataSourceStreamArrowWriter):
+    def __init__(self, writer: LogStreamWriter, steps: Steps) -> None:
+        self._writer = writer
+        self._steps = steps
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return stage(self._writer, self._steps, iterator)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        publish(lambda: self._writer.commit(messages, batchId), self._steps, batchId)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        self._writer.abort(messages, batchId)
+
+
+class SteppingSource(LogboomSource):
+    """`logboom`, whose writers tell where they are. Registered, it goes before the one that Spark finds."""
+
+    steps: Steps
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        writer = super().writer(schema, overwrite)
+        assert isinstance(writer, LogWriter)
+        return SteppingTable(writer, self.steps)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        writer = super().streamWriter(schema, overwrite)
+        assert isinstance(writer, LogStreamWriter)
+        return SteppingStream(writer, self.steps)
+
+
+def deal(frame: DataFrame, tasks: int) -> DataFrame:
+    return frame.repartition(tasks, rand()) if tasks else frame
+
+
+def write_table(spark: SparkSession, work: dict[str, Any]) -> None:
+    numbers = spark.range(0, work["rows"], 1, 4).selectExpr(
+        "concat('k', id % 7) key", "concat('k', id % 7, ':', id) value"
+    )
+    frame = deal(numbers, work["tasks"])
+    frame.write.format("logboom").mode("append").options(topic=work["topic"], batchBytes="1k").save(work["path"])
+
+
+def write_stream(spark: SparkSession, work: dict[str, Any]) -> None:
+    source = spark.readStream.format("logboom").options(**work["source"]).schema("key BINARY, value BINARY")
+    frame = source.load(work["path"])
+    if work["kind"] == "each":
+        writer = frame.writeStream.foreachBatch(write_each(work))
+    else:
+        writer = deal(frame, work["tasks"]).writeStream.format("logboom")
+        writer = writer.options(topic=work["topic"], path=work["path"], batchBytes="1k")
+    writer = writer.option("checkpointLocation", work["checkpoint"])
+    (writer.trigger(availableNow=True) if work["now"] else writer).start().awaitTermination()
+
+
+def write_each(work: dict[str, Any]) -> Callable[[DataFrame, int], None]:
+    def write(frame: DataFrame, batch: int) -> None:
+        for rest, topic in enumerate((work["topic"], f"{work['topic']}-odd")):
+            if rest:
+                SteppingSource.steps.reach("between", batch)
+            part = deal(frame.where(f"crc32(key) % 2 = {rest}"), work["tasks"])
+            writer = part.write.format("logboom").mode("append").option("topic", topic)
+            writer.options(txnAppId=f"each/{topic}", txnVersion=batch).save(work["path"])
+
+    return write
+
+
+def main() -> None:
+    job = json.loads(Path(sys.argv[1]).read_text())
+    spark = session("job", job["master"], config=job["settings"])
+    for work in job["works"]:
+        SteppingSource.steps = Steps(work["marks"], work["faults"])
+        spark.dataSource.register(SteppingSource)
+        (write_table if work["kind"] == "table" else write_stream)(spark, work)
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Writes on a standalone cluster, whose workers have nothing but what came with the job: every row is there once, where
+executors are killed, tasks fail, and Spark runs a slow task twice.
+
+The two workers have hosts of their own, for Spark runs no second attempt of a task on the host of the first.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logboom import Writer
+from spark.cluster import SPARK_HOME, environment, make_environment, pack, process, standalone
+from spark.queries import Topics
+from spark.sink_runs import (
+    KEYS,
+    Fault,
+    Run,
+    compare,
+    following,
+    next_batch,
+    running,
+    stages_of,
+    values_of,
+    write_some,
+    writing,
+)
+from system.node import NodeProcess
+
+ROWS = 3000
+OTHER_HOST = "127.0.0.2"
+PARTITIONS = 3
+SETTINGS = {
+    "spark.driver.memory": "512m",
+    "spark.executor.memory": "512m",
+    "spark.cores.max": "2",
+    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.minTaskRuntime": "500ms",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.multiplier": "1.5",
+}
+
+
+class Cluster:
+    """Two workers with one core each, and the environment that jobs bring along."""
+
+    def __init__(self, master: str, archive: Path, home: Path) -> None:
+        self.master = master
+        self._archive = archive
+        self._home = home
+
+    @contextmanager
+    def run(self, root: Path, *works: tuple[dict[str, Any], list[Fault]]) -> Iterator[Run]:
+        root.mkdir(exist_ok=True)
+        here = root / "environment"
+        if not here.exists():
+            here.symlink_to(self._home)
+        settings = {**SETTINGS, "spark.archives": f"{self._archive}#environment"}
+        packed = environment(PYSPARK_PYTHON="./environment/bin/python")
+        with running(root, *works, master=self.master, settings=settings, environment=packed) as run:
+            yield run
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    root = tmp_path_factory.mktemp("cluster")
+    home = make_environment(root)
+    archive, other = pack(home), root / "other"
+    other.mkdir()
+    with standalone(root, workers=1) as master:
+        command: list[str | Path] = [SPARK_HOME / "bin" / "spark-class", "org.apache.spark.deploy.worker.Worker"]
+        command += ["--host", OTHER_HOST, "--cores", "1", "--memory", "700m", "--webui-port", "0"]
+        bare = environment(PYSPARK_PYTHON="/nonexistent/python", SPARK_HOME=str(SPARK_HOME), SPARK_DAEMON_MEMORY="256m")
+        with process([*command, "--work-dir", other / "work", master], other, "worker", bare):
+            yield Cluster(master, archive, home)
+
+
+@pytest.fixture
+def topics(tmp_path: Path) -> Iterator[Topics]:
+    with NodeProcess(tmp_path) as node:
+        yield Topics(node)
+
+
+def numbers() -> list[str]:
+    return [f"k{number % KEYS}:{number}" for number in range(ROWS)]
+
+
+@pytest.mark.timeout(900)
+def test_rows_are_there_once_where_executors_are_killed_tasks_fail_and_slow_ones_run_twice(
+    cluster: Cluster, topics: Topics, tmp_path: Path
+) -> None:
+    for topic in ("killed", "slow", "copies"):
+        topics.create(topic, PARTITIONS)
+    topics.create("events", 2)
+    with Writer("events", topics.address) as writer:
+        write_some(writer, 0, 400)
+    table = {"kind": "table", "path": topics.path, "rows": ROWS}
+    copy = {
+        "kind": "stream",
+        "path": topics.path,
+        "topic": "copies",
+        "source": {"topic": "events", "startingSeqno": "earliest", "maxRecordsPerTrigger": "150"},
+        "checkpoint": str(tmp_path / "checkpoint"),
+        "now": True,
+    }
+    works = (
+        ({**table, "topic": "killed"}, [Fault("staged", "executor", task=1)]),
+        ({**table, "topic": "slow"}, [Fault("staged", "wait", task=2)]),
+        (copy, [Fault("opened", "executor", 0), Fault("staged", "fail", 1), Fault("staged", "wait", 2)]),
+    )
+    staged = set()
+    with cluster.run(tmp_path / "job", *works) as run:
+        for work, (_, faults) in enumerate(works):
+            for fault in range(len(faults)):
+                run.wait_for(fault, work)
+                staged |= {stage.id for stage in stages_of(topics)}
+        run.finish()
+    for topic, wanted in {
+        "killed": numbers(),
+        "slow": numbers(),
+        "copies": values_of(topics, "events", 2),
+    }.items():
+        logs = [(topic, partition) for partition in range(PARTITIONS)]
+        report = compare(topics, wanted, logs, in_order=True)
+        assert report.clean, (topic, report)
+    left = {stage.id for stage in stages_of(topics)}
+    assert not left & staged, "stages of attempts that are in no message are swept away"
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_a_stream_on_a_cluster_that_is_killed_many_times_writes_every_record_once(
+    cluster: Cluster, topics: Topics, tmp_path: Path
+) -> None:
+    chance = random.Random("cluster")
+    topics.create("events", 2)
+    topics.create("copies", PARTITIONS)
+    checkpoint = tmp_path / "checkpoint"
+    source = {"topic": "events", "startingSeqno": "earliest"}
+    copy: dict[str, Any] = {"kind": "stream", "path": topics.path, "topic": "copies", "checkpoint": str(checkpoint)}
+    logs = [("copies", partition) for partition in range(PARTITIONS)]
+    with writing(topics, "events"), following(topics, logs) as seen:
+        for _ in range(20):
+            first = next_batch(checkpoint)
+            steps = ["opened", "staged", "told", "sent", "answered"]
+            faults = [Fault(chance.choice(steps), "wait", first + 2)]
+            faults += [Fault(chance.choice(steps[:2]), "executor", first + batch) for batch in range(2)]
+            work = {**copy, "source": {**source, "maxRecordsPerTrigger": "500"}, "now": False, "tasks": 0}
+            with cluster.run(tmp_path / "job", (work, faults)) as run:
+                run.wait_for(0)
+                if chance.random() < 0.3:
+                    topics.node.kill()
+                    topics.node.start()
+    with cluster.run(tmp_path / "job", ({**copy, "source": source, "now": True}, [])) as run:
+        run.finish()
+    report = compare(topics, values_of(topics, "events", 2), logs, seen, in_order=True)
+    assert report.clean, report
