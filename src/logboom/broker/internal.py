@@ -64,6 +64,9 @@ class Body(msgspec.Struct, frozen=True):
     entries: dict[bytes, bytes]
 
 
+BODY: Final = msgspec.msgpack.Decoder(Body)
+
+
 @dataclass(slots=True)
 class _Group:
     """Changes that go into one batch, the latest of each key; None removes it."""
@@ -209,7 +212,7 @@ def _load(disk: Disk, path: str, log: InternalLog) -> Body:
     """The snapshot; an empty one where there is none to believe and the log has everything itself."""
     try:
         data = read_file(disk, path)
-        body = None if data is None else envelope.unpack(MAGIC, data, Body)
+        body = None if data is None else envelope.unpack(MAGIC, data, BODY)
         reason = "is not there" if body is None else f"is of another log, with id {body.topic_id}"
     except (OSError, ValueError) as error:
         body, reason = None, f"cannot be believed ({error})"

@@ -6,8 +6,7 @@ Snapshots, the hook queue and the scrub ledger are kept so. A file is whole and 
 from __future__ import annotations
 
 from struct import Struct
-from threading import Lock
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from crc32c import crc32c
@@ -16,9 +15,6 @@ VERSION: Final = 1
 UNREADABLE: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """What decoding raises on bytes that are not what was expected."""
 _FRONT = Struct("<4sIII")
-_decoders: dict[type, msgspec.msgpack.Decoder[Any]] = {}
-_making = Lock()
-"""msgspec 0.22 takes a type in when it is first used, and crashes where two threads do so at once."""
 
 Content = TypeVar("Content")
 
@@ -28,8 +24,12 @@ def pack(magic: bytes, content: msgspec.Struct) -> bytes:
     return _FRONT.pack(magic, VERSION, len(body), crc32c(body)) + body
 
 
-def unpack(magic: bytes, data: bytes, kind: type[Content]) -> Content:
-    """What a file holds; ValueError says why it is none of ours."""
+def unpack(magic: bytes, data: bytes, decoder: msgspec.msgpack.Decoder[Content]) -> Content:
+    """What a file holds; ValueError says why it is none of ours.
+
+    A decoder that was made before: msgspec takes a type in when it is first used, and crashes where two threads do so
+    at once, as those would that open the logs of a directory.
+    """
     if len(data) < _FRONT.size:
         raise ValueError(f"{len(data)} bytes are too few")
     found, version, size, crc = _FRONT.unpack_from(data)
@@ -41,14 +41,6 @@ def unpack(magic: bytes, data: bytes, kind: type[Content]) -> Content:
     if size != len(body) or crc != crc32c(body):
         raise ValueError("the checksum does not hold")
     try:
-        content: Content = _decoder(kind).decode(body)
-        return content
+        return decoder.decode(body)
     except UNREADABLE as error:
         raise ValueError(str(error)) from None
-
-
-def _decoder(kind: type) -> msgspec.msgpack.Decoder[Any]:
-    with _making:
-        if kind not in _decoders:
-            _decoders[kind] = msgspec.msgpack.Decoder(kind)
-        return _decoders[kind]

@@ -78,6 +78,7 @@ class Body(msgspec.Struct, frozen=True):
     entries: list[HookEntry]
 
 
+_body: Final = msgspec.msgpack.Decoder(Body)
 Logs = Mapping[str, tuple[HookEntry, ...]]
 """The entries of every log, by topic and partition, oldest first."""
 
@@ -238,7 +239,7 @@ def encode(entries: Iterable[HookEntry]) -> bytes:
 
 def decode(data: bytes) -> list[HookEntry]:
     """The entries in a file's bytes; ValueError says why they are none of ours."""
-    return envelope.unpack(MAGIC, data, Body).entries
+    return envelope.unpack(MAGIC, data, _body).entries
 
 
 def _sort(entries: Iterable[HookEntry]) -> Logs:

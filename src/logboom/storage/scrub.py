@@ -194,6 +194,9 @@ class _Content(msgspec.Struct, frozen=True):
     cycles: dict[str, Cycle] = {}
 
 
+_content: Final = msgspec.msgpack.Decoder(_Content)
+
+
 class ScrubLedger:
     """Times are microseconds since 1970; a log's name is its directory relative to the data directory."""
 
@@ -208,7 +211,7 @@ class ScrubLedger:
         """As it was saved; empty where it is missing or is not whole and ours."""
         try:
             data = read_file(disk, path)
-            return cls(path, None if data is None else envelope.unpack(MAGIC, data, _Content))
+            return cls(path, None if data is None else envelope.unpack(MAGIC, data, _content))
         except (OSError, ValueError):
             return cls(path)
 

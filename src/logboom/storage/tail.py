@@ -55,9 +55,12 @@ class Snapshot(msgspec.Struct, frozen=True):
     def decode(cls, data: bytes | None) -> Snapshot | None:
         """None for anything that is not a whole snapshot of ours."""
         try:
-            return None if data is None else envelope.unpack(MAGIC, data, cls)
+            return None if data is None else envelope.unpack(MAGIC, data, _snapshot)
         except ValueError:
             return None
+
+
+_snapshot: Final = msgspec.msgpack.Decoder(Snapshot)
 
 
 @dataclass(slots=True)

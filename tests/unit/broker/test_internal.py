@@ -248,7 +248,7 @@ def test_a_missing_snapshot_is_noticed_where_the_log_was_cut() -> None:
 def test_a_snapshot_the_log_does_not_reach_is_refused() -> None:
     older, _ = cut_state(1)
     newer, _ = cut_state(3)
-    snapshot = envelope.unpack(internal.MAGIC, bytes(newer.names[PATH].cached), internal.Body)
+    snapshot = envelope.unpack(internal.MAGIC, bytes(newer.names[PATH].cached), internal.BODY)
     for seqno in (0, 10_000):
         moved = internal.Body(snapshot.topic_id, seqno, snapshot.entries)
         newer.names[PATH].cached[:] = envelope.pack(internal.MAGIC, moved)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
+from msgspec.msgpack import Decoder
+
 from logboom.storage import envelope
 from logboom.storage.disk import Disk, read_file
 from logboom.storage.health.findings import Finding, Severity, counted
@@ -167,7 +169,7 @@ def _ledger_fault(disk: Disk, path: str) -> str | None:
     try:
         data = read_file(disk, path)
         if data is not None:
-            envelope.unpack(MAGIC, data, dict)
+            envelope.unpack(MAGIC, data, Decoder(dict))
     except (OSError, ValueError) as error:
         return str(error)
     return None
