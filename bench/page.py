@@ -13,7 +13,10 @@ from plot import draw
 BENCH = Path(__file__).parent
 PAGE = BENCH.parent / "docs" / "benchmarks.md"
 PLOT = PAGE.with_suffix(".svg")
-GOALS = ("produce", "consume", "wire", "latency", "scale", "spark_scan", "spark_json", "spark_select")
+GOALS = (
+    *("produce", "consume", "wire", "latency", "scale", "publish"),
+    *("spark_scan", "spark_json", "spark_select", "spark_sink"),
+)
 INTRODUCTION = """\
 # Benchmarks
 
@@ -24,7 +27,7 @@ the ratios, and those within a tenth or two.
 PLOTTED = """\
 ## The node, Spark and their goals
 
-![How far the node and the Spark source are from each of their goals](benchmarks.svg)
+![How far the node and Spark's source and sink are from each of their goals](benchmarks.svg)
 
 Each bar is one ratio below that has a goal: 1 is the goal, 2 is twice as good, 0.5 half as good.
 """

@@ -13,8 +13,9 @@ What is named here is imported when it is first used: `import logboom` costs nex
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logboom.lazy import exports
 
 if TYPE_CHECKING:
     from logboom.batch.record import Record
@@ -50,14 +51,8 @@ __all__ = [
 
 _HOMES = {"Record": "logboom.batch.record", "LogboomError": "logboom.errors"}
 
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_HOMES.get(name, "logboom.client")), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+__getattr__, __dir__ = exports(
+    __name__,
+    {name: _HOMES.get(name, "logboom.client") for name in __all__ if name != "__version__"},
+    globals(),
+)

@@ -2,14 +2,14 @@
 
     sink_job.py JOB
 
-JOB is a JSON file: `master` and `settings` of Spark, and `works`, which are done one after the other. Each has the
-`path` of the node; its `kind`; the `topic` it writes to; `tasks`, into how many its rows are dealt out anew and at
-random, 0 to leave them; `faults`, and `marks`, a directory. The kinds are
+JOB is a JSON file: `master` and `settings` of Spark; `works`; `faults`, and `marks`, a directory. A work has the `path`
+of the node; its `kind`; the `topic` it writes to; and `tasks`, into how many its rows are dealt out anew and at random,
+0 to leave them. Tables are written one after the other, and then all streams at once. The kinds are
     table      `rows` numbers
     stream     what the `source` options read, with `checkpoint`; all that is there where it is `now`, else without end
     each       the same, with two writes for each micro-batch: keys of an even checksum to TOPIC, others to TOPIC-odd
-A fault is a name, a step, the numbers of a micro-batch and a task, null for any, and what to do there. It happens once,
-for whoever comes first and makes the file of its name in `marks`. The steps are
+A fault has the name of its mark; the topic, the step, the numbers of micro-batch and task where it happens, null
+for any; and what is done. It happens once, for whoever comes first and makes the file of that name. The steps are
     opened     a task has a stage, and all of its rows, and not everything is staged
     staged     it is, and nobody knows
     told       the driver has the messages of all tasks
@@ -29,6 +29,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,7 @@ from logboom.spark.source import LogboomSource
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.types import StructType
 
 WAIT_S = 600.0
@@ -64,9 +66,10 @@ class Steps:
         self._marks = marks
         self._faults = faults
 
-    def reach(self, step: str, batch: int | None = None, task: int | None = None) -> None:
-        for name, at, of_batch, of_task, action in self._faults:
-            if at == step and (batch is None or of_batch in (None, batch)) and of_task in (None, task):
+    def reach(self, topic: str, step: str, batch: int | None = None, task: int | None = None) -> None:
+        for name, of_topic, at, of_batch, of_task, action in self._faults:
+            is_here = (of_topic, at) == (topic, step) and (batch is None or of_batch in (None, batch))
+            if is_here and of_task in (None, task):
                 mark = os.path.join(self._marks, name)
                 try:
                     os.close(os.open(mark, os.O_CREAT | os.O_EXCL))
@@ -110,53 +113,57 @@ def pass_by(*_: Any) -> None:
     """Nothing is to be noticed here."""
 
 
-def stage(writer: LogWriter | LogStreamWriter, steps: Steps, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+Reach = Callable[..., None]
+"""Of the topic that is written to."""
+
+
+def stage(writer: LogWriter | LogStreamWriter, reach: Reach, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
     context = TaskContext.get()
     assert context is not None
     said, task = context.getLocalProperty(BATCH), context.partitionId()
     batch = None if said is None else int(said)
-    with noticing(StageWriter, "finish", lambda _: steps.reach("opened", batch, task), pass_by):
+    with noticing(StageWriter, "finish", lambda _: reach("opened", batch, task), pass_by):
         message = writer.write(batches)
-    steps.reach("staged", batch, task)
+    reach("staged", batch, task)
     return message
 
 
-def publish(commit: Callable[[], None], steps: Steps, batch: int | None = None) -> None:
+def publish(commit: Callable[[], None], reach: Reach, batch: int | None = None) -> None:
     def sent(link: Link, kind: int, head: Any = None, payload: Any = ()) -> None:
         if isinstance(head, Publish):
-            steps.reach("sent", batch)
+            reach("sent", batch)
 
-    steps.reach("told", batch)
+    reach("told", batch)
     with noticing(Link, "send", pass_by, sent):
         commit()
-    steps.reach("answered", batch)
+    reach("answered", batch)
 
 
 class SteppingTable(DataSourceArrowWriter):
-    def __init__(self, writer: LogWriter, steps: Steps) -> None:
+    def __init__(self, writer: LogWriter, reach: Reach) -> None:
         self._writer = writer
-        self._steps = steps
+        self._reach = reach
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return stage(self._writer, self._steps, iterator)
+        return stage(self._writer, self._reach, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        publish(lambda: self._writer.commit(messages), self._steps)
+        publish(lambda: self._writer.commit(messages), self._reach)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         self._writer.abort(messages)
 
 
 class SteppingStream(DataSourceStreamArrowWriter):
-    def __init__(self, writer: LogStreamWriter, steps: Steps) -> None:
+    def __init__(self, writer: LogStreamWriter, reach: Reach) -> None:
         self._writer = writer
-        self._steps = steps
+        self._reach = reach
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return stage(self._writer, self._steps, iterator)
+        return stage(self._writer, self._reach, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        publish(lambda: self._writer.commit(messages, batchId), self._steps, batchId)
+        publish(lambda: self._writer.commit(messages, batchId), self._reach, batchId)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         self._writer.abort(messages, batchId)
@@ -170,12 +177,12 @@ class SteppingSource(LogboomSource):
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         writer = super().writer(schema, overwrite)
         assert isinstance(writer, LogWriter)
-        return SteppingTable(writer, self.steps)
+        return SteppingTable(writer, partial(self.steps.reach, self.options["topic"]))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         writer = super().streamWriter(schema, overwrite)
         assert isinstance(writer, LogStreamWriter)
-        return SteppingStream(writer, self.steps)
+        return SteppingStream(writer, partial(self.steps.reach, self.options["topic"]))
 
 
 def deal(frame: DataFrame, tasks: int) -> DataFrame:
@@ -190,23 +197,23 @@ def write_table(spark: SparkSession, work: dict[str, Any]) -> None:
     frame.write.format("logboom").mode("append").options(topic=work["topic"], batchBytes="1k").save(work["path"])
 
 
-def write_stream(spark: SparkSession, work: dict[str, Any]) -> None:
+def start_stream(spark: SparkSession, work: dict[str, Any], steps: Steps) -> StreamingQuery:
     source = spark.readStream.format("logboom").options(**work["source"]).schema("key BINARY, value BINARY")
     frame = source.load(work["path"])
     if work["kind"] == "each":
-        writer = frame.writeStream.foreachBatch(write_each(work))
+        writer = frame.writeStream.foreachBatch(write_each(work, steps))
     else:
         writer = deal(frame, work["tasks"]).writeStream.format("logboom")
         writer = writer.options(topic=work["topic"], path=work["path"], batchBytes="1k")
     writer = writer.option("checkpointLocation", work["checkpoint"])
-    (writer.trigger(availableNow=True) if work["now"] else writer).start().awaitTermination()
+    return (writer.trigger(availableNow=True) if work["now"] else writer).start()
 
 
-def write_each(work: dict[str, Any]) -> Callable[[DataFrame, int], None]:
+def write_each(work: dict[str, Any], steps: Steps) -> Callable[[DataFrame, int], None]:
     def write(frame: DataFrame, batch: int) -> None:
         for rest, topic in enumerate((work["topic"], f"{work['topic']}-odd")):
             if rest:
-                SteppingSource.steps.reach("between", batch)
+                steps.reach(work["topic"], "between", batch)
             part = deal(frame.where(f"crc32(key) % 2 = {rest}"), work["tasks"])
             writer = part.write.format("logboom").mode("append").option("topic", topic)
             writer.options(txnAppId=f"each/{topic}", txnVersion=batch).save(work["path"])
@@ -217,10 +224,17 @@ def write_each(work: dict[str, Any]) -> Callable[[DataFrame, int], None]:
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     spark = session("job", job["master"], config=job["settings"])
+    SteppingSource.steps = Steps(job["marks"], job["faults"])
+    spark.dataSource.register(SteppingSource)
     for work in job["works"]:
-        SteppingSource.steps = Steps(work["marks"], work["faults"])
-        spark.dataSource.register(SteppingSource)
-        (write_table if work["kind"] == "table" else write_stream)(spark, work)
+        if work["kind"] == "table":
+            write_table(spark, work)
+    queries = [start_stream(spark, work, SteppingSource.steps) for work in job["works"] if work["kind"] != "table"]
+    while spark.streams.active:
+        spark.streams.awaitAnyTermination()
+        spark.streams.resetTerminated()
+    for query in queries:
+        query.awaitTermination()
     spark.stop()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -32,6 +33,10 @@ from spark.queries import Topics
 PROGRAM = Path(__file__).with_name("sink_job.py")
 STEP_S = 180.0
 KEYS = 7
+SOURCES = 2
+"""Partitions of the topic that is copied, `events`."""
+PARTITIONS = 3
+"""Of all others."""
 LOCAL = {
     "spark.driver.memory": "1g",
     "spark.driver.host": "127.0.0.1",
@@ -45,13 +50,15 @@ LOCAL = {
 class Fault:
     """Where something goes wrong, and what; see sink_job.py."""
 
+    topic: str
     step: str
     action: str = "wait"
     batch: int | None = None
     task: int | None = None
 
-    def line(self, name: str) -> list[object]:
-        return [name, self.step, self.batch, self.task, self.action]
+    @property
+    def mark(self) -> str:
+        return "-".join(map(str, (self.topic, self.step, self.action, self.batch, self.task)))
 
 
 class Run:
@@ -62,12 +69,13 @@ class Run:
         self._marks = marks
         self._log = log
 
-    def wait_for(self, fault: int, work: int = 0) -> None:
-        """Until this one is reached."""
-        self.wait_until((self._marks / f"{work}-{fault}").exists)
+    def wait_for(self, *faults: Fault) -> None:
+        """Until they have happened."""
+        for fault in faults:
+            self.wait_until((self._marks / fault.mark).exists)
 
-    def go_on(self, fault: int, work: int = 0) -> None:
-        (self._marks / f"{work}-{fault}.go").touch()
+    def go_on(self, fault: Fault) -> None:
+        (self._marks / f"{fault.mark}.go").touch()
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + STEP_S
@@ -90,23 +98,25 @@ class Run:
 @contextmanager
 def running(
     root: Path,
-    *works: tuple[dict[str, Any], Sequence[Fault]],
+    works: Sequence[dict[str, Any]],
+    faults: Sequence[Fault] = (),
     master: str = "local[2,4]",
     settings: dict[str, str] | None = None,
     environment: dict[str, str] | None = None,
 ) -> Iterator[Run]:
-    """Works with what goes wrong in each. All its processes are killed at the end of the block, if they still run."""
+    """All its processes are killed at the end of the block, if they still run."""
     root.mkdir(exist_ok=True)
     marks, log, file = root / "marks", root / "job.log", root / "job.json"
-    marks.mkdir(exist_ok=True)
-    for mark in marks.iterdir():
-        mark.unlink()
-    wanted = []
-    for number, (work, faults) in enumerate(works):
-        lines = [fault.line(f"{number}-{place}") for place, fault in enumerate(faults)]
-        wanted.append({"tasks": 0, **work, "marks": str(marks), "faults": lines})
+    shutil.rmtree(marks, ignore_errors=True)
+    marks.mkdir()
     directories = {"spark.local.dir": str(root / "local"), "spark.sql.warehouse.dir": str(root / "warehouse")}
-    job = {"master": master, "settings": {**LOCAL, **directories, **(settings or {})}, "works": wanted}
+    job = {
+        "master": master,
+        "settings": {**LOCAL, **directories, **(settings or {})},
+        "works": [{"tasks": 0, **work} for work in works],
+        "faults": [[fault.mark, fault.topic, fault.step, fault.batch, fault.task, fault.action] for fault in faults],
+        "marks": str(marks),
+    }
     file.write_text(json.dumps(job))
     alone = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"} if environment is None else environment
     with open(log, "ab") as out:
@@ -132,13 +142,6 @@ def kill_session(leader: int) -> None:
             with suppress(OSError):
                 if os.getsid(int(entry)) == leader:
                     os.kill(int(entry), signal.SIGKILL)
-
-
-def next_batch(checkpoint: Path) -> int:
-    """The micro-batch that a query begins with."""
-    commits = checkpoint / "commits"
-    done = [int(path.name) for path in commits.iterdir() if path.name.isdigit()] if commits.exists() else []
-    return max(done, default=-1) + 1
 
 
 @contextmanager
@@ -169,6 +172,48 @@ def write_some(writer: Writer, start: int, count: int) -> int:
 
 
 Log = tuple[str, int]
+
+
+class Copy:
+    """A query that copies `events`, however often it is killed and started; one for `each`, to two topics."""
+
+    def __init__(self, root: Path, topics: Topics, topic: str, kind: str = "stream", tasks: int = 0) -> None:
+        self.topic = topic
+        names = [topic, f"{topic}-odd"] if kind == "each" else [topic]
+        for name in names:
+            topics.create(name, PARTITIONS)
+        self.logs: list[Log] = [(name, partition) for name in names for partition in range(PARTITIONS)]
+        self._topics = topics
+        self._checkpoint = root / f"{topic}-checkpoint"
+        self._is_in_order = tasks == 0
+        self._work: dict[str, Any] = {"kind": kind, "path": topics.path, "topic": topic, "tasks": tasks}
+
+    def work(self, limit: int | None = None) -> dict[str, Any]:
+        """With a limit for its micro-batches it goes on for ever; without, it takes what is there."""
+        source = {"topic": "events", "startingSeqno": "earliest"}
+        if limit is not None:
+            source["maxRecordsPerTrigger"] = str(limit)
+        return {**self._work, "source": source, "checkpoint": str(self._checkpoint), "now": limit is None}
+
+    @property
+    def next_batch(self) -> int:
+        """The micro-batch that it begins with, or is about."""
+        commits = self._checkpoint / "commits"
+        done = [int(path.name) for path in commits.iterdir() if path.name.isdigit()] if commits.exists() else []
+        return max(done, default=-1) + 1
+
+    def at(self, step: str, action: str = "wait", batch: int = 0) -> Fault:
+        """In this micro-batch of its next run."""
+        return Fault(self.topic, step, action, self.next_batch + batch)
+
+    def wait_for_commit(self, run: Run, batches: int = 1) -> None:
+        """Of the micro-batch that it is about, or a later one."""
+        run.wait_until((self._checkpoint / "commits" / str(self.next_batch + batches - 1)).exists)
+
+    def judge(self, seen: Iterable[AnyEvent] = ()) -> Report:
+        wanted = values_of(self._topics, "events", SOURCES)
+        mine = [event for event in seen if isinstance(event, Begin | Poll) and event.log in map(name_of, self.logs)]
+        return compare(self._topics, wanted, self.logs, mine, in_order=self._is_in_order)
 
 
 @contextmanager

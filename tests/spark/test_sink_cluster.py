@@ -7,7 +7,7 @@ The two workers have hosts of their own, for Spark runs no second attempt of a t
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,14 +19,15 @@ from spark.cluster import SPARK_HOME, environment, make_environment, pack, proce
 from spark.queries import Topics
 from spark.sink_runs import (
     KEYS,
+    PARTITIONS,
+    SOURCES,
+    Copy,
     Fault,
     Run,
     compare,
     following,
-    next_batch,
     running,
     stages_of,
-    values_of,
     write_some,
     writing,
 )
@@ -34,7 +35,6 @@ from system.node import NodeProcess
 
 ROWS = 3000
 OTHER_HOST = "127.0.0.2"
-PARTITIONS = 3
 SETTINGS = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
@@ -59,14 +59,14 @@ class Cluster:
         self._home = home
 
     @contextmanager
-    def run(self, root: Path, *works: tuple[dict[str, Any], list[Fault]]) -> Iterator[Run]:
+    def run(self, root: Path, works: Sequence[dict[str, Any]], faults: Sequence[Fault] = ()) -> Iterator[Run]:
         root.mkdir(exist_ok=True)
         here = root / "environment"
         if not here.exists():
             here.symlink_to(self._home)
         settings = {**SETTINGS, "spark.archives": f"{self._archive}#environment"}
         packed = environment(PYSPARK_PYTHON="./environment/bin/python")
-        with running(root, *works, master=self.master, settings=settings, environment=packed) as run:
+        with running(root, works, faults, master=self.master, settings=settings, environment=packed) as run:
             yield run
 
 
@@ -87,51 +87,42 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def topics(tmp_path: Path) -> Iterator[Topics]:
     with NodeProcess(tmp_path) as node:
-        yield Topics(node)
-
-
-def numbers() -> list[str]:
-    return [f"k{number % KEYS}:{number}" for number in range(ROWS)]
+        made = Topics(node)
+        made.create("events", SOURCES)
+        yield made
 
 
 @pytest.mark.timeout(900)
 def test_rows_are_there_once_where_executors_are_killed_tasks_fail_and_slow_ones_run_twice(
     cluster: Cluster, topics: Topics, tmp_path: Path
 ) -> None:
-    for topic in ("killed", "slow", "copies"):
-        topics.create(topic, PARTITIONS)
-    topics.create("events", 2)
     with Writer("events", topics.address) as writer:
         write_some(writer, 0, 400)
-    table = {"kind": "table", "path": topics.path, "rows": ROWS}
-    copy = {
-        "kind": "stream",
-        "path": topics.path,
-        "topic": "copies",
-        "source": {"topic": "events", "startingSeqno": "earliest", "maxRecordsPerTrigger": "150"},
-        "checkpoint": str(tmp_path / "checkpoint"),
-        "now": True,
-    }
-    works = (
-        ({**table, "topic": "killed"}, [Fault("staged", "executor", task=1)]),
-        ({**table, "topic": "slow"}, [Fault("staged", "wait", task=2)]),
-        (copy, [Fault("opened", "executor", 0), Fault("staged", "fail", 1), Fault("staged", "wait", 2)]),
-    )
+    copy = Copy(tmp_path, topics, "copies")
+    source = {**copy.work()["source"], "maxRecordsPerTrigger": "150"}
+    works = [{"kind": "table", "path": topics.path, "rows": ROWS, "topic": topic} for topic in ("killed", "slow")]
+    for work in works:
+        topics.create(str(work["topic"]), PARTITIONS)
+    faults = [
+        Fault("killed", "staged", "executor", task=1),
+        Fault("slow", "staged", "wait", task=2),
+        copy.at("opened", "executor"),
+        copy.at("staged", "fail", 1),
+        copy.at("staged", "wait", 2),
+    ]
     staged = set()
-    with cluster.run(tmp_path / "job", *works) as run:
-        for work, (_, faults) in enumerate(works):
-            for fault in range(len(faults)):
-                run.wait_for(fault, work)
-                staged |= {stage.id for stage in stages_of(topics)}
+    with cluster.run(tmp_path / "job", [*works, {**copy.work(), "source": source}], faults) as run:
+        for fault in faults:
+            run.wait_for(fault)
+            staged |= {stage.id for stage in stages_of(topics)}
         run.finish()
-    for topic, wanted in {
-        "killed": numbers(),
-        "slow": numbers(),
-        "copies": values_of(topics, "events", 2),
-    }.items():
-        logs = [(topic, partition) for partition in range(PARTITIONS)]
+    wanted = [f"k{number % KEYS}:{number}" for number in range(ROWS)]
+    for work in works:
+        logs = [(str(work["topic"]), partition) for partition in range(PARTITIONS)]
         report = compare(topics, wanted, logs, in_order=True)
-        assert report.clean, (topic, report)
+        assert report.clean, (work["topic"], report)
+    report = copy.judge()
+    assert report.clean, report
     left = {stage.id for stage in stages_of(topics)}
     assert not left & staged, "stages of attempts that are in no message are swept away"
 
@@ -142,25 +133,19 @@ def test_a_stream_on_a_cluster_that_is_killed_many_times_writes_every_record_onc
     cluster: Cluster, topics: Topics, tmp_path: Path
 ) -> None:
     chance = random.Random("cluster")
-    topics.create("events", 2)
-    topics.create("copies", PARTITIONS)
-    checkpoint = tmp_path / "checkpoint"
-    source = {"topic": "events", "startingSeqno": "earliest"}
-    copy: dict[str, Any] = {"kind": "stream", "path": topics.path, "topic": "copies", "checkpoint": str(checkpoint)}
-    logs = [("copies", partition) for partition in range(PARTITIONS)]
-    with writing(topics, "events"), following(topics, logs) as seen:
-        for _ in range(20):
-            first = next_batch(checkpoint)
-            steps = ["opened", "staged", "told", "sent", "answered"]
-            faults = [Fault(chance.choice(steps), "wait", first + 2)]
-            faults += [Fault(chance.choice(steps[:2]), "executor", first + batch) for batch in range(2)]
-            work = {**copy, "source": {**source, "maxRecordsPerTrigger": "500"}, "now": False, "tasks": 0}
-            with cluster.run(tmp_path / "job", (work, faults)) as run:
-                run.wait_for(0)
-                if chance.random() < 0.3:
-                    topics.node.kill()
-                    topics.node.start()
-    with cluster.run(tmp_path / "job", ({**copy, "source": source, "now": True}, [])) as run:
-        run.finish()
-    report = compare(topics, values_of(topics, "events", 2), logs, seen, in_order=True)
+    steps = ["opened", "staged", "told", "sent", "answered"]
+    copy = Copy(tmp_path, topics, "copies")
+    with following(topics, copy.logs) as seen:
+        with writing(topics, "events"):
+            for _ in range(20):
+                last = copy.at(chance.choice(steps), batch=2)
+                harm = [copy.at(chance.choice(steps[:2]), "executor", batch) for batch in range(2)]
+                with cluster.run(tmp_path / "job", [copy.work(500)], [last, *harm]) as run:
+                    run.wait_for(last)
+                    if chance.random() < 0.3:
+                        topics.node.kill()
+                        topics.node.start()
+        with cluster.run(tmp_path / "job", [copy.work()]) as run:
+            run.finish()
+    report = copy.judge(seen)
     assert report.clean, report

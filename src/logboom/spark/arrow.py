@@ -16,7 +16,7 @@ from logboom.spark.options import ReadOptions
 from logboom.spark.planning import open_catalog
 from logboom.spark.pushing import Pushed
 from logboom.spark.reading import COLUMNS, read_split
-from logboom.spark.source import make_job, plan_splits
+from logboom.spark.table import make_job, plan_splits
 
 if TYPE_CHECKING:
     import pyarrow as pa

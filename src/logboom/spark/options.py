@@ -13,7 +13,6 @@ from typing import Any, Final, Literal
 
 from logboom.batch import Selection
 from logboom.batch.moment import parse_rfc3339
-from logboom.broker.cursors import check_name
 from logboom.errors import ConfigError, InvalidCursorName, InvalidPattern
 from logboom.spark.option_table import (
     Entries,
@@ -252,6 +251,8 @@ def _bytes(text: str) -> bytes:
 
 
 def _cursor(text: str) -> str:
+    from logboom.broker.cursors import check_name
+
     try:
         check_name(text.strip())
     except InvalidCursorName as error:

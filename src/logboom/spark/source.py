@@ -1,19 +1,18 @@
 """The data source `logboom`: a topic, or several, as a table and as a stream.
 
-Spark makes it anew in every process that plans a read, and hands it around pickled: nothing is open here. Options are
-looked at when a reader is made, because Spark also makes the source without any: it forgets the options of a table in
-its catalogue and keeps the schema, so for such a table the options travel with the schema's first column.
+Spark makes it anew in every process that plans a read or ends a write, and hands it around pickled: nothing is open
+here, and what only reads, or only writes, is imported when it does. Options are looked at when a reader is made: Spark
+also makes the source without any. It forgets the options of a table in its catalogue and keeps the schema, so for such
+a table the options travel with the schema's first column.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, MutableMapping
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Mapping, MutableMapping
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -26,19 +25,19 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from logboom.batch import Selection
-from logboom.errors import ConfigError, Damage, InvalidColumn
+from logboom.errors import ConfigError, InvalidColumn
 from logboom.spark.option_table import is_catalogued
 from logboom.spark.options import ReadOptions, names_place, options_to_keep, overlay
-from logboom.spark.planning import Span, Split, cut_spans, find_spans, open_catalog
-from logboom.spark.pushing import Pushed, push
-from logboom.spark.reading import COLUMNS, Job, read_split
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.datasource import (
+        DataSourceReader,
+        DataSourceStreamReader,
+        DataSourceStreamWriter,
+        DataSourceWriter,
+    )
 
-    from logboom.client.catalog import Catalog
     from logboom.spark.write_options import WriteOptions
 
 TYPES: Final[Mapping[str, DataType]] = {
@@ -52,6 +51,7 @@ TYPES: Final[Mapping[str, DataType]] = {
     "tags": ArrayType(StringType()),
     "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
 }
+COLUMNS: Final = tuple(TYPES)
 TEXTS: Final = frozenset(("key", "value"))
 """Bytes that may be read as STRING too: what a cast would do, without its cost."""
 METADATA: Final = "logboom.options"
@@ -75,6 +75,8 @@ class LogboomSource(DataSource):
         return StructType(fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
+        from logboom.spark.table import LogReader, PushingReader
+
         options, columns = self._options(schema), _columns(schema)
         # Spark 4.3 keeps what a reader has planned with its filters for every other scan of the same DataFrame, which
         # then lacks the rows that those filters left out. So they are taken only from who asks for it.
@@ -83,6 +85,7 @@ class LogboomSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         from logboom.spark.stream import LogStreamReader
+        from logboom.spark.table import make_job
 
         options = self._options(schema)
         return LogStreamReader(options, make_job(options, _columns(schema), _arrow_schema(schema), options.wanted))
@@ -128,57 +131,6 @@ class LogboomSource(DataSource):
                 "CREATE TABLE … USING logboom OPTIONS (path '…', topic '…')",
             )
         return ReadOptions.parse(self.options if kept is None else overlay(kept, self.options))
-
-
-class LogReader(DataSourceReader):
-    """Reads what the options say. Takes no filters: any session may use it."""
-
-    def __init__(self, options: ReadOptions, columns: tuple[str, ...], arrow: pa.Schema) -> None:
-        self._options = options
-        self._pushed = Pushed(options.wanted)
-        self._columns = columns
-        self._arrow = arrow
-
-    def partitions(self) -> list[InputPartition]:
-        catalog = open_catalog(self._options)
-        try:
-            return list(plan_splits(catalog, self._options, self._pushed))
-        finally:
-            catalog.close()
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        job = make_job(self._options, self._columns, self._arrow, self._pushed.wanted)
-        if isinstance(partition, Split):  # Spark makes one of its own where there are none
-            yield from read_split(partition, job)
-
-
-class PushingReader(LogReader):
-    """Takes over the filters it can evaluate."""
-
-    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
-        self._pushed, rest = push(filters, self._options.wanted)
-        return rest
-
-
-def make_job(options: ReadOptions, columns: tuple[str, ...], arrow: pa.Schema, wanted: Selection) -> Job:
-    return Job(
-        columns, wanted, options.servers, options.access, options.fail_on_loss, options.skip_damage, schema=arrow
-    )
-
-
-def plan_splits(catalog: Catalog, options: ReadOptions, pushed: Pushed) -> list[Split]:
-    """What a batch read covers, without what filters say is not wanted."""
-    spans = [span for span in find_spans(catalog, options) if pushed.takes(span.topic.name, span.partition)]
-    return cut_spans(catalog, options, [_narrow(catalog, span, pushed) for span in spans])
-
-
-def _narrow(catalog: Catalog, span: Span, pushed: Pushed) -> Span:
-    start, end = max(span.seqno_from, pushed.seqno_from), min(span.seqno_until, pushed.seqno_until)
-    moment = pushed.wanted.time_from
-    if start < end and moment is not None and moment > -(2**63):
-        with suppress(Damage):  # whoever reads it will be told
-            start = max(start, catalog.seqno_at(span.topic, span.partition, moment))
-    return replace(span, seqno_from=start, seqno_until=max(start, end))
 
 
 def _kept_options(schema: StructType) -> dict[str, str] | None:

@@ -8,15 +8,22 @@ with DataDirectory.open("data") as data:
         print(batch.values())
 """
 
-from logboom.storage.append import Answer, Appended
-from logboom.storage.config import LogConfig
-from logboom.storage.directory import DataDirectory, find_logs, log_name
-from logboom.storage.disk import Disk, File, OsDisk
-from logboom.storage.files import OpenFiles
-from logboom.storage.growing import PendingSync
-from logboom.storage.log import Log
-from logboom.storage.run import Run
-from logboom.storage.state import Slot, Standing, State
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from logboom.lazy import exports
+
+if TYPE_CHECKING:
+    from logboom.storage.append import Answer, Appended
+    from logboom.storage.config import LogConfig
+    from logboom.storage.directory import DataDirectory, find_logs, log_name
+    from logboom.storage.disk import Disk, File, OsDisk
+    from logboom.storage.files import OpenFiles
+    from logboom.storage.growing import PendingSync
+    from logboom.storage.log import Log
+    from logboom.storage.run import Run
+    from logboom.storage.state import Slot, Standing, State
 
 __all__ = [
     "Answer",
@@ -36,3 +43,24 @@ __all__ = [
     "find_logs",
     "log_name",
 ]
+
+_HOMES = {
+    "Answer": "append",
+    "Appended": "append",
+    "DataDirectory": "directory",
+    "Disk": "disk",
+    "File": "disk",
+    "Log": "log",
+    "LogConfig": "config",
+    "OpenFiles": "files",
+    "OsDisk": "disk",
+    "PendingSync": "growing",
+    "Run": "run",
+    "Slot": "state",
+    "Standing": "state",
+    "State": "state",
+    "find_logs": "directory",
+    "log_name": "directory",
+}
+
+__getattr__, __dir__ = exports(__name__, {name: f"{__name__}.{home}" for name, home in _HOMES.items()}, globals())

@@ -50,4 +50,4 @@ def test_importing_the_package_imports_nothing_else() -> None:
     program = "import sys; import logboom, logboom.client; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert not {"asyncio", "numpy", "pyarrow", "msgspec", "socket"} & set(loaded)
-    assert [name for name in loaded if name.startswith("logboom")] == ["logboom", "logboom.client"]
+    assert [name for name in loaded if name.startswith("logboom")] == ["logboom", "logboom.client", "logboom.lazy"]

@@ -13,7 +13,7 @@ from logboom.errors import PartitionNotFound, RecordsLost, TopicNotFound
 from logboom.spark.options import ReadOptions
 from logboom.spark.planning import Span, Split, cut_spans, find_spans, settle
 from logboom.spark.pushing import Pushed
-from logboom.spark.source import plan_splits
+from logboom.spark.table import plan_splits
 from logboom.storage import DataDirectory
 from logboom.storage.topic import SegmentSettings, Settings
 

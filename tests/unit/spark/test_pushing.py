@@ -31,7 +31,7 @@ from logboom.client.catalog import FileCatalog
 from logboom.spark.options import ReadOptions
 from logboom.spark.pushing import push
 from logboom.spark.reading import COLUMNS, Job, read_split
-from logboom.spark.source import plan_splits
+from logboom.spark.table import plan_splits
 from logboom.storage import DataDirectory
 from spark.content import CHANNELS, KEYS, NOW, Row, make_topic, read_rows
 

@@ -20,7 +20,7 @@ from logboom.spark.planning import Split
 from logboom.spark.pushing import Pushed
 from logboom.spark.reading import Job, arrow_schema, read_split
 from logboom.spark.scan import VARIABLE, Scan, scans
-from logboom.spark.source import plan_splits
+from logboom.spark.table import plan_splits
 from logboom.storage import DataDirectory, Log
 from logboom.storage.topic import SegmentSettings, Settings
 from system.node import NodeProcess
