@@ -275,8 +275,11 @@ class DataDirectory:
         self.files.clear()
         if any(log.failed for log in self._logs.values()):
             raise SyncFailed(self._failure or f"{self.path}: a log failed")
-        self._state.sync()
-        write_holder(lock, Holder(os.getpid(), True))
+        try:
+            self._state.sync()
+            write_holder(lock, Holder(os.getpid(), True))
+        except OSError as error:  # then it was not closed properly, which the next start makes good
+            raise SyncFailed(f"{self.path}: a sync failed: {error}") from error
 
 
 def identity(name: str) -> tuple[bytes, int]:
