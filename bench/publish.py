@@ -25,7 +25,7 @@ from node import DURABLE, Node, running_node
 from spark_data import Records, as_values
 
 BYTES = (64 if QUICK else 1024) * 1024 * 1024
-ROUNDS = 3 if QUICK else 7
+ROUNDS = 3 if QUICK else 5
 SMALL = 50 if QUICK else 300
 IN_FLIGHT = 16
 COPY_BYTES = 1024 * 1024

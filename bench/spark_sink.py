@@ -30,7 +30,7 @@ from spark_stream import IGNORED, TRIGGERS, wait_for_triggers
 
 ROWS = 500_000 if QUICK else 10_000_000
 COUNTS = (50_000, 1000) if QUICK else (1_000_000, 1000)
-ROUNDS = 2 if QUICK else 5
+ROUNDS = 2 if QUICK else 3
 TASKS = 2
 VALUE = "CAST(lpad(CAST(id AS STRING), 100, 'abcdefghijklmnopqrstuvwxyz') AS BINARY) AS value"
 GATHERING = {"kafka.batch.size": "1048576", "kafka.linger.ms": "5", "kafka.buffer.memory": "67108864"}
