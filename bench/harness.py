@@ -91,6 +91,20 @@ def time_prepared(subjects: Mapping[str, tuple[Subject, Subject]], rounds: int =
     return {name: summarise(samples) for name, samples in times.items()}
 
 
+def free_memory(directory: str, size: int) -> None:
+    """Fill as much of it with a file, and give it back.
+
+    A virtual machine takes memory that was not used for a while from its host, page by page: who writes files first
+    would pay for all.
+    """
+    path = Path(directory, "freed")
+    piece = bytes(1 << 20)
+    with open(path, "wb", buffering=0) as file:
+        for _ in range(size >> 20):
+            file.write(piece)
+    path.unlink()
+
+
 def summarise(samples: list[float]) -> Timing:
     """Microseconds per call, one for each round."""
     quarters = quantiles(samples, n=4)

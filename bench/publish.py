@@ -2,7 +2,7 @@
 
 A gibibyte in batches of 256 KiB is staged, which is not timed, and published: into one log, and into three of one
 topic. Next to it the same bytes are copied from one file to another, a mebibyte at a time, and synced once: what is
-published is synced too. Then, while a gibibyte is being published into a log, another writer appends to that log, one
+published is synced too. Each finds as much memory freshly freed. Then, while a gibibyte is being published into a log, another writer appends to that log, one
 durable record after the other; and at last a transaction of one record, from opening its stage to the answer of its
 publish, beside a durable append of one.
 """
@@ -17,7 +17,7 @@ from collections.abc import Awaitable, Callable
 from itertools import count
 from pathlib import Path
 
-from harness import QUICK, Row, Timing, compare, rate, report, summarise, time_prepared
+from harness import QUICK, Row, Timing, compare, free_memory, rate, report, summarise, time_prepared
 from logboom.batch import Producer, build
 from logboom.broker.api import Key, Part, Receipt
 from logboom.client.remote import RemoteBroker, connect
@@ -35,8 +35,9 @@ SIZE = 1024
 class Published:
     """A gibibyte on its way into a topic."""
 
-    def __init__(self, node: Node, topic: str, partitions: int) -> None:
+    def __init__(self, node: Node, directory: str, topic: str, partitions: int) -> None:
         self._node = node
+        self._directory = directory
         self._topic = topic
         self._partitions = partitions
         self._numbers = count()
@@ -50,6 +51,7 @@ class Published:
             self._receipt = await stage(broker, self._topic, self._partitions)
 
         self._node.call(fill)
+        free_memory(self._directory, BYTES)
 
     def publish(self) -> None:
         receipt = self._receipt
@@ -77,12 +79,14 @@ async def stage(broker: RemoteBroker, topic: str, partitions: int) -> Receipt:
 
 class Copied:
     def __init__(self, directory: str) -> None:
+        self._directory = directory
         self._source, self._copy = Path(directory, "source"), Path(directory, "copy")
         with open(self._source, "wb") as file:
             file.writelines(lines for _, lines in Records(SIZE, BYTES // SIZE).pieces())
 
     def prepare(self) -> None:
         self._copy.unlink(missing_ok=True)
+        free_memory(self._directory, BYTES)
 
     def copy(self) -> None:
         with open(self._source, "rb", buffering=0) as source, open(self._copy, "wb", buffering=0) as copy:
@@ -95,7 +99,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="logboom-bench-") as directory:
         copied = Copied(directory)
         with running_node(f"{directory}/node") as node:
-            one, three = Published(node, "one", 1), Published(node, "three", 3)
+            one, three = Published(node, directory, "one", 1), Published(node, directory, "three", 3)
             timings = time_prepared(
                 {
                     "copy and one sync": (copied.prepare, copied.copy),

@@ -11,6 +11,7 @@ triggers of a query do not count; each round starts every query anew.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -30,7 +31,7 @@ from spark_stream import IGNORED, TRIGGERS, wait_for_triggers
 
 ROWS = 500_000 if QUICK else 10_000_000
 COUNTS = (50_000, 1000) if QUICK else (1_000_000, 1000)
-ROUNDS = 2 if QUICK else 3
+ROUNDS = 2 if QUICK else 5
 TASKS = 2
 VALUE = "CAST(lpad(CAST(id AS STRING), 100, 'abcdefghijklmnopqrstuvwxyz') AS BINARY) AS value"
 GATHERING = {"kafka.batch.size": "1048576", "kafka.linger.ms": "5", "kafka.buffer.memory": "67108864"}
@@ -59,6 +60,7 @@ class Places:
             shutil.rmtree(f"{self._directory}/{before}", ignore_errors=True)
             if self._kafka is not None:
                 self._kafka.delete(before)
+        os.sync()  # nobody's sync waits for what another has left to the operating system
 
     def batch(self, version: str) -> dict[str, Save]:
         saves: dict[str, Save] = {
@@ -119,9 +121,9 @@ def main() -> None:
 def _save(spark: SparkSession, places: Places, version: str) -> Iterator[Row]:
     frame = spark.range(0, ROWS, 1, TASKS).selectExpr(VALUE)
     saves = places.batch(version)
-    for save in saves.values():  # the first of each pays for what the others find ready
+    for save in saves.values():  # the first of each pays for what the others find ready: code, heap, memory for files
         places.renew()
-        save(spark.range(0, 10_000, 1, TASKS).selectExpr(VALUE))
+        save(frame)
     subjects = {name: (places.renew, lambda save=save: save(frame)) for name, save in saves.items()}
     timings = time_prepared({f"{name}, {ROWS:,} rows": subject for name, subject in subjects.items()}, ROUNDS)
     yield from _rates(timings, ROWS)

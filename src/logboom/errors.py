@@ -55,7 +55,13 @@ LogboomError
 │   ├── StageBusy              the stage is being published: it takes no more, and is not published twice
 │   ├── StageIncomplete        a stage does not hold what its writer has put there
 │   └── StageFailed            what is in a stage cannot be relied on: a write or sync of it failed
+├── PipelineError              a job of the pipeline could not be done
+│   ├── LeaseHeld              somebody else runs the job
+│   ├── LeaseLost              a runner that was not heard of for too long: another has the job
+│   ├── CheckpointNotFound     no checkpoint of this topic, or none that was asked for, was made yet
+│   └── ResultsUnreadable      a result is not there, or not what was published
 ├── InvalidKey                 not a name and number to publish under (also a ValueError)
+├── KeyBusy                    a publish is under way under a name: it cannot be forgotten now
 ├── RecordsLost                a stream, or a read of given seqnos, wants records that are not there any more
 ├── InvalidBookmark            text that no reader of ours has given (also a ValueError)
 ├── BookmarkLost               what stands before a bookmark is not what its reader had read
@@ -503,6 +509,14 @@ class InvalidKey(LogboomError, ValueError):
         self.reason = reason
 
 
+class KeyBusy(LogboomError):
+    """A publish is under way under this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"key {name!r} is being published: wait until that has ended")
+        self.name = name
+
+
 class RecordsLost(LogboomError):
     """Records that somebody counted on are gone: dropped by retention, trimmed, or lost with the end of a log."""
 
@@ -649,6 +663,41 @@ class NotLocal(StorageError):
         )
         self.path = path
         self.file_system = file_system
+
+
+class PipelineError(LogboomError):
+    """A job of the pipeline could not be done."""
+
+
+class LeaseHeld(PipelineError):
+    """Somebody else runs this job."""
+
+    def __init__(self, job: str, runner: str) -> None:
+        super().__init__(f"{job} is being run by {runner}: wait for it, or for its lease to end")
+        self.job = job
+        self.runner = runner
+
+
+class LeaseLost(PipelineError):
+    """A runner that was not heard of for too long may not publish what it has made."""
+
+    def __init__(self, job: str, epoch: int, reason: str) -> None:
+        super().__init__(f"{job} is no longer this runner's, which has epoch {epoch}: {reason}")
+        self.job = job
+        self.epoch = epoch
+
+
+class CheckpointNotFound(PipelineError):
+    """There is no checkpoint of the topic, or not the one that was asked for."""
+
+    def __init__(self, topic: str, reason: str) -> None:
+        super().__init__(f"no checkpoint of {topic} to read: {reason}")
+        self.topic = topic
+        self.reason = reason
+
+
+class ResultsUnreadable(PipelineError):
+    """A result, or what is known of results, is not there or not what was published."""
 
 
 class DirectoryInUse(StorageError):

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
 WAIT_S = 600.0
@@ -206,7 +207,19 @@ def start_stream(spark: SparkSession, work: dict[str, Any], steps: Steps) -> Str
         writer = deal(frame, work["tasks"]).writeStream.format("logboom")
         writer = writer.options(topic=work["topic"], path=work["path"], batchBytes="1k")
     writer = writer.option("checkpointLocation", work["checkpoint"])
-    return (writer.trigger(availableNow=True) if work["now"] else writer).start()
+    return begin(writer.trigger(availableNow=True) if work["now"] else writer)
+
+
+def begin(writer: DataStreamWriter) -> StreamingQuery:
+    """Until its sources are there. Spark gives each a process and that ten seconds to begin, however busy a machine is: so
+    one query begins after the other, and again where that was too short."""
+    while True:
+        query = writer.start()
+        while query.isActive and "Initializing" in query.status["message"]:
+            time.sleep(0.05)
+        failure = query.exception()
+        if failure is None or "failed to connect back" not in str(failure):
+            return query
 
 
 def write_each(work: dict[str, Any], steps: Steps) -> Callable[[DataFrame, int], None]:

@@ -38,7 +38,7 @@ from logboom.broker.staging import Stage, Stages
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
     AppendRefused,
-    InvalidKey,
+    KeyBusy,
     LogboomError,
     LogReadOnly,
     LowSpace,
@@ -457,7 +457,7 @@ class Publishing:
         if known is None:
             return False
         if name in self._busy:
-            raise InvalidKey(name, "is being published")
+            raise KeyBusy(name)
         if known.is_open:
             self._give_up(name, known)
         await self._state.put({name.encode(): None})

@@ -91,6 +91,7 @@ STATUSES: Final[dict[type[LogboomError], int]] = {
     e.StageIncomplete: 409,
     e.StageFailed: 410,
     e.InvalidKey: 400,
+    e.KeyBusy: 409,
     e.InvalidBookmark: 400,
     e.BookmarkLost: 410,
     e.SeqnoOutOfRange: 416,
