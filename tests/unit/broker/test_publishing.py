@@ -17,6 +17,7 @@ from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
 from logboom.errors import (
     InvalidKey,
+    KeyBusy,
     LimitExceeded,
     LogboomError,
     LowSpace,
@@ -276,7 +277,7 @@ def test_a_full_volume_after_the_commit_is_waited_out_and_the_topics_stay_meanwh
         for topic in ("a", "b"):
             with pytest.raises(TopicBusy):
                 await broker.delete_topic(topic)
-        with pytest.raises(InvalidKey):
+        with pytest.raises(KeyBusy):
             await broker.forget_key("k")
         (info,) = await broker.list_stages()
         assert info.state == "publishing"
