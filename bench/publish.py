@@ -2,9 +2,9 @@
 
 A gibibyte in batches of 256 KiB is staged, which is not timed, and published: into one log, and into three of one
 topic. Next to it the same bytes are copied from one file to another, a mebibyte at a time, and synced once: what is
-published is synced too. Each finds as much memory freshly freed. Then, while a gibibyte is being published into a log, another writer appends to that log, one
-durable record after the other; and at last a transaction of one record, from opening its stage to the answer of its
-publish, beside a durable append of one.
+published is synced too. Each finds as much memory freshly freed. Then, while a gibibyte is being published into a log,
+another writer appends to that log, one durable record after the other; and at last a transaction of one record, from
+opening its stage to the answer of its publish, beside a durable append of one.
 """
 
 from __future__ import annotations

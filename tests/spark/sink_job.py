@@ -211,8 +211,11 @@ def start_stream(spark: SparkSession, work: dict[str, Any], steps: Steps) -> Str
 
 
 def begin(writer: DataStreamWriter) -> StreamingQuery:
-    """Until its sources are there. Spark gives each a process and that ten seconds to begin, however busy a machine is: so
-    one query begins after the other, and again where that was too short."""
+    """Until its sources are there.
+
+    Spark gives the process of each source ten seconds to begin, however busy a machine is: so one query begins after
+    the other, and again where that was too short.
+    """
     while True:
         query = writer.start()
         while query.isActive and "Initializing" in query.status["message"]:
