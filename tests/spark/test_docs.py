@@ -121,7 +121,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
             desk.close()
 
 
-@pytest.mark.parametrize("page", ["spark.md", "spark-write.md", "spark-from-kafka.md"])
+@pytest.mark.parametrize("page", ["spark.md", "spark-write.md", "spark-from-kafka.md", "checkpoints.md"])
 def test_every_block_of_a_page_runs_and_prints_what_the_page_shows(page: str, desk: Desk) -> None:
     desk.follow((HOWTO / page).read_text())
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -36,6 +36,7 @@ from logboom.storage.reading import READ_BYTES
 from logboom.storage.topic import Acks, Settings
 
 __all__ = [
+    "PIPELINE_TOPIC",
     "Acks",
     "Activity",
     "ActivityRequest",
@@ -71,6 +72,11 @@ __all__ = [
     "TopicHistory",
     "TopicInfo",
 ]
+
+
+PIPELINE_TOPIC: Final = "_pipeline"
+"""What the pipeline's runners tell each other, and whoever listens. Of the node's own topics the only one that others
+append to, at a seqno they name: who has read all that is before it knows what he does."""
 
 
 class Broker(Protocol):
@@ -354,6 +360,8 @@ class PartitionInfo(msgspec.Struct, frozen=True):
     """When the last batch was appended, microseconds."""
     refusal: str | None = None
     """Why this log takes no writes."""
+    first_stored: int | None = None
+    """The first that is in the log's own files, where that is not `first`: what is before it is archived."""
 
 
 class TopicInfo(msgspec.Struct, frozen=True):
@@ -389,7 +397,8 @@ class NodeStats(msgspec.Struct, frozen=True):
     writes: dict[str, int]
     """batches, records, bytes, repeats, refused; waiting_bytes and unsynced_bytes as they are now."""
     reads: dict[str, int]
-    """chunks, bytes, subscriptions, waiting; filtered runs, skips of whole segments, runs that were not in memory."""
+    """chunks, bytes, subscriptions, waiting; filtered runs, skips of whole segments, runs that were not in memory, and
+    those from the archive."""
     syncs: dict[str, float]
     """count, logs, seconds, longest_s."""
     rejections: dict[str, int]

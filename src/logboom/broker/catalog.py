@@ -23,6 +23,7 @@ from logboom.batch import Batch
 from logboom.batch.builder import build_control
 from logboom.batch.header import HEADER_SIZE, stamp
 from logboom.broker.api import PartitionInfo, TopicInfo
+from logboom.broker.archived import Archives
 from logboom.broker.committing import Committer, logger
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import said_again
@@ -57,6 +58,7 @@ class Hosted:
     """The owner of each log, or why it cannot be opened."""
     refused: str | None = None
     meter: Meter = field(default_factory=Meter)
+    archives: Archives = field(default_factory=Archives)
 
     def writer(self, partition: int | None) -> LogWriter:
         """The owner of this partition's log; of the only one, where none is named."""
@@ -83,31 +85,41 @@ class Hosted:
         return TopicInfo(
             name=self.topic.name,
             id=self.topic.id,
-            partitions=[describe_log(number, writer) for number, writer in enumerate(self.writers)],
+            partitions=[self.describe_log(number) for number in range(len(self.writers))],
             settings=self.topic.settings,
             refused=self.refused,
         )
 
-
-def describe_log(number: int, writer: LogWriter | LogboomError) -> PartitionInfo:
-    if isinstance(writer, LogboomError):
-        return PartitionInfo(number, 0, 0, 0, refusal=str(writer))
-    log = writer.log
-    return PartitionInfo(
-        partition=number,
-        first=log.first,
-        committed=log.committed,
-        next=log.next,
-        floor=log.floor,
-        size_bytes=log.size_bytes,
-        segments=len(log.segments),
-        newest=log.append_time if log.next else None,
-        refusal=log.refusal,
-    )
+    def describe_log(self, number: int) -> PartitionInfo:
+        writer = self.writers[number]
+        if isinstance(writer, LogboomError):
+            return PartitionInfo(number, 0, 0, 0, refusal=str(writer))
+        log = writer.log
+        first = self.archives.first_of(self.topic.id, number, log)
+        return PartitionInfo(
+            partition=number,
+            first=first,
+            committed=log.committed,
+            next=log.next,
+            floor=log.floor,
+            size_bytes=log.size_bytes,
+            segments=len(log.segments),
+            newest=log.append_time if log.next else None,
+            refusal=log.refusal,
+            first_stored=None if first == log.first else log.first,
+        )
 
 
 class Catalog:
-    def __init__(self, data: DataDirectory, committer: Committer, config: BrokerConfig, is_copy: bool = False) -> None:
+    def __init__(
+        self,
+        data: DataDirectory,
+        committer: Committer,
+        config: BrokerConfig,
+        is_copy: bool = False,
+        archives: Archives | None = None,
+    ) -> None:
+        self._archives = archives or Archives()
         self.is_copy = is_copy
         """Whether another node writes these topics: then no term begins here, and only what is synced is shown."""
         self._data = data
@@ -221,7 +233,7 @@ class Catalog:
     def host(self, topic: Topic, logs: dict[str, Log | LogboomError]) -> Hosted:
         """From now on the topic is here."""
         writers = [self._own(topic, number, logs[name]) for number, name in enumerate(topic.log_names)]
-        hosted = self._topics[topic.name] = Hosted(topic, writers)
+        hosted = self._topics[topic.name] = Hosted(topic, writers, archives=self._archives)
         if topic.name.startswith("_"):
             self._internal.add(topic.name)
         self._committer.writers.update(hosted.open_writers)

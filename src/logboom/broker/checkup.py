@@ -272,9 +272,32 @@ def _of_upkeep(upkeep: dict[str, Any] | None) -> Iterator[Complaint]:
     if lost["segments"]:
         reason = f"{counted(lost['segments'], 'segment')} went beyond retention.hard_bytes before their hook succeeded"
         yield Complaint("warning", "dropped without hook", "upkeep", reason, "mend the hook, or raise the limit")
+    lost = upkeep["dropped_without_archive"]
+    if lost["segments"]:
+        reason = f"{counted(lost['segments'], 'segment')} went beyond retention.hard_bytes before they were archived"
+        advice = "let the archive run more often, or raise the limit"
+        yield Complaint("warning", "dropped before it was archived", "upkeep", reason, advice)
+    for waiting in upkeep["waiting"]:
+        yield _waiting(waiting)
     if upkeep["errors"]:
         reason = f"{counted(upkeep['errors'], 'error')} since the start, the last one: {upkeep['last_error']}"
         yield Complaint("warning", "upkeep fails", "upkeep", reason, "as the error says")
+
+
+def _waiting(log: dict[str, Any]) -> Complaint:
+    """Segments that stay until they are archived."""
+    where = f"{log['topic']}/{log['partition']}"
+    reason = f"{counted(log['segments'], 'segment')} with {size_of(log['bytes'])} could go, and are not archived"
+    hard, size = log["hard_bytes"], log["log_bytes"]
+    if hard is not None:
+        reason += f"; the log has {size_of(size)}, beyond {size_of(hard)} they go all the same"
+    advice = f"run the archive of {log['topic']}: `logboom pipeline list` says when it last ran, and why it failed"
+    if log["archived_until"] is None:
+        advice = f"nothing was ever archived of it: configure an archive of {log['topic']}, or unset retention.after"
+        return Complaint("warning", "waits for an archive", where, reason, advice)
+    if hard is not None and size >= NEAR * hard:
+        return Complaint("warning", "near the hard limit", where, reason, advice)
+    return Complaint("info", "waits for the archive", where, reason, advice)
 
 
 def _of_staged(stats: NodeStats) -> Iterator[Complaint]:

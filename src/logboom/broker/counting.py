@@ -163,6 +163,7 @@ class Counters:
             "filtered": counts.filtered,
             "skips": counts.skips,
             "warmed": counts.warmed,
+            "archived": counts.archived,
             "subscriptions": counts.subscriptions,
             "waiting": sum(writer.readers_waiting for writer in self.committer.writers),
         }

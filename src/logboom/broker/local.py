@@ -12,13 +12,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
 from logboom.broker.api import (
+    PIPELINE_TOPIC,
     Acks,
     Activity,
     ActivityRequest,
@@ -42,7 +43,8 @@ from logboom.broker.api import (
     TopicHistory,
     TopicInfo,
 )
-from logboom.broker.catalog import Catalog, Hosted, describe_log
+from logboom.broker.archived import Archives
+from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.committing import Committer, logger
 from logboom.broker.config import BrokerConfig
 from logboom.broker.counting import Counters, now_us
@@ -85,7 +87,7 @@ from logboom.storage.bookmark import Bookmark
 from logboom.storage.directory import DataDirectory
 from logboom.storage.disk import Disk
 from logboom.storage.role import Role, is_copying
-from logboom.storage.topic import unreadable_topics
+from logboom.storage.topic import FlushSettings, unreadable_topics
 
 WRITE_THREADS: Final = 2
 STAGE_THREADS: Final = 4
@@ -126,12 +128,15 @@ class LocalBroker:
         self._committer = Committer(loop, data.files, writes, syncs, config.limits)
         self.rejections = self._committer.rejections
         """How often each rule and limit has said no; front-ends count here too."""
-        self._catalog = catalog = Catalog(data, self._committer, config, is_copying(role))
-        self._reading = LogReading(loop, reads, config.limits, self._fetch)
+        self.archives = archives = Archives()
+        """What is archived of the logs: for whoever knows."""
+        self._catalog = catalog = Catalog(data, self._committer, config, is_copying(role), archives)
+        self._reading = LogReading(loop, reads, config.limits, self._fetch, archives)
         self._segments = SegmentLists(loop, reads)
         self._validation = Validation(loop, reads, self._committer, validators)
         self._wake = asyncio.Event()
-        self._upkeep = Upkeep(data, config.upkeep, self._wake_upkeep)
+        self._upkeep = Upkeep(data, config.upkeep, self._wake_upkeep, archives=archives)
+        archives.on_change = self._wake.set
         self._cursors: Cursors | None = None
         staging = ThreadPoolExecutor(STAGE_THREADS, "logboom-stage")
         self._pools += (staging,)
@@ -212,6 +217,7 @@ class LocalBroker:
         """What the node keeps for itself; and what was published before is finished."""
         opened = partial(open_state, self._data, self._catalog, self._committer, self._trim)
         self._cursors = Cursors(await opened(Place(CURSORS_TOPIC, CURSORS_FILE, (CURSORS_LIMIT, self.limits.cursors))))
+        await self._catalog.create(PIPELINE_TOPIC, 1, Settings(flush=FlushSettings("each")), "node")
         await asyncio.to_thread(self._stages.find_all)
         keys = await opened(Place(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, self.limits.publish_keys)))
         self._publishing = Publishing(keys, self._stages, self._catalog, self._data.files.space, self._admit)
@@ -266,19 +272,20 @@ class LocalBroker:
 
     async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
         with self._counting():
-            _check_not_internal(topic)
+            _check_not_internal(topic, PIPELINE_TOPIC)
             hosted = self._catalog.find(topic)
             writer = hosted.writer(partition)
             self._check_accepted(hosted)
-            await self._trim(writer, seqno)
+            number = hosted.writers.index(writer)
+            await self._trim(writer, seqno, lambda: self.archives.first_of(hosted.topic.id, number, writer.log))
         self._wake.set()
-        return describe_log(hosted.writers.index(writer), writer)
+        return hosted.describe_log(number)
 
-    async def _trim(self, writer: LogWriter, seqno: int) -> None:
+    async def _trim(self, writer: LogWriter, seqno: int, first: Callable[[], int] | None = None) -> None:
         async with self._committer.pause():
             if writer.gone is not None:
                 raise said_again(writer.gone)
-            appended = writer.log.trim(seqno, now_us())
+            appended = writer.log.trim(seqno, now_us(), first=None if first is None else first())
         await writer.synced(appended.index)
 
     def append(self, parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
@@ -326,7 +333,8 @@ class LocalBroker:
         self._check_original()
         hosted = self._catalog.find(part.topic, part.topic_id)
         self._check_accepted(hosted)
-        _check_not_internal(part.topic)
+        # Who appends at a seqno that he names has read what is before it: that is what keeps this log in order.
+        _check_not_internal(part.topic, PIPELINE_TOPIC if part.expect_seqno is not None else None)
         return hosted
 
     def _route_later(self, part: Part, promise: Promise, offset: int, acks: Acks | None) -> None:
@@ -608,6 +616,6 @@ class LocalBroker:
             await asyncio.sleep(0.002)
 
 
-def _check_not_internal(name: str) -> None:
-    if name.startswith("_"):
+def _check_not_internal(name: str, but: str | None = None) -> None:
+    if name.startswith("_") and name != but:
         raise TopicNotAllowed(name, "internal topics are written by the node itself")

@@ -3,6 +3,10 @@
 A position is a seqno with what makes the next look cheap. What is in memory is given at once, as views of the mapped
 file or as bytes read from its end; what is not is read in by a thread first, so that nobody else waits for the disk.
 A filter runs on a thread, and says how far it came even where it left nothing.
+
+Before the log's own first record the archive is read, where there is one: on a thread, and in batches that nobody can
+tell from the log's own. Which of the two has the next record is asked anew for each chunk: retention may drop a segment
+while somebody reads in it, and a trim hides what is archived at once.
 """
 
 from __future__ import annotations
@@ -17,6 +21,7 @@ from typing import Final
 
 from logboom.batch.header import HEADER_SIZE, read_header
 from logboom.broker.api import Chunk, Filter, ReadRequest
+from logboom.broker.archived import ArchivedLog, Archives
 from logboom.broker.filtering import FOUND_BYTES, Found, filter_run
 from logboom.broker.limits import Limits, said_again
 from logboom.broker.measures import Meter
@@ -71,6 +76,7 @@ class ReadCounts:
     filtered: int = 0
     skips: int = 0
     warmed: int = 0
+    archived: int = 0
     subscriptions: int = 0
 
 
@@ -82,6 +88,7 @@ class LogReading:
     threads: Executor
     limits: Limits
     fetch: Fetch
+    archives: Archives = field(default_factory=Archives)
     counts: ReadCounts = field(default_factory=ReadCounts)
     closing: bool = False
     is_copy: bool = False
@@ -100,19 +107,68 @@ class LogReading:
             place = Bookmark.parse(bookmark)
             if self.is_copy and place.seqno > log.committed and place.topic_id == topic.id_bytes:
                 raise Unavailable(f"{writer.name} is a copy that ends at seqno {log.committed}: {place.seqno} may come")
-            seqno = _resume(topic, writer, partition, place, skip)
+            seqno = await self._resume(topic, writer, partition, place, skip)
         elif start.seqno is not None:
             seqno = start.seqno
         elif start.time is not None:
-            seqno = max(log.first, log.seqno_at(start.time))
+            seqno = await self._seqno_at(topic, writer, partition, start.time, skip)
         else:
-            seqno = log.first if start.at == "earliest" else log.committed
+            seqno = self.archives.first_of(topic.id, partition, log) if start.at == "earliest" else log.committed
         wanted = request.filter
         if wanted is not None:
             wanted.selection()  # what it cannot mean is said at once
             if not (wanted.tags_any or wanted.tags_all or wanted.channel is not None or wanted.key is not None):
                 wanted = None
         return Position(topic, partition, writer, seqno, skip, meter, wanted)
+
+    async def _seqno_at(self, topic: Topic, writer: LogWriter, partition: int, moment: int, skip: bool) -> int:
+        """The first record at or after this time."""
+        log, seqno = writer.log, 0
+        while (seqno := max(seqno, self.archives.first_of(topic.id, partition, log))) < log.first:
+            archived = self.archives.find(topic.id, partition)
+            assert archived is not None
+            try:
+                found = await self.loop.run_in_executor(self.threads, archived.seqno_at, moment, seqno)
+            except Damage as damage:
+                if not skip or damage.seqno_until is None:
+                    raise
+                seqno = damage.seqno_until
+                continue
+            if found is None or found >= log.first:
+                break
+            if found >= self.archives.first_of(topic.id, partition, log):  # else a trim came meanwhile
+                return found
+        return max(log.first, log.seqno_at(moment))
+
+    async def _resume(self, topic: Topic, writer: LogWriter, partition: int, bookmark: Bookmark, skip: bool) -> int:
+        """The seqno of a bookmark, if it is of this log and what stands before it is what its reader had read."""
+        log = writer.log
+        if bookmark.topic_id != topic.id_bytes:
+            raise TopicRecreated(topic.name, bookmark.topic_id.hex(), topic.id)
+        if bookmark.partition != partition:
+            raise InvalidBookmark(f"the bookmark is of partition {bookmark.partition}, not {partition}")
+        seqno = bookmark.seqno
+        if seqno > log.committed:
+            lost: LogboomError = BookmarkLost(seqno, bookmark.term, log.term)
+            if not skip:
+                raise lost
+            return log.committed
+        if bookmark.term != TERM_UNKNOWN:
+            found = await self._find_term(topic, writer, partition, seqno)
+            if found != TERM_UNKNOWN and found != bookmark.term and not skip:
+                raise BookmarkLost(seqno, bookmark.term, found)
+        return seqno
+
+    async def _find_term(self, topic: Topic, writer: LogWriter, partition: int, seqno: int) -> int:
+        """Of the record before this one."""
+        log = writer.log
+        if seqno >= log.first:
+            return _term_before(log, seqno)
+        archived = self.archives.find(topic.id, partition)
+        if archived is None or seqno < self.archives.first_of(topic.id, partition, log):
+            return TERM_UNKNOWN
+        found = await self.loop.run_in_executor(self.threads, archived.term_before, seqno)
+        return TERM_UNKNOWN if found is None else found
 
     async def next(self, position: Position, max_bytes: int, max_records: int | None, wait_ms: int | None) -> Chunk:
         """What comes next. Empty only where nothing came in time, or where a filter left nothing on the way."""
@@ -164,16 +220,53 @@ class LogReading:
         """What there is to read now; None at the end of the log."""
         if position.filter is not None:
             return await self._look_filtered(position, position.filter, max_bytes)
-        while (run := self._run(position, max_bytes, max_records)) is not None:
+        while True:
+            archived = self._archived(position)
             try:
+                if archived is not None:
+                    run = await self._read_archived(position, archived, max_bytes, max_records)
+                    if run is None:
+                        continue
+                else:
+                    run = self._run(position, max_bytes, max_records)
+                    if run is None:
+                        return None
                 data = await self.data(run)
                 break
             except Damage as damage:
                 self._pass_over(position, damage)
-        else:
-            return None
         began, position.seqno, position.run = position.seqno, run.next_seqno, run
-        return self._chunk(position, began, _last_term(position, run, data), data)
+        term = None if archived is None else archived.term_before(run.next_seqno)
+        return self._chunk(position, began, _last_term(position, run, data) if term is None else term, data)
+
+    def _first(self, position: Position) -> int:
+        return self.archives.first_of(position.topic.id, position.partition, position.writer.log)
+
+    def _archived(self, position: Position) -> ArchivedLog | None:
+        """What has the next record, where that is not the log itself any more. Passes over what nobody has."""
+        log = position.writer.log
+        if position.seqno >= log.first:
+            return None
+        first = self._first(position)
+        if position.seqno < first and position.skip:
+            position.seqno = first
+        if not first <= position.seqno < log.first:
+            return None
+        return self.archives.find(position.topic.id, position.partition)
+
+    async def _read_archived(
+        self, position: Position, archived: ArchivedLog, max_bytes: int, max_records: int | None
+    ) -> Run | None:
+        """None where a trim or another archive came meanwhile, which may not have the same files."""
+        self.counts.archived += 1
+        seqno = position.seqno
+        try:
+            run = await self.loop.run_in_executor(self.threads, archived.read, seqno, max_bytes, max_records)
+        except Damage:
+            if self.archives.find(position.topic.id, position.partition) is archived:
+                raise
+            return None
+        return run if seqno >= self._first(position) else None
 
     def _run(self, position: Position, max_bytes: int, max_records: int | None) -> Run | None:
         """The next range of a file; where something is gone, and that is to be skipped, behind it."""
@@ -183,7 +276,7 @@ class LogReading:
                 if log.committed < position.seqno <= log.next:
                     return None  # written, and soon to be committed
                 if position.seqno < log.first:
-                    raise SeqnoOutOfRange(position.seqno, log.first, log.committed)
+                    raise SeqnoOutOfRange(position.seqno, self._first(position), log.committed)
                 return log.read(position.seqno, max_bytes, max_records, position.run)
             except SeqnoOutOfRange as gap:
                 if not position.skip or position.seqno >= gap.first:
@@ -221,11 +314,17 @@ class LogReading:
                     if not self.closing and self.loop.time() < patience:
                         continue  # it looks at some segments only
                     return self._chunk(position, began, TERM_UNKNOWN, memoryview(b""), memoryview(b""))
-            run = self._run(position, FILTER_BYTES, None)
-            if run is None:
-                return None
-            self.counts.filtered += 1
+            archived = self._archived(position)
             try:
+                if archived is not None:
+                    run = await self._read_archived(position, archived, FILTER_BYTES, None)
+                    if run is None:
+                        continue
+                else:
+                    run = self._run(position, FILTER_BYTES, None)
+                    if run is None:
+                        return None
+                self.counts.filtered += 1
                 found = await self.loop.run_in_executor(self.threads, _filter, run, wanted, position.seqno, max_bytes)
             except Damage as damage:
                 self._pass_over(position, damage)
@@ -247,7 +346,15 @@ class LogReading:
             seqnos = memoryview(b"")
         if term == TERM_UNKNOWN and position.seqno <= log.committed:
             term = _term_before(log, position.seqno)
-        facts = (position.topic.id, position.partition, began, position.seqno, log.first, log.committed, term)
+        facts = (
+            position.topic.id,
+            position.partition,
+            began,
+            position.seqno,
+            self._first(position),
+            log.committed,
+            term,
+        )
         return Chunk(*facts, data, seqnos)
 
 
@@ -257,26 +364,6 @@ def _filter(run: Run, wanted: Filter, seqno: int, max_bytes: int) -> Found:
         run.warm()
     most = min(FOUND_BYTES, max(max_bytes, 1))
     return filter_run(run.view(), wanted, seqno, path=run.file.path, position=run.position, found_bytes=most)
-
-
-def _resume(topic: Topic, writer: LogWriter, partition: int, bookmark: Bookmark, skip: bool) -> int:
-    """The seqno of a bookmark, if it is of this log and what stands before it is what its reader had read."""
-    log = writer.log
-    if bookmark.topic_id != topic.id_bytes:
-        raise TopicRecreated(topic.name, bookmark.topic_id.hex(), topic.id)
-    if bookmark.partition != partition:
-        raise InvalidBookmark(f"the bookmark is of partition {bookmark.partition}, not {partition}")
-    seqno = bookmark.seqno
-    if seqno > log.committed:
-        lost: LogboomError = BookmarkLost(seqno, bookmark.term, log.term)
-        if not skip:
-            raise lost
-        return log.committed
-    if bookmark.term != TERM_UNKNOWN:
-        found = _term_before(log, seqno) if seqno >= log.first else TERM_UNKNOWN
-        if found != TERM_UNKNOWN and found != bookmark.term and not skip:
-            raise BookmarkLost(seqno, bookmark.term, found)
-    return seqno
 
 
 def _term_before(log: Log, seqno: int) -> int:

@@ -1,8 +1,8 @@
 """Retention with its hooks: rolls idle logs, queues what may go for its hook, and drops what has had it.
 
 Invariant: where a topic has a hook, a segment is dropped only if it may go now and its hook's success is on the disk;
-the one exception is `retention.hard_bytes`, and that is loud. What may go is always decided anew: a limit that was
-raised, or a hold, saves also what is queued already.
+where retention waits for the archive, only if that has it. The one exception is `retention.hard_bytes`, and that is
+loud. What may go is always decided anew: a limit that was raised, or a hold, saves also what is queued already.
 
 Runs no hook and keeps no clock: its owner starts what `HookQueue.due` gives and brings the outcome to `ended`. A crash
 between any two steps loses nothing but time: a success that was recorded leads to the drop, one that was not makes the
@@ -16,14 +16,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from logboom.broker.archived import Archives
 from logboom.broker.hook import Outcome
-from logboom.broker.stats import FailingHook, Tally, logger
+from logboom.broker.stats import FailingHook, Tally, Waiting, logger
 from logboom.errors import StorageError, TopicNotFound
 from logboom.storage.directory import DataDirectory
 from logboom.storage.disk import Disk
 from logboom.storage.hooks import HookEntry, HookQueue
 from logboom.storage.log import Log
-from logboom.storage.retention import Expired, beyond_limit, expired, is_idle
+from logboom.storage.retention import Expired, beyond_limit, expired, is_archived, is_idle, unarchived
 from logboom.storage.segment import Segment
 from logboom.storage.topic import Topic
 
@@ -41,6 +42,13 @@ class Kept:
     name: str
     """Its path below the data directory."""
     log: Log
+    archives: Archives
+
+    @property
+    def archived(self) -> tuple[int, int] | None:
+        """From where to where there is an archive of it."""
+        found = self.archives.find(self.opened.id, int(self.name.rpartition("/")[2]))
+        return None if found is None else (found.first, found.until)
 
     @property
     def topic(self) -> Topic:
@@ -68,7 +76,7 @@ class Plan(NamedTuple):
 
 def doomed(kept: Kept, now: int) -> list[Expired]:
     """What may go, oldest first, and the segments without records that a drop would take along."""
-    found = expired(kept.log, kept.topic.settings.retention, now)
+    found = expired(kept.log, kept.topic.settings.retention, now, kept.archived)
     for segment in kept.log.cold_segments()[len(found) :] if found else ():
         if not is_bare(segment):
             break
@@ -95,6 +103,8 @@ class Retainer:
         self._tally = tally
         self._refused: set[str] = set()
         """Logs that take no writes, and of which that was told."""
+        self._waiting: dict[str, Waiting] = {}
+        """By the log's name."""
         if self.queue.damaged is not None:
             tally.note_error("the hook queue begins anew, hooks may run again", self.queue.damaged)
 
@@ -109,8 +119,14 @@ class Retainer:
         first = kept.log.segments[0]
         self.queue.dropped(kept.name, first.first_seqno - is_bare(first))
 
-    def forget_others(self, topics: Iterable[Topic]) -> None:
-        """Only these topics are left."""
+    @property
+    def waiting(self) -> list[Waiting]:
+        """Logs whose segments wait to be archived."""
+        return list(self._waiting.values())
+
+    def forget_others(self, topics: Iterable[Topic], logs: Collection[str]) -> None:
+        """Only these topics are left, and of their logs these are open."""
+        self._waiting = {name: waiting for name, waiting in self._waiting.items() if name in logs}
         left = {topic.directory for topic in topics}
         for gone in {entry.topic for entry in self.queue.entries} - left:
             self.queue.forget(gone)
@@ -144,7 +160,22 @@ class Retainer:
     def _plan(self, kept: Kept, now: int) -> Plan:
         if is_idle(kept.log, kept.topic.settings.retention, now):
             kept.log.roll()
-        return Plan(kept, doomed(kept, now))
+        found = doomed(kept, now)
+        self._note_waiting(kept, found, now)
+        return Plan(kept, found)
+
+    def _note_waiting(self, kept: Kept, found: Sequence[Expired], now: int) -> None:
+        """What would go if it were archived."""
+        retention = kept.topic.settings.retention
+        self._waiting.pop(kept.name, None)
+        if retention.after is None:
+            return
+        held = unarchived(kept.log, retention, now)[len(found) :]
+        if held:
+            numbers = len(held), sum(stored_bytes(item.segment) for item in held), kept.log.size_bytes
+            topic, _, number = kept.label.rpartition("/")
+            until = None if kept.archived is None else kept.archived[1]
+            self._waiting[kept.name] = Waiting(topic, int(number), *numbers, retention.hard_bytes, until)
 
     def _withdraw(self, plans: Sequence[Plan], running: Collection[HookEntry]) -> None:
         """What was queued, has not run, and is to stay after all. Entries of segments that are gone go too."""
@@ -176,6 +207,7 @@ class Retainer:
         if not segments:
             return
         gone = self._drop_until(kept, Expired(segments[-1], "bytes").next_seqno, [], "hard_bytes")
+        self._tell_unarchived(kept, gone)
         if kept.topic.settings.hook.delete is None:
             return
         for segment, size in gone:
@@ -185,6 +217,18 @@ class Retainer:
             logger.error(
                 "%s: %s DROPPED WITHOUT ITS DELETE HOOK: the log is larger than retention.hard_bytes = %d",
                 *(kept.label, range_of(*key_of(segment)), hard_bytes),
+            )
+
+    def _tell_unarchived(self, kept: Kept, gone: Iterable[tuple[Segment, int]]) -> None:
+        retention = kept.topic.settings.retention
+        for segment, size in gone:
+            item = Expired(segment, "bytes")
+            if retention.after is None or is_archived(kept.log, item, kept.archived):
+                continue
+            self._tally.dropped_without_archive = self._tally.dropped_without_archive.plus(size)
+            logger.error(
+                "%s: %s DROPPED BEFORE IT WAS ARCHIVED: the log is larger than retention.hard_bytes = %d",
+                *(kept.label, range_of(*key_of(segment)), retention.hard_bytes),
             )
 
     def _drop_until(

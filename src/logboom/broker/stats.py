@@ -53,6 +53,21 @@ class HookStats(msgspec.Struct, frozen=True):
     failing: list[FailingHook]
 
 
+class Waiting(msgspec.Struct, frozen=True):
+    """Segments that could go if they were archived."""
+
+    topic: str
+    partition: int
+    segments: int
+    bytes: int
+    log_bytes: int
+    """Of the whole log."""
+    hard_bytes: int | None
+    """Beyond this they go, archived or not."""
+    archived_until: int | None
+    """None where nothing was ever archived of it."""
+
+
 class RecompressionStats(msgspec.Struct, frozen=True):
     segments: int
     bytes_before: int
@@ -79,6 +94,10 @@ class UpkeepStats(msgspec.Struct, frozen=True):
     """Deleted topics whose files were removed."""
     errors: int
     last_error: str | None
+    dropped_without_archive: Dropped = Dropped()
+    """Segments that were to wait until they were archived, and went beyond `retention.hard_bytes`."""
+    waiting: list[Waiting] = []
+    """Logs with segments that wait for that."""
 
 
 @dataclass(slots=True)
@@ -87,6 +106,7 @@ class Tally:
 
     dropped: dict[str, Dropped] = field(default_factory=dict)
     dropped_without_hook: Dropped = field(default_factory=Dropped)
+    dropped_without_archive: Dropped = field(default_factory=Dropped)
     hooks_run: int = 0
     hooks_failed: int = 0
     recompressed: int = 0

@@ -24,6 +24,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final
 
+from logboom.broker.archived import Archives
 from logboom.broker.config import UpkeepSettings
 from logboom.broker.hook import TERM_GRACE_S, environment_of, run_hook
 from logboom.broker.jobs import HookJob, Jobs, SwapJob
@@ -52,8 +53,13 @@ class Upkeep:
         settings: UpkeepSettings = UpkeepSettings(),  # noqa: B008
         wake: Callable[[], None] | None = None,
         threads: Executor | None = None,
+        archives: Archives | None = None,
     ) -> None:
-        """`wake` is called, on any thread, when a job has ended and `step` has something to take."""
+        """`wake` is called, on any thread, when a job has ended and `step` has something to take.
+
+        Without `archives` nothing is archived: what retention is to keep until it is stays.
+        """
+        self._archives = archives or Archives()
         self._data = data
         self._settings = settings
         self._tally = Tally()
@@ -116,6 +122,8 @@ class Upkeep:
         return UpkeepStats(
             dropped=dict(tally.dropped),
             dropped_without_hook=tally.dropped_without_hook,
+            dropped_without_archive=tally.dropped_without_archive,
+            waiting=self._retainer.waiting,
             hooks=HookStats(
                 run=tally.hooks_run,
                 failed=tally.hooks_failed,
@@ -165,7 +173,7 @@ class Upkeep:
         self._find_logs()
         self._tally.forget_others(self._all_labels())
         with self._tally.guard("the hook queue"):
-            self._retainer.forget_others(self._data.topics())
+            self._retainer.forget_others(self._data.topics(), self._logs)
         self._turns = {topic: turn for topic, turn in self._turns.items() if topic in self._topics_kept()}
         self._round.extend(self._logs)
         self._rewriter.begin_pass(self._logs)
@@ -201,7 +209,7 @@ class Upkeep:
         except (OSError, LogboomError, RuntimeError) as error:  # the last one: no thread could be made
             self._tally.note_error(label, error)
             return None
-        kept = Kept(self._data, topic, topic.log_name(partition), log)
+        kept = Kept(self._data, topic, topic.log_name(partition), log, self._archives)
         if log.recovered.missing is not None:
             self._tally.note_error(label, log.recovered.missing)
         with self._tally.guard(label):

@@ -28,6 +28,7 @@ _COMMANDS = {
     Group("Look and steer", sort_key=1): {
         "head": "Where do a topic's logs begin and end?",
         "sql": "Query topics with SQL.",
+        "pipeline": "Run checkpoints, archives, checks and reports on Spark.",
         "cursor": "List, show, set and delete cursors.",
         "stage": "List and discard stages; list and forget keys of what was published.",
         "top": "Watch a node in the terminal: rates, latencies, health, topics.",

@@ -37,6 +37,8 @@ class Copy:
         self._looks_up = follow and (reader.cursor is not None or bounds.has_seqno)
         self._written = self._committed = reader.position or 0
         """Seqnos: behind what was written, and where the cursor was put."""
+        self._in_state = reader.position is None
+        """Whether records of a checkpoint come, which are no places in the log."""
         self._due = time.monotonic() + LOOK_S
 
     def run(self) -> None:
@@ -86,8 +88,9 @@ class Copy:
 
     def _note(self, count: int, cut_at: int | None) -> None:
         """So many records were written; `cut_at` is the last one, where others came with it that were not."""
+        in_state, self._in_state = self._in_state, self._reader.position is None
         if cut_at is not None:
-            self._written = cut_at + 1
+            self._written = self._written if in_state else cut_at + 1
         elif count:
             self._written = self._reader.position or 0
         if self._advance is not None:

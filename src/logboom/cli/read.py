@@ -25,8 +25,13 @@ if TYPE_CHECKING:
 DONE, REFUSED = 0, 2
 DETAILS = """\
 Places: earliest, latest, a seqno, a time (2026-01-31T12:00:00Z, 2026-01-31, or
--10m for ten minutes ago; local where there is no zone), a bookmark, or
-cursor:NAME. A time means the first record at or after it.
+-10m for ten minutes ago; local where there is no zone), a bookmark,
+cursor:NAME, or checkpoint. A time means the first record at or after it.
+
+From checkpoint, the latest record of each key comes first, in no order, as the
+pipeline has kept it; then what was written since. checkpoint:key and
+checkpoint:channel choose where there are both. With --cursor that happens once:
+run again, it goes on where the cursor stands.
 
 Without --follow it ends where the log ended when it began. With --cursor it
 begins where the cursor stands and moves it behind what was printed: run again,
@@ -46,6 +51,7 @@ Examples:
   logboom read events --tag login --channel "site/+/temp" -n
   logboom read events --cursor billing --format ndjson | ./bill
   logboom read events --format parquet --output events.parquet
+  logboom read prices --from checkpoint --follow
 """
 app = App(name="read", help_epilogue=DETAILS)
 
@@ -111,15 +117,19 @@ def read(
     """
     from logboom.cli.bounds import Bounds
     from logboom.cli.copying import Copy
-    from logboom.cli.start import parse_end, parse_start
+    from logboom.cli.start import parse_checkpoint, parse_end, parse_start
 
     problem = _problem_with(form, output, force, numbers)
+    by = parse_checkpoint(start)
+    if by is not None and until is not None:
+        problem = "--until is for records in their order: a checkpoint has none"
     if limit is not None and limit < 0:
         problem = f"--limit is {limit}, allowed is 0 or more"
     if problem:
         print(f"logboom: {problem}", file=sys.stderr)
         return REFUSED
-    begin = parse_start(start if start is not None else "earliest" if cursor is None else f"cursor:{cursor}")
+    place = start if start is not None and by is None else "earliest" if cursor is None else f"cursor:{cursor}"
+    begin = parse_start(place)
     bounds = Bounds(parse_end(until), limit)
     tags = tuple(tag or ())
     reader = _open_reader(
@@ -131,6 +141,8 @@ def read(
         channel=channel,
         key=None if key is None else os.fsencode(key),
         gaps="skip" if skip_gaps else "raise",
+        from_checkpoint=by is not None,
+        checkpoint=by or None,
     )
     reader.cursor = cursor
     with reader, _destination(output) as file, records_read("reading", output is not None and not quiet) as advance:

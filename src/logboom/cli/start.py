@@ -7,6 +7,7 @@ from typing import NamedTuple
 from logboom.broker.api import Start
 from logboom.cli.moment import parse_moment
 from logboom.errors import ConfigError, InvalidBookmark
+from logboom.results.checkpoint import BYS
 from logboom.storage.bookmark import Bookmark
 
 
@@ -39,6 +40,22 @@ def parse_start(text: str, option: str = "--from") -> Start:
     except ValueError:
         places = "earliest, latest, a seqno, a time as 2026-01-31T12:00:00Z or -10m, a bookmark, or cursor:NAME"
         raise ConfigError(option, f"{text!r} is no place: write {places}") from None
+
+
+def parse_checkpoint(text: str | None) -> str | None:
+    """What a checkpoint is by, or nothing where that is left to what there is; None for any other place.
+
+    >>> parse_checkpoint("checkpoint"), parse_checkpoint("checkpoint:channel"), parse_checkpoint("latest")
+    ('', 'channel', None)
+    """
+    name, _, by = (text or "").partition(":")
+    if name != "checkpoint":
+        return None
+    if by not in ("", *BYS):
+        raise ConfigError(
+            "--from", f"{text!r} is no checkpoint: write checkpoint, checkpoint:key or checkpoint:channel"
+        )
+    return by
 
 
 def parse_end(text: str | None) -> End:

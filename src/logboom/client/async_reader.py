@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logboom.batch import Batch, Record
 from logboom.batch.tables import join_tables
-from logboom.client.fetching import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe
+from logboom.client.fetching import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe, Work
 from logboom.client.link import AsyncLink
 from logboom.client.pushes import Pushes
 from logboom.client.standing import Standing
@@ -113,9 +113,13 @@ class AsyncReader(Standing):
         deadline: float | None = None
         while True:
             came = False
+            if reading.state is not None:
+                await asyncio.to_thread(reading.state.fill)
             for piece in take():
                 came = True
                 yield piece
+            if reading.state is not None:
+                continue
             if not follow and (until is None or (reading.seqno or 0) >= until):
                 return
             # At the end of the log, what a filter has left nothing of is nothing.
@@ -156,6 +160,8 @@ class AsyncReader(Standing):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Drop):
             return await self._drop(step.connection)
+        if isinstance(step, Work):
+            return await asyncio.to_thread(step.do)
         assert self._link is not None
         if isinstance(step, Ask):
             return await self._link.request(step.kind, step.head)

@@ -19,8 +19,9 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from logboom.batch import Selection
-from logboom.broker.api import ReadRequest, SegmentInfo, Start, TopicInfo
+from logboom.broker.api import Broker, ReadRequest, SegmentInfo, Start, TopicInfo
 from logboom.client.address import parse_servers
+from logboom.client.file_archives import FileArchives
 from logboom.client.file_reader import FileReader
 from logboom.client.remote import RemoteBroker
 from logboom.client.start import CONNECT_PATIENCE_S, Gaps
@@ -34,11 +35,14 @@ from logboom.errors import (
     Unavailable,
 )
 from logboom.protocols.binary.messages import Welcome
+from logboom.results.archived import ArchivedLog, find_archives
+from logboom.results.catalogue import Catalogue
+from logboom.results.ledger import Ledger
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.directory import read_node
 from logboom.storage.disk import OsDisk, is_network
 from logboom.storage.reading import Piece
-from logboom.storage.state import StateReader
+from logboom.storage.state import Standing, StateReader
 from logboom.storage.topic import Topic, find_topic, read_topics
 
 PATIENCE_S: Final = 30.0
@@ -57,6 +61,8 @@ class Ends(NamedTuple):
     committed: int
     term: int | None = None
     """Of the last batch, where that was told too. Another one than before: the log may have lost its tail."""
+    stored: int | None = None
+    """The first of the log's own, where that is not `first`: what is before it is archived."""
 
 
 class Place(NamedTuple):
@@ -100,6 +106,10 @@ class Catalog(Protocol):
         """What there is of these records, in pieces of about so many bytes."""
         ...
 
+    def archived(self, topic: Listed, partition: int) -> ArchivedLog | None:
+        """What is archived of a log."""
+        ...
+
     def terms_before(self, places: Sequence[Place]) -> list[int | None]:
         """The term of the record before each place; None where nobody knows. Terms never go back within a log."""
         ...
@@ -127,6 +137,7 @@ class FileCatalog:
         if self._disk.file_system is not None and is_network(self._disk.file_system):
             raise NotLocal(self._path, self._disk.file_system)
         self._states: StateReader | None = None
+        self._archives = FileArchives(self._disk, self._path)
         self._readers: OrderedDict[tuple[str, int], FileReader] = OrderedDict()
         self._identity = identify(self._path)
         self.node_id = self._read_node_id()
@@ -162,13 +173,25 @@ class FileCatalog:
         while True:
             standing = None if self._states is None else self._states.standing(topic.id_bytes, partition)
             if standing is not None:
-                return Ends(standing.first, standing.committed, standing.term)
+                return self._ends_of(topic, standing)
             names = self._disk.list(path) if self._disk.exists(path) else []
             if not any(name.endswith(".log") for name in names):
                 return Ends(0, 0)
             if time.monotonic() > give_up:
                 raise NotOpened(path)
             time.sleep(0.01)  # a writer that opens a log makes its file first
+
+    def _ends_of(self, topic: Topic, standing: Standing) -> Ends:
+        stored, floor = standing.first, standing.floor
+        archived = None
+        if not topic.name.startswith("_"):
+            archived = self._archives.find(topic.id, standing.partition, stored, floor)
+        if archived is None:
+            return Ends(stored, standing.committed, standing.term)
+        return Ends(max(archived.first, floor), standing.committed, standing.term, stored)
+
+    def archived(self, topic: Listed, partition: int) -> ArchivedLog | None:
+        return self._archives.get(topic.id, partition)
 
     def reader(self, topic: Listed, partition: int) -> FileReader:
         """Stands anywhere. The ones used last stay open. Raises TopicNotFound where another topic has the name."""
@@ -218,6 +241,7 @@ class FileCatalog:
         for reader in self._readers.values():
             reader.close()
         self._readers.clear()
+        self._archives.close()
         self._states = None
 
 
@@ -240,6 +264,7 @@ class NodeCatalog:
         self._broker: RemoteBroker | None = None
         self._files: FileCatalog | None = None
         self._named = directory
+        self._ledger = Ledger(self._its_broker)
         try:
             self._ask(_welcome)
         except BaseException:
@@ -267,6 +292,16 @@ class NodeCatalog:
                     await asyncio.sleep(0.1)
 
         return _outside_loops(lambda: self._runner.run(talk()))
+
+    async def _its_broker(self) -> Broker:
+        assert self._broker is not None
+        return self._broker
+
+    def archived(self, topic: Listed, partition: int) -> ArchivedLog | None:
+        async def refresh(broker: RemoteBroker) -> Catalogue:
+            return await self._ledger.refresh()
+
+        return find_archives(self._ask(refresh)).get((topic.id, partition))
 
     def _meet(self, welcome: Welcome) -> None:
         """Who answers may be another node than before, or have other files."""
@@ -448,7 +483,8 @@ def _request(topic: Listed, partition: int, start: Start, gaps: Gaps = "raise") 
 
 
 def _listed(topic: TopicInfo) -> Listed:
-    return Listed(topic.name, topic.id, tuple(Ends(part.first, part.committed) for part in topic.partitions))
+    ends = (Ends(part.first, part.committed, stored=part.first_stored) for part in topic.partitions)
+    return Listed(topic.name, topic.id, tuple(ends))
 
 
 def _matches(name: str, names: Sequence[str], pattern: str | None) -> bool:

@@ -1,8 +1,8 @@
 """What a reader does to get its next chunk: connect, find its start, subscribe, wait; and all of it again after a loss.
 
-No input, no output: each procedure is a generator that yields steps (`Connect`, `Ask`, `Subscribe`, `Next`, `Drop`,
-`Sleep`), is sent what came of them, and is thrown what went wrong. The blocking reader and the asyncio one carry out
-the same steps. One immediate try follows a lost connection, then the waits grow; servers are tried in turn.
+No input, no output: each procedure is a generator that yields steps (`Connect`, `Ask`, `Work`, `Subscribe`, `Next`,
+`Drop`, `Sleep`), is sent what came of them, and is thrown what went wrong. The blocking reader and the asyncio one
+carry out the same steps. One immediate try follows a lost connection, then the waits grow; servers are tried in turn.
 """
 
 from __future__ import annotations
@@ -42,6 +42,12 @@ class Next(NamedTuple):
     timeout_s: float | None
 
 
+class Work(NamedTuple):
+    """Something that takes long and asks no node, such as reading files."""
+
+    do: Callable[[], Any]
+
+
 class Drop(NamedTuple):
     """End the subscription, and where `connection` is true the connection with it."""
 
@@ -52,15 +58,23 @@ class Sleep(NamedTuple):
     seconds: float
 
 
-Step = Connect | Ask | Subscribe | Next | Drop | Sleep
+Step = Connect | Ask | Work | Subscribe | Next | Drop | Sleep
 Steps = Generator[Step, Any, Any]
 
 
 class Fetching:
     """The connection and the subscription of one reader, as far as they are known here."""
 
-    def __init__(self, reading: Reading, servers: Sequence[Address], clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        reading: Reading,
+        servers: Sequence[Address],
+        clock: Callable[[], float],
+        prepare: Callable[[], Steps] | None = None,
+    ) -> None:
+        """`prepare` is done before the start is looked for, once there is a connection."""
         self._reading = reading
+        self._prepare = prepare
         self._servers = list(servers)
         self._clock = clock
         self._backoff = Backoff()
@@ -75,6 +89,9 @@ class Fetching:
         while True:
             try:
                 yield from self._connect()
+                if self._prepare is not None:
+                    yield from self._prepare()
+                    self._prepare = None
                 yield from self._locate()
                 return self._backoff.reset()
             except TopicRecreated as error:

@@ -3,7 +3,8 @@
 A `FileReader` stands at a seqno and goes forward. It shows what is committed and nothing else; the state file tells how
 far that is, and waking it is the writer's only part. It follows the log across rolls, retention, recompression, and the
 end and restart of the writer. It survives whatever happens to the files: data that is gone is an error with a name
-(`SeqnoOutOfRange`, `Damage`, `TopicDeleted`, `TopicRecreated`, `BookmarkLost`), or is passed over when asked.
+(`SeqnoOutOfRange`, `Damage`, `TopicDeleted`, `TopicRecreated`, `BookmarkLost`), or is passed over when asked. What was
+dropped and is archived is read from the archive.
 
 Works on local file systems only: readers share the writer's page cache. One thread at a time.
 """
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, microseconds
 from logboom.batch.tables import BatchFailure, join_tables, to_table
+from logboom.client.file_archives import FileArchives
 from logboom.client.sifting import choose, columns_for, sift
 from logboom.client.start import At, Gaps, check_seqno, check_start
 from logboom.client.waiting import Pace, Watch
@@ -37,6 +39,7 @@ from logboom.errors import (
     TopicNotFound,
     TopicRecreated,
 )
+from logboom.results.archived import ArchivedLog
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.directory import read_node
 from logboom.storage.disk import OsDisk, is_network
@@ -96,6 +99,7 @@ class FileReader:
         self._watch: Watch | None = None  # made when it first waits: the kernel takes milliseconds to forget one
         self._pace = Pace()
         self._states: StateReader | None = None
+        self._archives = FileArchives(self._disk, self.directory)
         self._skip = gaps == "skip"
         self.skipped = 0
         """Records that were passed over."""
@@ -136,6 +140,7 @@ class FileReader:
         if self._watch is not None:
             self._watch.close()
         self._files.clear()
+        self._archives.close()
         self._view = self._states = None
 
     @property
@@ -151,7 +156,7 @@ class FileReader:
     @property
     def first(self) -> int:
         """The first readable seqno, at the last look."""
-        return self._view.first if self._view else 0
+        return self._first_of(self._view) if self._view else 0
 
     @property
     def committed(self) -> int:
@@ -169,7 +174,7 @@ class FileReader:
         seqno = self._seqno or 0
         term = self._term
         if term is None and self._view is not None:
-            term = self._view.term_before(seqno)
+            term = self._term_before(self._view, seqno)
         return str(Bookmark(self._topic.id_bytes, self.partition, seqno, TERM_UNKNOWN if term is None else term))
 
     def seek(self, seqno: int) -> None:
@@ -262,13 +267,13 @@ class FileReader:
     def term_before(self, seqno: int) -> int | None:
         """The term of the record before this one; None where nobody knows any more."""
         self.refresh()
-        return None if self._view is None else self._view.term_before(seqno)
+        return None if self._view is None else self._term_before(self._view, seqno)
 
     def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
         """What there is of these records, in pieces of about so many bytes, for several to read."""
         self.refresh()
         try:
-            return [] if self._view is None else self._view.cut(seqno_from, seqno_until, every_bytes)
+            return [] if self._view is None else self._cut(self._view, seqno_from, seqno_until, every_bytes)
         except LogGone:
             self._lose_log()
             return []
@@ -349,8 +354,14 @@ class FileReader:
                 try:
                     if view.damage is not None and view.committed < seqno < view.standing.committed and not follow:
                         raise view.damage
+                    if seqno < view.first and (archived := self._archived(view, seqno)) is not None:
+                        held = self._read_archived(view, archived, seqno, max_bytes, limit)
+                        if held is None:
+                            continue
+                        self._run = held
+                        return held
                     if seqno < view.first or (seqno > view.committed and not follow):
-                        raise SeqnoOutOfRange(seqno, view.first, view.committed)
+                        raise SeqnoOutOfRange(seqno, self._first_of(view), view.committed)
                     if seqno < view.committed:
                         if where is not None and (behind := view.skip(seqno, where)) > seqno:
                             self._pass(behind if until is None else min(behind, until))
@@ -426,7 +437,7 @@ class FileReader:
             if self._moment is not None:
                 self._seqno = self._find_moment(view, self._moment)
             else:
-                self._seqno = view.committed if self._at_end else view.first
+                self._seqno = view.committed if self._at_end else self._first_of(view)
         if view.standing.term != self._log_term:
             self._unsure, self._log_term = True, view.standing.term
         if not self._unsure or self._seqno > view.committed:
@@ -434,21 +445,62 @@ class FileReader:
         self._unsure = False
         if self._term is None or self._term == TERM_UNKNOWN:
             return
-        found = view.term_before(self._seqno)
+        found = self._term_before(view, self._seqno)
         if found is not None and found != self._term:
             lost = BookmarkLost(self._seqno, self._term, found)
             if not self._skip:
                 raise lost
             self.last_gap, self._term = lost, found
 
+    def _archived(self, view: LogView, seqno: int) -> ArchivedLog | None:
+        """The archive, if it has this record and all from there to the log's own."""
+        if self._topic.name.startswith("_"):
+            return None
+        floor = view.standing.floor
+        found = self._archives.find(self._topic.id, self.partition, view.first, floor)
+        return found if found is not None and max(found.first, floor) <= seqno < view.first else None
+
+    def _read_archived(
+        self, view: LogView, archived: ArchivedLog, seqno: int, max_bytes: int, limit: int | None
+    ) -> Run | None:
+        """None where a trim or another archive came meanwhile, which may not have the same files."""
+        try:
+            run = archived.read(seqno, max_bytes, None if limit is None else limit - seqno)
+        except Damage:
+            view.refresh()
+            if self._archived(view, seqno) is archived:
+                raise
+            return None
+        view.refresh()
+        return run if seqno >= view.standing.floor else None
+
+    def _first_of(self, view: LogView) -> int:
+        last = self._archived(view, view.first - 1)
+        return view.first if last is None else max(last.first, view.standing.floor)
+
+    def _term_before(self, view: LogView, seqno: int) -> int | None:
+        archived = self._archived(view, seqno) if seqno < view.first else None
+        return view.term_before(seqno) if archived is None else archived.term_before(seqno)
+
+    def _cut(self, view: LogView, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+        seqno_from = max(seqno_from, self._first_of(view))
+        archived = self._archived(view, seqno_from) if seqno_from < view.first else None
+        if archived is None:
+            return view.cut(seqno_from, seqno_until, every_bytes)
+        own = max(seqno_from, min(view.first, seqno_until))
+        return archived.cut(seqno_from, own, every_bytes) + view.cut(own, seqno_until, every_bytes)
+
     def _find_moment(self, view: LogView, moment: int) -> int:
         try:
-            return max(view.first, view.seqno_at(moment))
+            first = self._first_of(view)
+            archived = self._archived(view, first) if first < view.first else None
+            found = None if archived is None else archived.seqno_at(moment, first)
+            return max(view.first, view.seqno_at(moment)) if found is None or found >= view.first else found
         except Damage as damage:
             if not self._skip or damage.seqno_until is None:
                 raise
             self.last_gap = damage
-            return max(view.first, damage.seqno_until)
+            return max(self._first_of(view), damage.seqno_until)
 
     def _has_files(self) -> bool:
         """Whether somebody has written to the log."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from logboom.batch import Batch, Record
 from logboom.batch.tables import join_tables
 from logboom.client.blocking_link import Link, LinkPushes
-from logboom.client.fetching import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe
+from logboom.client.fetching import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe, Work
 from logboom.client.standing import Standing
 from logboom.client.start import check_seqno
 from logboom.errors import LogboomError
@@ -127,9 +127,13 @@ class Reader(Standing):
         deadline: float | None = None
         while True:
             came = False
+            if reading.state is not None:
+                reading.state.fill()
             for piece in take():
                 came = True
                 yield piece
+            if reading.state is not None:
+                continue
             if not follow and (until is None or (reading.seqno or 0) >= until):
                 return
             # At the end of the log, what a filter has left nothing of is nothing.
@@ -166,6 +170,8 @@ class Reader(Standing):
             return time.sleep(step.seconds)
         if isinstance(step, Drop):
             return self._drop(step.connection)
+        if isinstance(step, Work):
+            return step.do()
         assert self._link is not None
         if isinstance(step, Ask):
             return self._link.ask(step.kind, step.head)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, read_header, to_table
 from logboom.batch.arrow import to_list
@@ -32,10 +32,14 @@ from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from logboom.client.checkpoints import State
+
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """What is asked for at once: a table of many batches is made in vectors."""
 TABLE_BYTES_MAX: Final = 128 * 1024 * 1024
 """Compressed batches may grow by any factor: about so much becomes one table at most."""
+
+Piece = TypeVar("Piece")
 
 _TOPIC_ID: Final = re.compile("[0-9a-f]{32}")
 _GAPS: Final = (SeqnoOutOfRange, Damage, BookmarkLost, TopicDeleted, TopicRecreated)
@@ -59,9 +63,20 @@ class Reading:
         self.last_gap: LogboomError | None = None
         self.current: Chunk | None = None
         """What has come and was not read to its end."""
+        self.state: State | None = None
+        """What comes before the log's own records, as long as some of it was not given."""
+
+    def begin(self, state: State, bookmark: str) -> None:
+        """Give this first, then what the log has from the bookmark on."""
+        self.state, self.start = None if state.is_over else state, Start(bookmark=bookmark)
 
     @property
     def bookmark(self) -> str:
+        if self.state is not None:
+            raise LocalProtocolError(
+                f"the reader of {self.topic} has not come to the end of the checkpoint yet: there is no place in the "
+                "log to go on from"
+            )
         if self.topic_id is None or self.partition is None or self.seqno is None:
             raise LocalProtocolError(
                 f"the reader of {self.topic} has not been opened yet: nobody knows where it stands"
@@ -136,12 +151,12 @@ class Reading:
         # What was lost is lost. Where the log does not reach so far any more, it goes on at its end.
         self.start = Start(bookmark=self.bookmark) if isinstance(error, BookmarkLost) and self.topic_id else Start()
         if not isinstance(error, BookmarkLost):
-            self.topic_id = None
+            self.topic_id = self.state = None
         self.current = self.term = self.seqno = None
         return not isinstance(error, TopicDeleted)
 
     def seek(self, seqno: int) -> None:
-        self.seqno, self.term, self.current = seqno, None, None
+        self.seqno, self.term, self.current, self.state = seqno, None, None, None
 
     def _move(self, seqno: int, term: int | None) -> None:
         self.seqno, self.term = seqno, None if term == TERM_UNKNOWN else term
@@ -161,9 +176,19 @@ class Reading:
         self.last_gap = gap
         self._move(until, None)
 
+    def _before(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+        """Of the state. With the last of it, the reader stands in the log."""
+        for piece in pieces:
+            if self.state is not None and self.state.is_over:
+                self.state = None
+            yield piece
+
     # What the current chunk holds, from the position on. The position moves before each piece is given.
 
     def records(self) -> Iterator[Record]:
+        if self.state is not None:
+            yield from self._before(self.state.records())
+            return
         chunk = self.current
         if chunk is None:
             return
@@ -183,6 +208,8 @@ class Reading:
 
     def batches(self) -> Iterator[Batch]:
         """As they are stored. The first may begin before the position."""
+        if self.state is not None:
+            raise ValueError("a checkpoint has no stored batches: take records, lists or tables")
         chunk = self.current
         if chunk is None:
             return
@@ -194,6 +221,9 @@ class Reading:
         self._finish(chunk)
 
     def lists(self, columns: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:
+        if self.state is not None:
+            yield from self._before(self.state.lists(columns))
+            return
         chunk = self.current
         if chunk is None:
             return
@@ -208,6 +238,9 @@ class Reading:
         self._finish(chunk)
 
     def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        if self.state is not None:
+            yield from self._before(self.state.tables(columns))
+            return
         chunk = self.current
         if chunk is None:
             return

@@ -5,20 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from functools import partial
 
 from logboom.batch import microseconds
 from logboom.broker.api import Filter, Start
 from logboom.client.address import Servers, parse_servers
+from logboom.client.checkpoints import choose_checkpoint, find_state
 from logboom.client.fetching import Fetching
 from logboom.client.reading import Reading
 from logboom.client.start import CONNECT_PATIENCE_S, At, Gaps, check_seqno, check_start
 from logboom.errors import LogboomError
+from logboom.results.checkpoint import By
 from logboom.storage.bookmark import Bookmark
 
 
 class Standing:
     """Where a reader stands. Starts at `seqno`, at the first record at or after `timestamp`, at a `bookmark`, where its
     `cursor` was committed last, or `at` the earliest record or the latest.
+
+    With `from_checkpoint` the latest record of each key comes first, or of each channel where `checkpoint` says so, as
+    the newest checkpoint has them; then the log from where that ends. A cursor that has a place goes on there instead.
+    The files of the checkpoint are read from where they are. Until all of it was given there is no position.
 
     `tags_any`, `tags_all`, `channel` (a pattern: `site/+/temp`, `site/#`, `site/7*`) and `key` let the node leave out
     what is not wanted; seqnos stay what they are. With `gaps="skip"` a reader goes on behind what is gone: records that
@@ -37,6 +44,8 @@ class Standing:
         bookmark: str | Bookmark | None = None,
         cursor: str | None = None,
         at: At | None = None,
+        from_checkpoint: bool = False,
+        checkpoint: By | None = None,
         tags_any: Sequence[str] = (),
         tags_all: Sequence[str] = (),
         channel: str | None = None,
@@ -44,7 +53,9 @@ class Standing:
         gaps: Gaps = "raise",
         connect_timeout_s: float = CONNECT_PATIENCE_S,
     ) -> None:
-        check_start(at, gaps, seqno=seqno, timestamp=timestamp, bookmark=bookmark)
+        from_checkpoint = from_checkpoint or checkpoint is not None
+        begins = {"seqno": seqno, "timestamp": timestamp, "bookmark": bookmark}
+        check_start(at, gaps, **begins, from_checkpoint=from_checkpoint or None)
         if isinstance(tags_any, str) or isinstance(tags_all, str):
             raise ValueError("tags are a list of texts, such as ['red']")
         start = Start(
@@ -62,7 +73,10 @@ class Standing:
         self.cursor = cursor
         """Where `commit` goes."""
         self._reading = Reading(topic, partition, start, None if wanted == Filter() else wanted, gaps == "skip")
-        self._fetching = Fetching(self._reading, parse_servers(servers), time.monotonic)
+        prepare = None
+        if from_checkpoint:
+            prepare = partial(find_state, self._reading, choose_checkpoint(checkpoint, wanted, cursor))
+        self._fetching = Fetching(self._reading, parse_servers(servers), time.monotonic, prepare)
         self._begin()
 
     def _begin(self) -> None:
@@ -89,7 +103,7 @@ class Standing:
     @property
     def position(self) -> int | None:
         """The seqno that is read next."""
-        return self._reading.seqno
+        return self._reading.seqno if self._reading.state is None else None
 
     @property
     def first(self) -> int:
@@ -104,7 +118,7 @@ class Standing:
     @property
     def at_end(self) -> bool:
         """Whether everything was read, as far as the node has said."""
-        return (self._reading.seqno or 0) >= self._reading.committed
+        return self._reading.state is None and (self._reading.seqno or 0) >= self._reading.committed
 
     @property
     def bookmark(self) -> str:

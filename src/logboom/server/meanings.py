@@ -79,6 +79,7 @@ MEANINGS: Final = {
     "topics.settings.retention.age_ms": "Keep at least what is younger; none keeps all.",
     "topics.settings.retention.records": "Keep at least the newest so many records; none keeps all.",
     "topics.settings.retention.hard_bytes": "Beyond this segments go even if their hooks have not succeeded.",
+    "topics.settings.retention.after": "Whether segments wait until they are archived.",
     "topics.settings.hook.delete": "The command, for the shell. It must end with exit code 0 before the segment goes.",
     "topics.settings.hook.timeout_ms": "It is killed after so long, and tried again.",
     "topics.settings.hook.backoff_ms": "How long to wait after its first failure; doubled with each further one.",

@@ -23,6 +23,7 @@ from logboom.errors import ConfigError, DirectoryInUse, DirectoryUnusable
 from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
 from logboom.protocols.http.front_end import HttpFrontEnd
 from logboom.protocols.logd.front_end import LogdFrontEnd
+from logboom.results.following import Following
 from logboom.server.accepting import Gate
 from logboom.server.config import PORTS
 from logboom.server.descriptors import connections_allowed, raise_limit
@@ -64,6 +65,7 @@ class Node:
         self.broker = broker
         self._hooks = hooks
         self._replication: Replication | None = None
+        self._following: Following | None = None
         self.connections_max = connections_max
         self.endpoints: dict[str, list[Endpoint]] = {}
         """Where it listens, by protocol."""
@@ -93,6 +95,7 @@ class Node:
             raise
         node = cls(broker, hooks, _make_fronts(broker, loaded, end), connections_max)
         try:
+            node._following = await Following.start(broker, broker.archives.put)
             if config.replicate_from is not None:
                 node._replication = Replication.start(broker)
             node._listen(sockets, loaded)
@@ -137,6 +140,8 @@ class Node:
         await asyncio.gather(*(front.close(deadline_s * ANSWERS_SHARE) for front in self._fronts.values()))
         if self._replication is not None:
             await self._replication.close()
+        if self._following is not None:
+            await self._following.close()
         await self.broker.close(max(0.0, ends_at - asyncio.get_running_loop().time()))
         await self._hooks.close()
 

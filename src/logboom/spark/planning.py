@@ -1,14 +1,16 @@
 """Which records a read covers, and how they are cut into splits: what the driver decides.
 
-A split is (topic id, partition, from, until), never a file: who reads it finds the records, in the files or at a
-server. Cuts are made by the index, about `split_bytes` apart. `settle` gives up what lies below the first seqno of a
-log: an archive that has it has its place there.
+A split is (topic id, partition, from, until): who reads it finds the records, in the files or at a server. Cuts are
+made by the index, about `split_bytes` apart. What lies before the log's own first record is archived: splits of that
+name the files of the archive, which never change, and whoever reads them needs no node. `settle` gives up what nobody
+has.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
@@ -16,7 +18,8 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from logboom.client.catalog import Catalog, FileCatalog, Listed, NodeCatalog
-from logboom.errors import PartitionNotFound, RecordsLost, TopicDeleted, TopicNotFound, TopicRecreated
+from logboom.errors import Damage, PartitionNotFound, RecordsLost, TopicDeleted, TopicNotFound, TopicRecreated
+from logboom.results.archived import ArchivedLog, ArchivedPart
 from logboom.spark.options import Points, ReadOptions
 from logboom.storage.reading import Piece
 
@@ -38,6 +41,12 @@ class Span:
     def log(self) -> str:
         return f"{self.topic.name}/{self.partition}"
 
+    @property
+    def stored(self) -> int:
+        """Where the log's own records begin."""
+        ends = self.topic.ends[self.partition]
+        return ends.first if ends.stored is None else ends.stored
+
 
 @dataclass(frozen=True)
 class Split(InputPartition):
@@ -53,6 +62,8 @@ class Split(InputPartition):
     node_id: str
     directory: str | None
     """Where the files of that node are, on its machine; others may have a directory of that name too."""
+    archive: ArchivedPart | None = None
+    """What has all of it, where that is not the log."""
 
     @property
     def log(self) -> str:
@@ -149,7 +160,7 @@ def _find_point(
 
 def settle(span: Span, fail_on_loss: bool) -> Span:
     """The part that is there. Raises RecordsLost where that is not all of it, unless that is allowed."""
-    first, committed, _ = span.topic.ends[span.partition]
+    first, committed, *_ = span.topic.ends[span.partition]
     start, end = span.seqno_from, span.seqno_until
     lost: tuple[int, int, str] | None = None
     if start < first and start < end:
@@ -176,22 +187,50 @@ def cut_spans(catalog: Catalog, options: ReadOptions, spans: Sequence[Span]) -> 
         pieces = [[part for piece in cut for part in _chop(piece, max(1, records))] for cut in pieces]
     if options.split_records is not None:
         pieces = [[part for piece in cut for part in _chop(piece, options.split_records)] for cut in pieces]
-    splits = [
-        [
-            Split(span.topic.name, span.topic.id, span.partition, *piece, catalog.node_id, catalog.directory)
-            for piece in cut
-        ]
-        for span, cut in zip(spans, pieces, strict=True)
-    ]
+    splits = [_make_splits(catalog, span, cut) for span, cut in zip(spans, pieces, strict=True)]
     return [split for turn in zip_longest(*splits) for split in turn if split is not None]
 
 
+def _make_splits(catalog: Catalog, span: Span, pieces: Sequence[Piece]) -> list[Split]:
+    place = catalog.node_id, catalog.directory
+    archived = _archived(catalog, span)
+    return [
+        Split(
+            *(span.topic.name, span.topic.id, span.partition, *piece, *place),
+            _part(archived, piece) if archived is not None and piece.seqno_until <= span.stored else None,
+        )
+        for piece in pieces
+    ]
+
+
+def _archived(catalog: Catalog, span: Span) -> ArchivedLog | None:
+    return catalog.archived(span.topic, span.partition) if span.seqno_from < span.stored else None
+
+
+def _part(archived: ArchivedLog, piece: Piece) -> ArchivedPart | None:
+    """None where that cannot be told here: then the node is asked for the records."""
+    with suppress(Damage):
+        return archived.part(piece.seqno_from, piece.seqno_until)
+    return None
+
+
 def find_pieces(catalog: Catalog, span: Span, every_bytes: int) -> list[Piece]:
-    """What there is of it; nothing where the topic has gone meanwhile: whoever reads it is told."""
-    try:
-        return catalog.cut(span.topic, span.partition, span.seqno_from, span.seqno_until, every_bytes)
-    except (TopicDeleted, TopicNotFound, TopicRecreated):
-        return []
+    """What there is of it; nothing where the topic has gone meanwhile: whoever reads it is told.
+
+    None holds both records of the log and such as only the archive has.
+    """
+    pieces: list[Piece] = []
+    archived, own = _archived(catalog, span), max(span.seqno_from, min(span.stored, span.seqno_until))
+    if span.seqno_from < own:
+        low = Piece(span.seqno_from, own, 0)
+        pieces += [low] if archived is None else archived.cut(span.seqno_from, own, every_bytes)
+    if own < span.seqno_until:
+        with suppress(TopicDeleted, TopicNotFound, TopicRecreated):
+            found = catalog.cut(span.topic, span.partition, own, span.seqno_until, every_bytes)
+            if pieces and found:  # what was dropped since the ends were looked up is missing here
+                found[0] = found[0]._replace(seqno_from=own)
+            pieces += found
+    return pieces
 
 
 def _cut(catalog: Catalog, span: Span, every_bytes: int) -> list[Piece]:

@@ -1,8 +1,9 @@
 """Reads a split: what an executor does.
 
-From the files, where they are of the node, the topic and the length that the driver was told of; else, or from where
-the files give out, from a server. Both show whole, verified records only, with the same names for what is gone. Tables
-come in memory shared with the mapped files, and go on as record batches of the schema that Spark expects.
+From the files, where they are of the node, the topic and the length that the driver was told of, or from those of the
+archive, where the driver has named them; else, or from where the files give out, from a server. All show whole,
+verified records only, with the same names for what is gone. Tables come in memory shared with the mapped files, and go
+on as record batches of the schema that Spark expects.
 """
 
 from __future__ import annotations
@@ -125,13 +126,14 @@ class _SplitRead:
         if self._job.access == "server":
             yield from self._from_server()
         elif not self._may_ask:
-            yield from self._from_files()
+            yield from self._from_archive() if self._split.archive is not None else self._from_files()
         else:
             try:
-                yield from self._from_files()
+                yield from self._from_archive() if self._split.archive is not None else self._from_files()
             except (LogboomError, OSError):
                 # Not that node's files, or not enough of them: the server knows, or has the last word.
-                self._scan.source = "server" if self._seqno == self._split.seqno_from else "files, server"
+                began = self._seqno > self._split.seqno_from
+                self._scan.source = f"{self._scan.source}, server" if began else "server"
                 yield from self._from_server()
 
     def _from_files(self) -> Iterator[pa.Table]:
@@ -157,6 +159,22 @@ class _SplitRead:
                 finally:
                     self._scan.bytes_read += reader.bytes_read - before
                     before = reader.bytes_read
+
+    def _from_archive(self) -> Iterator[pa.Table]:
+        split, where = self._split, self._where
+        assert split.archive is not None
+        self._scan.source = "archive"
+        archived, needed = split.archive.log(), columns_for(self._names, where)
+        while self._seqno < split.seqno_until:
+            try:
+                for table in archived.tables(self._seqno, split.seqno_until, needed):
+                    self._seqno += table.num_rows
+                    self._scan.bytes_read += table.nbytes
+                    yield choose(table, self._names, where)
+            except Damage as damage:
+                if self._may_ask:
+                    raise  # the node may have other files by now
+                self._pass_over(damage)
 
     def _from_server(self) -> Iterator[pa.Table]:
         split, job = self._split, self._job

@@ -34,7 +34,7 @@ class Scan(msgspec.Struct):
     size_bytes: int
     """About how many bytes of files the split has."""
     source: str = "files"
-    """`files`, `server`, or `files, server` where it went on there."""
+    """`files`, `archive`, `server`, or `files, server` where it went on there."""
     records: int = 0
     """Given to Spark."""
     bytes_read: int = 0

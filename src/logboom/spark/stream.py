@@ -231,7 +231,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         logger.warning("%s", " ".join([str(error), *getattr(error, "__notes__", ())]))
 
     def _find_span(self, topic: Listed, partition: int, mark: Mark | None, doubtful: bool) -> Span | None:
-        first, end, _ = topic.ends[partition]
+        first, end, *_ = topic.ends[partition]
         if self._until is not None:
             last = self._until.get((topic.name, partition))
             if last is None or last.topic_id != topic.id:
@@ -249,7 +249,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         An end that was lost is written anew in a later term, and terms never go back.
         """
-        first, committed, newest = topic.ends[partition]
+        first, committed, newest, _ = topic.ends[partition]
         if mark.seqno > committed:
             if self._open().is_copy and not self._is_newer(topic, partition, committed, mark):
                 return mark.seqno

@@ -234,10 +234,14 @@ class GrowingLog(ReadableLog):
         if error is not None:
             raise error
 
-    def trim(self, seqno: int, now: int, term: int | None = None) -> Appended:
-        """Set the floor: once this is committed, nothing below `seqno` is ever served again."""
-        if not self.first <= seqno <= self.committed:
-            raise SeqnoOutOfRange(seqno, self.first, self.committed)
+    def trim(self, seqno: int, now: int, term: int | None = None, first: int | None = None) -> Appended:
+        """Set the floor: once this is committed, nothing below `seqno` is ever served again.
+
+        `first` says where what is served begins, if that is not the log's own first: others may have what it dropped.
+        """
+        first = self.first if first is None else first
+        if not first <= seqno <= self.committed:
+            raise SeqnoOutOfRange(seqno, first, self.committed)
         group = self._group(now, term)
         batch = build_control(Floor(seqno))
         group.add(0, batch, batch.header, Floor(seqno))
@@ -436,7 +440,8 @@ class GrowingLog(ReadableLog):
         if self._slot is None:
             return
         try:
-            self._slot.write(self._generation, self._said_first, self._shown, self._synced_index, self.term)
+            numbers = self._said_first, self._shown, self._synced_index, self.term, self._floor
+            self._slot.write(self._generation, *numbers)
         except OSError as error:
             self._fail(f"the state file cannot be written: {error}")
 

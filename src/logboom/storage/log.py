@@ -61,7 +61,8 @@ class Log(GrowingLog):
         if self._slot is not None:
             # Before the bytes go: else a crash in between would look like lost records.
             synced = min(self._synced_index, index)
-            self._slot.write(self._generation, self._said_first, self._shown, synced, self.term, always=True)
+            numbers = self._said_first, self._shown, synced, self.term, self._floor
+            self._slot.write(self._generation, *numbers, always=True)
             self._slot.sync()
         while len(self._segments) > 1 and self._segments[-1].first_index > index + 1:
             self._remove(self._segments.pop())
@@ -190,7 +191,8 @@ class Log(GrowingLog):
             if count and self._slot is not None:
                 # Before they go: else segments that were dropped would count as missing after a power loss.
                 first = max(self.first, self._segments[count].first_seqno)
-                self._slot.write(self._generation, first, self._shown, self._synced_index, self.term)
+                numbers = first, self._shown, self._synced_index, self.term, self._floor
+                self._slot.write(self._generation, *numbers)
                 self._slot.sync()
                 self._missing = None
             while self._leftovers:

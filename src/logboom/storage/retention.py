@@ -2,7 +2,7 @@
 
 Only whole segments go, oldest first, sealed and wholly committed ones, and never past what is held. A limit says what
 stays at least: a log with `bytes = 1000` keeps a little more, as segments go one by one. Age goes by the append time of
-a segment's last batch.
+a segment's last batch. With `after = archive` a segment goes only if all of it, from the floor on, is archived.
 
 Decides and changes nothing: whoever asks runs the delete hooks, and then calls `Log.drop`.
 """
@@ -10,7 +10,7 @@ Decides and changes nothing: whoever asks runs the delete hooks, and then calls 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Literal, NamedTuple
 
 from logboom.storage.log import Log
@@ -32,9 +32,24 @@ class Expired(NamedTuple):
         return self.segment.after[0]
 
 
-def expired(log: Log, retention: RetentionSettings, now: int) -> list[Expired]:
-    """The segments that may go, oldest first."""
+def expired(log: Log, retention: RetentionSettings, now: int, archived: tuple[int, int] | None = None) -> list[Expired]:
+    """The segments that may go, oldest first. `archived` says from where to where there is an archive of the log."""
+    found = _expired(log, retention, now)
+    if retention.after is None:
+        return list(found)
+    return list(takewhile(lambda item: item.reason == "trim" or is_archived(log, item, archived), found))
+
+
+def unarchived(log: Log, retention: RetentionSettings, now: int) -> list[Expired]:
+    """The segments that may go if they are archived."""
     return list(_expired(log, retention, now))
+
+
+def is_archived(log: Log, item: Expired, archived: tuple[int, int] | None) -> bool:
+    """Whether all of a segment from the floor on is between these seqnos."""
+    if archived is None:
+        return item.next_seqno <= log.floor
+    return archived[0] <= max(item.segment.first_seqno, log.floor) and item.next_seqno <= archived[1]
 
 
 def _expired(log: Log, retention: RetentionSettings, now: int) -> Iterator[Expired]:

@@ -8,18 +8,26 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 from logboom.batch.batch import Batch
 from logboom.errors import BatchError, Damage
-from logboom.storage.disk import File
 from logboom.storage.index import Place
 
 _WARM_BYTES: Final = 256 * 1024
 
 
+class Source(Protocol):
+    """What a run is a range of: a file, or what stands for one."""
+
+    @property
+    def path(self) -> str: ...
+    def read(self, size: int, position: int) -> bytes: ...
+    def map(self, end: int) -> memoryview: ...
+
+
 class Run(NamedTuple):
-    file: File
+    file: Source
     position: int
     size: int
     base_seqno: int

@@ -3,7 +3,7 @@
 A slot of 64 bytes per log, written with one pwrite and read through a map; slot 0 is the file's own header:
 
      0 topic id  16s     16 partition u32    20 generation u32
-    24 first seqno u64   32 committed seqno u64   40 synced index u64   48 term u32    52 zeros    60 crc32c u32
+    24 first seqno u64   32 committed seqno u64   40 synced index u64   48 term u32    52 floor u64    60 crc32c u32
 
 It is a hint. Recovery lets it veto a cut, never permit one: `synced` rises only after the sync it speaks of, and is
 lowered and synced before a truncation. A slot whose CRC does not hold says nothing.
@@ -23,7 +23,7 @@ SLOT_SIZE: Final = 64
 MAGIC: Final = b"LGST"
 _ATTEMPTS: Final = 20
 _VERSION: Final = (1).to_bytes(4, "little")
-_SLOT = Struct("<16sIIQQQI8x")
+_SLOT = Struct("<16sIIQQQIQ")
 _CRC = Struct("<I")
 
 
@@ -38,6 +38,8 @@ class Standing(NamedTuple):
     synced_index: int
     term: int = 0
     """Of the last batch: another one tells readers that the log may have lost its tail."""
+    floor: int = 0
+    """What a user's trim has hidden, of the archive too."""
 
 
 class Slot:
@@ -55,9 +57,16 @@ class Slot:
         """What the slot said when it was claimed, or what was written since."""
 
     def write(
-        self, generation: int, first: int, committed: int, synced_index: int, term: int, always: bool = False
+        self,
+        generation: int,
+        first: int,
+        committed: int,
+        synced_index: int,
+        term: int,
+        floor: int = 0,
+        always: bool = False,
     ) -> None:
-        standing = Standing(self.topic_id, self.partition, generation, first, committed, synced_index, term)
+        standing = Standing(self.topic_id, self.partition, generation, first, committed, synced_index, term, floor)
         if always or standing != self.standing:
             write_all(self._file, _encode(standing), self._position)
             self.standing = standing

@@ -61,8 +61,11 @@ class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     records: int | None = None
     """Keep at least the newest so many records of each partition, and drop older segments. Null keeps all."""
     hard_bytes: int | None = None
-    """Beyond so many bytes in a partition the oldest segments go even if their delete hooks have not succeeded. Null
-    lets them wait for their hooks for ever, and the volume may fill."""
+    """Beyond so many bytes in a partition the oldest segments go even if their delete hooks have not succeeded, or they
+    are not archived. Null lets them wait for ever, and the volume may fill."""
+    after: Literal["archive"] | None = None
+    """`archive` drops a segment only when all of it is archived: whoever reads below the log's own first record is
+    given it from there. Null waits for nothing."""
 
 
 class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

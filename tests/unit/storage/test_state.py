@@ -22,9 +22,9 @@ def test_every_log_has_its_slot_and_finds_it_again() -> None:
     assert state.claim(ONE, 1) is state.claim(ONE, 1)
     state = State.open(disk, PATH)
     assert [state.claim(ONE, partition).standing for partition in range(3)] == [
-        (ONE, partition, partition, 10, 20, 30, 0) for partition in range(3)
+        (ONE, partition, partition, 10, 20, 30, 0, 0) for partition in range(3)
     ]
-    assert state.claim(TWO, 0).standing == (TWO, 0, 7, 1, 2, 3, 0)
+    assert state.claim(TWO, 0).standing == (TWO, 0, 7, 1, 2, 3, 0, 0)
     assert state.claim(TWO, 1).standing is None
 
 
@@ -47,11 +47,11 @@ def test_a_slot_with_any_bit_flipped_says_nothing_and_is_used_again() -> None:
 def test_a_damaged_front_costs_no_slot() -> None:
     disk = SimulatedDisk()
     slot = State.open(disk, PATH).claim(ONE, 0)
-    slot.write(1, 2, 3, 4, 0)
+    slot.write(1, 2, 3, 4, 0, floor=9)
     slot.sync()
     disk.names[PATH].cached[1] ^= 1
     disk.names[PATH].durable[:] = disk.names[PATH].cached
-    assert State.open(disk, PATH).claim(ONE, 0).standing == (ONE, 0, 1, 2, 3, 4, 0)
+    assert State.open(disk, PATH).claim(ONE, 0).standing == (ONE, 0, 1, 2, 3, 4, 0, 9)
 
 
 def test_a_newer_format_is_refused() -> None:

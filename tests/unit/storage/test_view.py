@@ -60,10 +60,10 @@ def test_a_slot_is_found_again_when_it_has_moved() -> None:
     state.claim(bytes(16), 7).write(1, 2, 3, 4, 5)
     state.claim(TOPIC_ID, 0).write(1, 2, 3, 4, 5)
     reader = StateReader(disk, "/data/state")
-    assert reader.standing(TOPIC_ID, 0) == (TOPIC_ID, 0, 1, 2, 3, 4, 5)
+    assert reader.standing(TOPIC_ID, 0) == (TOPIC_ID, 0, 1, 2, 3, 4, 5, 0)
     state.release(TOPIC_ID)
     state.release(bytes(16))
     assert reader.standing(TOPIC_ID, 0) is None
     state.claim(bytes(15) + b"\2", 0).write(9, 9, 9, 9, 9)
     state.claim(TOPIC_ID, 0).write(2, 2, 3, 4, 5)
-    assert reader.standing(TOPIC_ID, 0) == (TOPIC_ID, 0, 2, 2, 3, 4, 5)
+    assert reader.standing(TOPIC_ID, 0) == (TOPIC_ID, 0, 2, 2, 3, 4, 5, 0)

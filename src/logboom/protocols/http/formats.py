@@ -135,7 +135,7 @@ def _quality(wanted: dict[str, float], media_type: str) -> float:
     return 0.0
 
 
-def encode(form: Format, tables: list[pa.Table], place: Place, facts: msgspec.Struct) -> Iterator[bytes]:
+def encode(form: Format, tables: Iterable[pa.Table], place: Place, facts: msgspec.Struct) -> Iterator[bytes]:
     """The body of a page. JSON holds `facts` too, whose first field is an empty list of records."""
     if form == "json":
         return enclose(facts, map(show, cut(tables, LINES_BYTES)))
@@ -206,7 +206,7 @@ def _show_times(moments: list[int | None]) -> list[str | int | None]:
     return [known[moment] for moment in moments]
 
 
-def cut(tables: list[pa.Table], size: int) -> Iterator[pa.Table]:
+def cut(tables: Iterable[pa.Table], size: int) -> Iterator[pa.Table]:
     """The same records in tables of about so many bytes. What is much more is a single record."""
     for table in tables:
         step = max(1, len(table) * size // max(1, table.nbytes))
@@ -240,7 +240,7 @@ def enclose(facts: msgspec.Struct, parts: Iterable[Iterable[bytes]]) -> Iterator
     yield tail if head == b"," else head + tail
 
 
-def _encode_lines(tables: list[pa.Table]) -> Iterator[bytes]:
+def _encode_lines(tables: Iterable[pa.Table]) -> Iterator[bytes]:
     for part in cut(tables, LINES_BYTES):
         if is_single(part):
             yield from pour_record(part)
@@ -249,7 +249,7 @@ def _encode_lines(tables: list[pa.Table]) -> Iterator[bytes]:
             yield _encoder.encode_lines(rows(part))
 
 
-def _encode_arrow(tables: list[pa.Table], place: Place) -> Iterator[bytes]:
+def _encode_arrow(tables: Iterable[pa.Table], place: Place) -> Iterator[bytes]:
     sink = _Sink()
     with vector.pa.ipc.new_stream(sink, _schema()) as writer:
         for part in cut(tables, TABLES_BYTES):
@@ -258,7 +258,7 @@ def _encode_arrow(tables: list[pa.Table], place: Place) -> Iterator[bytes]:
     yield from sink.drain()
 
 
-def _encode_parquet(tables: list[pa.Table], place: Place) -> Iterator[bytes]:
+def _encode_parquet(tables: Iterable[pa.Table], place: Place) -> Iterator[bytes]:
     import pyarrow.parquet as pq
 
     sink = _Sink()

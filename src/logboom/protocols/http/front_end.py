@@ -25,6 +25,7 @@ from logboom.protocols.http.connection import STALL_S, HttpConnection
 from logboom.protocols.http.handler import Handler
 from logboom.protocols.http.problem import RequestError, raw_problem
 from logboom.protocols.http.settings import HttpSettings
+from logboom.results.ledger import Ledger
 
 SWEEP_S: Final = 1.0
 
@@ -59,6 +60,8 @@ class HttpFrontEnd:
         """Set when nothing new is taken: what waits for news ends."""
         self.held_bytes = 0
         """Of bodies that have come, or are coming, and whose requests are not answered yet; and of heads that come."""
+        self.pipeline = Ledger(self._its_broker)
+        """What the pipeline has made, as of the last time it was asked for."""
         self.changing = asyncio.Lock()
         """For whoever changes a topic's settings by what they are."""
         self.handler = Handler(self)
@@ -89,6 +92,9 @@ class HttpFrontEnd:
         self._server = server_name.encode()
         self._timer: asyncio.TimerHandle | None = None
         self._left = asyncio.Event()
+
+    async def _its_broker(self) -> Broker:
+        return self.broker
 
     def factory(self) -> asyncio.Protocol:
         return HttpConnection(self)

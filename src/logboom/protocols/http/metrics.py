@@ -7,7 +7,7 @@ of cursors the CURSORS_MAX that lag most: how many were left out is a metric its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from itertools import accumulate
@@ -17,7 +17,9 @@ import msgspec
 
 from logboom.broker.api import Broker, CursorInfo, DiskStats, Measures, NodeStats, ReplicaStats, TopicInfo
 from logboom.broker.measures import BOUNDS_S, Durations, Measured
-from logboom.broker.stats import UpkeepStats
+from logboom.broker.stats import UpkeepStats, Waiting
+from logboom.results.catalogue import Catalogue
+from logboom.results.standings import JobInfo, stand
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NONE: Final = "none"
@@ -39,6 +41,7 @@ class Facts:
     """Those asked for, by name."""
     cursors: list[CursorInfo]
     prefix: str = ""
+    jobs: Sequence[JobInfo] = ()
 
     @property
     def upkeep(self) -> UpkeepStats | None:
@@ -68,14 +71,14 @@ class Family(NamedTuple):
     samples: Callable[[Facts], Samples]
 
 
-async def collect(broker: Broker, prefix: str = "") -> Facts:
-    """What there is to tell of the node, and of the topics whose name begins so."""
+async def collect(broker: Broker, catalogue: Catalogue, prefix: str = "") -> Facts:
+    """What there is to tell of the node, its pipeline, and of the topics whose name begins so."""
     stats, measures = await broker.stats(), await broker.measures()
     if prefix == NONE:
-        return Facts(stats, measures, [], [], prefix)
+        return Facts(stats, measures, [], [], prefix, stand(catalogue, [], stats.now))
     topics = await broker.list_topics(prefix, internal=True)
     cursors = [info for info in await broker.list_cursors() if info.topic.startswith(prefix)]
-    return Facts(stats, measures, topics, cursors, prefix)
+    return Facts(stats, measures, topics, cursors, prefix, stand(catalogue, topics, stats.now))
 
 
 def render(facts: Facts) -> bytes:
@@ -151,6 +154,25 @@ def _upkeep(get: Callable[[UpkeepStats], Value]) -> Callable[[Facts], Value | No
     return value
 
 
+def _waiting(facts: Facts) -> list[Waiting]:
+    return [] if facts.upkeep is None else facts.upkeep.waiting
+
+
+def _unarchived_bytes(facts: Facts) -> Mapping[str, Value]:
+    found: dict[str, int] = {}
+    for log in _waiting(facts):
+        found[log.topic] = found.get(log.topic, 0) + log.bytes
+    return found
+
+
+def _hard_bytes_used(facts: Facts) -> Mapping[str, Value]:
+    found: dict[str, float] = {}
+    for log in _waiting(facts):
+        if log.hard_bytes:
+            found[log.topic] = max(found.get(log.topic, 0), log.log_bytes / log.hard_bytes)
+    return found
+
+
 def _dropped(what: Literal["segments", "bytes"]) -> Callable[[Facts], Mapping[str, Value]]:
     def values(facts: Facts) -> Mapping[str, Value]:
         upkeep = facts.upkeep
@@ -181,6 +203,18 @@ def _limits(limits: Mapping[str, int]) -> Iterator[tuple[str, Value]]:
 def _cursor_lags(facts: Facts) -> Samples:
     found = sorted(facts.lagging, key=lambda info: (info.cursor, info.topic, info.partition))
     return [((info.cursor, info.topic, str(info.partition)), info.lag or 0) for info in found]
+
+
+def _jobs(get: Callable[[JobInfo, int], Value | None]) -> Callable[[Facts], Mapping[str, Value]]:
+    def values(facts: Facts) -> Mapping[str, Value]:
+        found = ((info.job, get(info, facts.stats.now)) for info in facts.jobs)
+        return {job: value for job, value in found if value is not None}
+
+    return values
+
+
+def _since_success(info: JobInfo, now: int) -> float | None:
+    return None if info.succeeded is None else max(0, now - info.succeeded) / 1e6
 
 
 def _topics(get: Callable[[TopicInfo], Value]) -> Callable[[Facts], Mapping[str, Value]]:
@@ -275,6 +309,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     _counter("filtered_runs", "Ranges of files that a filter looked at.", _reads("filtered")),
     _counter("filter_skips", "Times a filter passed over whole segments.", _reads("skips")),
     _counter("cold_reads", "Reads of what was not in memory.", _reads("warmed")),
+    _counter("archived_reads", "Reads of what only the archive has.", _reads("archived")),
     _gauge("subscriptions", "Open subscriptions.", _reads("subscriptions")),
     _gauge("readers_waiting", "Readers that wait for news.", _reads("waiting")),
     _gauge("stages", "Stages that are open, being published, or of no use any more.", _staging("stages")),
@@ -316,12 +351,50 @@ FAMILIES: Final[tuple[Family, ...]] = (
         _cursor_lags,
     ),
     _gauge("cursors", "Cursors of the topics asked for, each partition's.", lambda facts: len(facts.cursors)),
+    _gauges(
+        "job_running",
+        "1 where a job of the pipeline runs, and its runner is heard of.",
+        "job",
+        _jobs(lambda info, now: int(info.state == "running")),
+    ),
+    _gauges(
+        "job_failing",
+        "1 where the last run of a job has failed, or nothing is heard of its runner.",
+        "job",
+        _jobs(lambda info, now: int(info.state in ("failed", "silent"))),
+    ),
+    _gauges(
+        "job_lag_records",
+        "Records of a job's topics that came after what its result covers, of the topics asked for.",
+        "job",
+        _jobs(lambda info, now: info.lag),
+    ),
+    _gauges(
+        "job_success_age_seconds",
+        "Since a run of a job last ended without an error.",
+        "job",
+        _jobs(_since_success),
+    ),
     _counters("dropped_segments", "Segments that retention dropped.", "reason", _dropped("segments")),
     _counters("dropped_bytes", "Bytes that retention dropped.", "reason", _dropped("bytes")),
     _counter(
         "dropped_without_hook_segments",
         "Of these, segments whose hook had not succeeded.",
         _upkeep(lambda upkeep: upkeep.dropped_without_hook.segments),
+    ),
+    _counter(
+        "dropped_without_archive_segments",
+        "Of these, segments that were to be archived before, and were not.",
+        _upkeep(lambda upkeep: upkeep.dropped_without_archive.segments),
+    ),
+    _gauges(
+        "topic_unarchived_bytes", "Bytes of segments that could go if they were archived.", "topic", _unarchived_bytes
+    ),
+    _gauges(
+        "topic_hard_bytes_used",
+        "Of topics with such segments: how much of retention.hard_bytes the largest log has, 1 is all.",
+        "topic",
+        _hard_bytes_used,
     ),
     _counter("hooks_run", "Delete hooks that ended.", _upkeep(lambda upkeep: upkeep.hooks.run)),
     _counter("hooks_failed", "Of these, those that failed.", _upkeep(lambda upkeep: upkeep.hooks.failed)),

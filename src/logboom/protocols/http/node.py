@@ -8,6 +8,7 @@ warning, and does not take the node out of service.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
@@ -15,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.broker.api import NodeStats
-from logboom.errors import LogboomError
+from logboom.errors import LogboomError, ResultsUnreadable
 from logboom.protocols.http import metrics
 from logboom.protocols.http.operation import Content, Operation, parse_query
 
@@ -82,7 +83,9 @@ async def show_config(front_end: HttpFrontEnd, request: Request) -> Response:
 
 async def show_metrics(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, MetricsQuery)
-    facts = await metrics.collect(front_end.broker, query.topics)
+    with suppress(ResultsUnreadable):
+        await front_end.pipeline.refresh()
+    facts = await metrics.collect(front_end.broker, front_end.pipeline.catalogue, query.topics)
     page = await asyncio.to_thread(metrics.render, facts)
     return Response(page, media_type=metrics.MEDIA_TYPE)
 

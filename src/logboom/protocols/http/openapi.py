@@ -35,6 +35,7 @@ TAGS: Final = {
     "Read": "Read records: a page at a time, one by its seqno, or as they come.",
     "Cursors": "Named places in a log, kept by the node.",
     "Staging": "What is staged and not published yet, and the keys of what was.",
+    "Pipeline": "What Spark makes of logs: jobs, their runs and results.",
     "Changes": "One topic as a feed of changes.",
     "logd": "The logd text protocol, by way of HTTP.",
     "Node": "The node itself: whether it is well, what it counts, how it is set.",

@@ -15,11 +15,12 @@ export function foretell(info, log, segments, now) {
   if (isInternal(info.name)) return "The node drops what it needs no more by itself.";
   if (lastStats()?.replica) return "A replica drops nothing by its own retention while it copies.";
   const [oldest, following] = segments;
-  if (!oldest || oldest.first_seqno > log.first) return limits(retention);
+  if (!oldest || oldest.first_seqno > (log.first_stored ?? log.first)) return limits(retention);
   if (!following || !oldest.sealed) return `${limits(retention)} ${none(retention)}`.trim();
   const ways = reasons(retention, log, oldest, following, now);
   if (ways.length === 0) return limits(retention);
-  const after = hook.delete ? ", after the delete hook has succeeded" : "";
+  const archived = retention.after === "archive" ? ", once it is archived" : "";
+  const after = hook.delete ? `${archived}, after the delete hook has succeeded` : archived;
   const due = ways.find(({ due: isDue }) => isDue);
   const what = `The oldest segment (${seqnosOf(oldest, oldest)}, ${bytes(oldest.size_bytes)})`;
   if (due) return `${what} goes next${after}: ${due.why}.`;

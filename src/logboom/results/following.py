@@ -1,0 +1,79 @@
+"""What a node knows of the pipeline: follows `_pipeline` in its own broker, and says what is archived of its logs.
+
+The log is folded once before the node serves anybody: else a reader that stands in the archive would be told that its
+records are gone. It is short, and of what it names nothing is opened. What cannot be folded is told, and tried again;
+until then what was known before holds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from logboom.broker.api import Broker
+from logboom.broker.archived import ArchivedLog as Readable
+from logboom.errors import LogboomError, ShuttingDown
+from logboom.results.archived import ArchivedLog, find_archives
+from logboom.results.catalogue import Catalogue
+from logboom.results.ledger import Ledger
+
+WAIT_MS: Final = 30_000
+RETRY_S: Final = 5.0
+
+logger = logging.getLogger("logboom.pipeline")
+Put = Callable[[Mapping[tuple[str, int], Readable]], None]
+
+
+class Following:
+    def __init__(self, broker: Broker, put: Put) -> None:
+        """`put` is told what is archived, by topic id and partition, whenever that is news."""
+
+        async def connect() -> Broker:
+            return broker
+
+        self._ledger = Ledger(connect)
+        self._put = put
+        self._known: dict[tuple[str, int], ArchivedLog] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def start(cls, broker: Broker, put: Put) -> Following:
+        """Knows all that the log says by now, and goes on."""
+        following = cls(broker, put)
+        await following._look()
+        following._task = asyncio.create_task(following._follow())
+        return following
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """As of the last look."""
+        return self._ledger.catalogue
+
+    async def _follow(self) -> None:
+        while True:
+            if not await self._look(WAIT_MS):
+                await asyncio.sleep(RETRY_S)
+
+    async def _look(self, wait_ms: int = 0) -> bool:
+        """Whether the log could be read up to its end."""
+        try:
+            found = find_archives(await self._ledger.refresh(wait_ms))
+        except ShuttingDown:
+            return False
+        except LogboomError as error:
+            logger.error("what the pipeline says cannot be read, and what is archived is not known: %s", error)
+            return False
+        runs = {log: archived.run for log, archived in self._known.items()}
+        if runs != {log: archived.run for log, archived in found.items()}:
+            # What is as it was may have read its manifest.
+            stays = {log for log, archived in found.items() if runs.get(log) == archived.run}
+            self._known = {log: self._known[log] if log in stays else archived for log, archived in found.items()}
+            self._put(self._known)
+        return True
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)

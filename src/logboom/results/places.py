@@ -1,0 +1,154 @@
+"""Where results are kept: a directory of this machine, or of any store that pyarrow knows (`s3://`, `gs://`, …).
+
+A file is there whole or not at all, because it gets its name last. Nothing else is asked of a place: no renames of
+directories, no locks, and no lists but to find what can go.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, Final
+
+import crc32c
+
+from logboom.errors import ResultsUnreadable
+from logboom.results.catalogue import Stored
+
+if TYPE_CHECKING:
+    from pyarrow import NativeFile
+
+UNFINISHED: Final = ".unfinished-"
+"""What the name of a file begins with that is being written."""
+
+
+class Place:
+    """A directory for results, and what is below it."""
+
+    def __init__(self, uri: str) -> None:
+        from pyarrow import ArrowException
+        from pyarrow.fs import FileSystem, LocalFileSystem
+
+        front, mark, query = uri.partition("?") if "://" in uri else (uri, "", "")
+        try:
+            if "://" in uri:
+                self._files, self._root = FileSystem.from_uri(uri)
+            else:
+                self._files, self._root = LocalFileSystem(), os.path.abspath(uri)
+        except (ArrowException, OSError, ValueError) as error:
+            raise ResultsUnreadable(f"{uri} is no place for results: {error}") from None
+        self._root = self._root.rstrip("/")
+        self.is_local = isinstance(self._files, LocalFileSystem)
+        self._front = self._root if self.is_local else front.rstrip("/")
+        self._query = "" if self.is_local else mark + query
+
+    @property
+    def uri(self) -> str:
+        """What to call it; another process finds the same under this name."""
+        return self._front + self._query
+
+    def __repr__(self) -> str:
+        return f"<Place {self.uri}>"
+
+    def below(self, path: str) -> Place:
+        """A directory in it; it need not be there yet."""
+        found = Place.__new__(Place)
+        found._files, found.is_local, found._query = self._files, self.is_local, self._query
+        found._root, found._front = f"{self._root}/{path}", f"{self._front}/{path}"
+        return found
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[NativeFile]:
+        """A new file, which is there when the block ends without an error. One of that name gives way to it."""
+        target = PurePosixPath(self._root, path)
+        name = str(target.with_name(f"{UNFINISHED}{uuid.uuid4().hex}"))
+        if self.is_local:
+            _make_directory(str(target.parent))
+        stream = self._files.open_output_stream(name)
+        try:
+            yield stream
+            stream.close()
+            if self.is_local:
+                _sync(name)
+                os.replace(name, target)
+                _sync(str(target.parent))
+            else:
+                self._files.move(name, str(target))
+        except BaseException:
+            # A stream to a store puts what it has when it goes: it goes first.
+            with suppress(Exception):
+                stream.close()
+            with suppress(Exception):
+                self._files.delete_file(name)
+            raise
+
+    def write(self, path: str, data: bytes) -> Stored:
+        with self.writing(path) as stream:
+            stream.write(data)
+        return Stored(path, len(data), crc32c.crc32c(data))
+
+    def read(self, file: Stored) -> bytes:
+        """What was stored. Raises ResultsUnreadable where that is not what is there."""
+        try:
+            with self._files.open_input_file(f"{self._root}/{file.path}") as stream:
+                data: bytes = stream.read()
+        except OSError as error:
+            raise ResultsUnreadable(f"{self.uri}/{file.path} cannot be read: {error}") from None
+        if (len(data), crc32c.crc32c(data)) != (file.size, file.crc):
+            raise ResultsUnreadable(f"{self.uri}/{file.path} is not what was published: it has {len(data):,} bytes")
+        return data
+
+    def open(self, path: str) -> Any:
+        """A file to read from anywhere in it. Raises ResultsUnreadable."""
+        try:
+            return self._files.open_input_file(f"{self._root}/{path}")
+        except OSError as error:
+            raise ResultsUnreadable(f"{self.uri}/{path} cannot be read: {error}") from None
+
+    def size(self, path: str) -> int | None:
+        """Of a file; None where there is none."""
+        found = self._files.get_file_info(f"{self._root}/{path}")
+        return found.size if found.is_file else None
+
+    def list(self, path: str = "", recursive: bool = False) -> list[str]:
+        """Names in a directory, sorted, directories with a slash at the end; none where it is not there."""
+        from pyarrow.fs import FileSelector, FileType
+
+        root = f"{self._root}/{path}".rstrip("/")
+        found = self._files.get_file_info(FileSelector(root, allow_not_found=True, recursive=recursive))
+        return sorted(info.path[len(root) + 1 :] + "/" * (info.type == FileType.Directory) for info in found)
+
+    def remove(self, path: str) -> bool:
+        """A file, or a directory with all that is in it. Whether it was there."""
+        from pyarrow.fs import FileType
+
+        found = self._files.get_file_info(f"{self._root}/{path}".rstrip("/"))
+        with suppress(FileNotFoundError):
+            if found.type == FileType.Directory:
+                self._files.delete_dir(found.path)
+            elif found.type != FileType.NotFound:
+                self._files.delete_file(found.path)
+        return bool(found.type != FileType.NotFound)
+
+
+def _make_directory(path: str) -> None:
+    """With all that are above it, so that a power failure leaves them there."""
+    missing = []
+    above = path
+    while not os.path.isdir(above):
+        missing.append(above)
+        above = os.path.dirname(above)
+    os.makedirs(path, exist_ok=True)
+    for made in missing:
+        _sync(os.path.dirname(made))
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,1 @@
+"""The pipeline's jobs: what a log needs done to it at scale."""

@@ -1,0 +1,264 @@
+"""Verifies data directories, replicas and archives: every batch is read, by as many as Spark has room for.
+
+    plan → segments examined in tasks → logs judged, replicas compared → archived files compared → problems.json
+
+What is wrong with data is the result of a run, not its failure: it is published like any other, and says how many
+problems there are and which are the first. A run fails where it cannot look: a directory that is not there, or is
+not one of ours. A run that is killed leaves nothing; the next one begins anew.
+
+The directories are read where the tasks run, and planned where the driver runs: both must see them under the same name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import msgspec
+
+from logboom.client import FileReader
+from logboom.client.address import parse_servers
+from logboom.client.catalog import NodeCatalog
+from logboom.errors import ConfigError, Damage, LogboomError, ResultsUnreadable, SeqnoOutOfRange
+from logboom.results.archive import MANIFEST, Manifest, decode_manifest, job_id
+from logboom.results.archive_likeness import Shelved, check_file, compare_file
+from logboom.results.catalogue import Covered, Result
+from logboom.results.places import Place
+from logboom.results.verification import Holding, LogPlan, Problem, Wanted
+from logboom.results.verifying import Findings, Verification
+from logboom.spark.jobs.running import Outcome, Run
+from logboom.spark.jobs.tasks import run_tasks
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PROBLEMS: Final = "problems.json"
+FIRST_MAX: Final = 10
+"""So many problems are told by the result itself; the file has all."""
+LISTED_MAX: Final = 10_000
+_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+
+_encode: Final = msgspec.msgpack.Encoder().encode
+_shelved: Final = msgspec.msgpack.Decoder(Shelved).decode
+_problem: Final = msgspec.msgpack.Decoder(Problem | None).decode
+
+
+class Problems(msgspec.Struct, frozen=True, kw_only=True):
+    """The file of a result."""
+
+    directories: tuple[str, ...]
+    archived_files: int
+    problems: int
+    """All there are that mean damage; of those that are listed the others are harmless."""
+    listed: tuple[Problem, ...]
+
+
+class VerifyWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every batch of data directories, whether replicas are equal, and the archive equal to the log."""
+
+    kind: ClassVar[str] = "verify"
+
+    name: str = "all"
+    """What the verification is called: letters, digits, `.`, `_` and `-`."""
+    directories: tuple[str, ...] = ()
+    """Data directories. Several are replicas, and compared. Without any, that of the node."""
+    topics: tuple[str, ...] = ()
+    """The topics to look at. Without any, and without a pattern, all."""
+    pattern: str | None = None
+    """And those whose whole name this regular expression matches."""
+    archive: bool = True
+    """Whether archived files are read too, and compared with what the first directory still has of them."""
+    from_disk: bool = False
+    """Whether what the system has of the files in memory is dropped before they are read. Readers of a running node
+    are slower for a while then."""
+
+    @property
+    def id(self) -> str:
+        return f"verify/{self.name}"
+
+    def check(self) -> None:
+        """Raises ConfigError."""
+        if not _NAME.fullmatch(self.name):
+            raise ConfigError("name", f"is {self.name!r}, allowed are up to 100 letters, digits, '.', '_' and '-'")
+        if self.pattern is not None:
+            try:
+                re.compile(self.pattern)
+            except re.error as error:
+                raise ConfigError("pattern", f"is {self.pattern!r}, which is no regular expression: {error}") from None
+
+    def do(self, run: Run) -> Outcome:
+        self.check()
+        return _Verifying(self, run).verify()
+
+
+class _Verifying:
+    """One run."""
+
+    def __init__(self, work: VerifyWork, run: Run) -> None:
+        self._work = work
+        self._run = run
+
+    def verify(self) -> Outcome:
+        work, run = self._work, self._run
+        directories = work.directories or (_directory_of_node(run),)
+        wanted = Wanted(work.topics, work.pattern, from_disk=work.from_disk)
+        run.progress.doing = "reads the logs"
+        verification = Verification(directories, wanted, self._execute, self._progress)
+        found = verification.run()
+        holding = verification.holdings[0]
+        archived = self._compare_archives(holding, found) if work.archive else 0
+        run.check()
+        return self._outcome(verification.holdings, found, archived)
+
+    def _execute(
+        self, function: Callable[[bytes], bytes], pieces: Sequence[bytes], on_progress: Callable[[int], None]
+    ) -> list[bytes]:
+        self._run.check()
+        return run_tasks(self._run.spark(), function, pieces, on_progress) if pieces else []
+
+    def _progress(self, done: int, total: int) -> None:
+        self._run.progress.done, self._run.progress.total = done, total
+
+    def _compare_archives(self, holding: Holding, found: Findings) -> int:
+        """How many files there are; what is wrong with them goes to the findings."""
+        run, shelved = self._run, []
+        for topic in holding.topics:
+            result = run.lease.catalogue.result(job_id(topic.name))
+            if result is None or result.covers.get(topic.name, Covered("", {})).topic_id != topic.id:
+                continue
+            try:
+                manifest = _read_manifest(result)
+            except ResultsUnreadable as error:
+                found.problems.append(_unreadable(result, topic.name, error))
+                continue
+            logs = {log.partition: log for log in holding.logs if log.topic_id == topic.id}
+            shelved += _shelve(result, manifest, holding.path, logs)
+        run.progress.doing = "reads the archive"
+        total = sum(piece.file.size for piece in shelved)
+        self._progress(0, total)
+        answers = self._execute(
+            compare_encoded,
+            [_encode(piece) for piece in shelved],
+            lambda done: self._progress(total * done // max(1, len(shelved)), total),
+        )
+        found.problems += [problem for answer in answers if (problem := _problem(answer)) is not None]
+        return len(shelved)
+
+    def _outcome(self, holdings: list[Holding], found: Findings, archived: int) -> Outcome:
+        damage = found.damage
+        harmless = len(found.problems) - len(damage)
+        listed = (damage + [problem for problem in found.problems if problem.severity != "damage"])[:LISTED_MAX]
+        report = Problems(
+            directories=tuple(holding.path for holding in holdings),
+            archived_files=archived,
+            problems=len(damage),
+            listed=tuple(listed),
+        )
+        content = msgspec.json.format(msgspec.json.encode(report), indent=2)
+        summary: dict[str, Any] = {
+            "logs": found.logs,
+            "segments": found.segments,
+            "batches": found.batches,
+            "records": found.records,
+            "bytes": found.bytes,
+            "problems": len(damage),
+            "harmless": harmless,
+        }
+        if found.lost:
+            summary["lost_records"] = found.lost
+        if len(holdings) > 1:
+            summary["compared_batches"] = found.compared
+        if archived:
+            summary["archived_files"] = archived
+        if damage:
+            summary["first_problem"] = str(damage[0])
+        return Outcome(
+            covers=_covers(holdings[0]),
+            manifest=self._run.place.write(PROBLEMS, content),
+            records=found.records,
+            bytes=found.bytes,
+            facts={"problems": len(damage), "harmless": harmless, "first": [str(each) for each in listed[:FIRST_MAX]]},
+            summary=summary,
+        )
+
+
+def compare_encoded(shelved: bytes) -> bytes:
+    """What is wrong with an archived file."""
+    piece = _shelved(shelved)
+    return _encode(check_file(piece) or compare_file(piece, _read_log(piece)))
+
+
+def _read_log(shelved: Shelved) -> Iterator[pa.Table]:
+    """What the log has of these records. Damage in it is told by who examines the log."""
+    if shelved.seqno_from >= shelved.seqno_until:
+        return
+    try:
+        with FileReader(
+            shelved.directory, shelved.topic, shelved.file.partition, seqno=shelved.seqno_from, gaps="skip"
+        ) as reader:
+            if reader.topic.id == shelved.topic_id:
+                for table in reader.tables(until=shelved.seqno_until):
+                    if len(table):
+                        yield table
+    except (Damage, SeqnoOutOfRange):
+        return
+
+
+def _directory_of_node(run: Run) -> str:
+    catalog = NodeCatalog([str(address) for address in parse_servers(run.servers)])
+    try:
+        catalog.find([])
+        directory = catalog.directory
+    finally:
+        catalog.close()
+    if directory is None:
+        raise ConfigError("directories", "the node does not say where its data is: name its data directory")
+    return directory
+
+
+def _read_manifest(result: Result) -> Manifest:
+    if result.manifest is None:
+        raise ResultsUnreadable(f"{result.place}: the archive has no manifest")
+    try:
+        return decode_manifest(Place(result.place).read(result.manifest))
+    except msgspec.MsgspecError as error:
+        raise ResultsUnreadable(f"{result.place}/{result.manifest.path}: {error}") from None
+
+
+def _unreadable(result: Result, topic: str, error: LogboomError) -> Problem:
+    file = f"{result.place}/{MANIFEST}"
+    return Problem(kind="archive", directory=result.place, topic=topic, file=file, reason=str(error))
+
+
+def _shelve(result: Result, manifest: Manifest, directory: str, logs: dict[int, LogPlan]) -> list[Shelved]:
+    """Each file, with what the log still has of it."""
+    home, found = result.place.rsplit("/", 2)[0], []
+    for file in (*manifest.files, *manifest.cut_off):
+        log = logs.get(file.partition)
+        standing = None if log is None else log.standing
+        first, committed = (0, 0) if standing is None else (standing.first, standing.committed)
+        found.append(
+            Shelved(
+                home=home,
+                file=file,
+                directory=directory,
+                topic=manifest.topic,
+                topic_id=manifest.topic_id,
+                seqno_from=max(file.seqno_from, first),
+                seqno_until=min(file.seqno_until, committed),
+            )
+        )
+    return found
+
+
+def _covers(holding: Holding) -> dict[str, Covered]:
+    covers = {}
+    for topic in holding.topics:
+        spans = {
+            log.partition: (log.standing.first, log.standing.committed)
+            for log in holding.logs
+            if log.topic_id == topic.id and log.standing is not None
+        }
+        covers[topic.name] = Covered(topic.id, spans)
+    return covers

@@ -1,0 +1,220 @@
+"""The report on Spark against a loop over records; made of the last one or from the beginning; killed and run again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from logboom.client import Writer
+from logboom.client.catalog import NodeCatalog
+from logboom.errors import PipelineError, TopicNotFound
+from logboom.results.catalogue import Result, Stored
+from logboom.results.places import Place
+from logboom.results.report import Report, decode_report
+from logboom.results.report_sums import Cells, Sums, add
+from logboom.spark.jobs import report as job
+from logboom.spark.jobs.report import ReportWork, Span, count_span
+from logboom.spark.jobs.running import run_job
+from logboom.storage import DataDirectory
+from spark.content import make_topic
+from spark.queries import Topics
+from spark.report_model import LATE_US, check, model, read
+from system.node import NodeProcess
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+PARTITIONS = 3
+CELL = 256
+LATE_MS = LATE_US // 1000
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    root = tmp_path_factory.mktemp("node")
+    process = NodeProcess(root)
+    with DataDirectory.open(str(process.directory)) as data:
+        make_topic(data, "mixed", 11, 900, PARTITIONS)
+        make_topic(data, "broken", 12, 300)
+    _damage(min(process.directory.glob("topics/broken~*/0/*.log")))
+    with process:
+        yield process
+
+
+def _damage(segment: Path) -> None:
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+
+
+@pytest.fixture(autouse=True)
+def small_cells(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job, "CELL", CELL)
+
+
+Make = Callable[[ReportWork], tuple[Result | None, dict[str, int]]]
+
+
+@pytest.fixture
+def make(spark: SparkSession, node: NodeProcess, tmp_path: Path) -> Make:
+    def run(work: ReportWork) -> tuple[Result | None, dict[str, int]]:
+        ended = run_job(work, node.address, lambda: spark, str(tmp_path))
+        return ended.result, ended.summary
+
+    return run
+
+
+def work_of(name: str, topic: str, top: int = 20) -> ReportWork:
+    return ReportWork(name=name, topics=(topic,), late_ms=LATE_MS, top=top)
+
+
+def cells_of(result: Result | None) -> dict[tuple[int, int, int], Sums]:
+    assert result is not None
+    stored = Place(result.place).read(msgspec.convert(result.facts["cells"], Stored))
+    kept = pa.decompress(stored, result.facts["cells_bytes"], codec="zstd", asbytes=True)
+    cells = msgspec.msgpack.decode(kept, type=Cells).cells
+    return {(cell.partition, cell.seqno_from, cell.seqno_until): cell.sums for cell in cells}
+
+
+def numbers_of(result: Result | None) -> Report:
+    assert result is not None
+    assert result.manifest is not None
+    return decode_report(Place(result.place).read(result.manifest))
+
+
+def test_a_report_counts_what_a_loop_over_records_counts(make: Make, node: NodeProcess) -> None:
+    result, summary = make(work_of("loop", "mixed"))
+    cells, report = cells_of(result), numbers_of(result)
+    (topic,) = report.topics
+    total = 0
+    for partition in range(PARTITIONS):
+        batches, first, committed = read(node.directory, "mixed", partition)
+        expected = model(batches, first, committed, CELL)
+        check(add([sums for (number, *_), sums in cells.items() if number == partition]), expected)
+        account = topic.logs[partition].account
+        assert (topic.logs[partition].first, topic.logs[partition].until) == (first, committed)
+        assert (account.records, account.tombstones) == (committed - first, expected.sums.tombstones)
+        assert (account.without_timestamp, account.late.records) == (expected.sums.untimed, expected.sums.late.count)
+        total += committed - first
+    assert summary["records"] == summary["records_read"] == topic.account.records == report.whole.records == total
+    assert result is not None
+    page = Place(result.place).read(msgspec.convert(result.facts["page"], Stored))
+    assert page.startswith(b"<!DOCTYPE html>")
+    assert report.forecast is not None
+
+
+def test_a_report_made_of_the_last_one_is_the_one_made_from_the_beginning(make: Make, node: NodeProcess) -> None:
+    topics = Topics(node)
+    topics.create("grows", 2)
+    _write(topics, 500)
+    make(work_of("step", "grows"))
+    _write(topics, 350)
+    topics.ask(lambda broker: broker.trim("grows", 0, 300))
+    step, summary = make(work_of("step", "grows"))
+    whole, every = make(work_of("whole", "grows"))
+    assert cells_of(step) == cells_of(whole)
+    assert 0 < summary["records_read"] < every["records_read"] == summary["records"] == 1400
+    mine, other = numbers_of(step), numbers_of(whole)
+    assert mine.whole.keys == other.whole.keys
+    assert mine.whole.duplicates == other.whole.duplicates
+    assert mine.topics[0].logs[0].account.silences == other.topics[0].logs[0].account.silences
+    again, nothing = make(work_of("step", "grows"))
+    assert again is None
+    assert nothing["records_read"] == 0
+
+
+def _write(topics: Topics, count: int) -> None:
+    for partition in range(2):
+        with Writer("grows", topics.address, partition=partition) as writer:
+            for number in range(count):
+                writer.write(b"%d" % (number % 50), key=b"k%d" % (number % 7), timestamp=number % 100)
+
+
+def test_where_the_files_are_not_the_server_gives_the_same(node: NodeProcess) -> None:
+    catalog = NodeCatalog(node.address)
+    try:
+        (topic,) = catalog.find(["mixed"])
+        for partition, ends in enumerate(topic.ends):
+            span = Span("mixed", topic.id, partition, ends.first + 10, ends.committed - 10)
+            servers = (node.address,)
+            files = count_span(span, catalog.node_id, str(node.directory), servers, LATE_US)
+            assert files is not None
+            assert count_span(span, catalog.node_id, None, servers, LATE_US) == files
+            assert count_span(span, "another", str(node.directory), servers, LATE_US) == files
+    finally:
+        catalog.close()
+
+
+def test_what_was_dropped_since_the_plan_was_made_is_not_counted(node: NodeProcess) -> None:
+    catalog = NodeCatalog(node.address)
+    try:
+        (topic,) = catalog.find(["mixed"])
+        first, committed = topic.ends[2].first, topic.ends[2].committed
+        assert first > 0
+        cell = count_span(Span("mixed", topic.id, 2, 0, committed), catalog.node_id, None, (node.address,), LATE_US)
+        assert cell is not None
+        assert (cell.seqno_from, cell.sums.records) == (first, committed - first)
+        assert count_span(Span("mixed", topic.id, 2, 0, first), catalog.node_id, None, (node.address,), 0) is None
+    finally:
+        catalog.close()
+
+
+DYING = """
+import json, os, signal, sys
+from logboom.results.places import Place
+from logboom.spark.jobs import report
+from logboom.spark.jobs.running import run_job
+
+address, place, cell, top, writes = sys.argv[1:]
+report.CELL, left, write = int(cell), [int(writes)], Place.write
+
+def count(self, path, data):
+    stored = write(self, path, data)
+    left[0] -= 1
+    if not left[0]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return stored
+
+Place.write = count
+work = report.ReportWork(name="dies", topics=("mixed",), late_ms=1, top=int(top))
+run_job(work, address, lambda: sys.exit("there is nothing to count"), place, lease_s=0.5)
+"""
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3])
+def test_a_run_that_was_killed_is_followed_by_one_that_leaves_one_result(
+    spark: SparkSession, node: NodeProcess, tmp_path: Path, writes: int
+) -> None:
+    """Whatever it had written. Nothing is to be counted, so it dies without Spark."""
+    work = msgspec.structs.replace(work_of("dies", "mixed"), top=10 * writes)
+    run_job(work, node.address, lambda: spark, str(tmp_path))
+    command = [sys.executable, "-c", DYING, node.address, str(tmp_path), str(CELL), str(10 * writes + 1), str(writes)]
+    assert subprocess.run(command, timeout=60).returncode == -9
+    runs = tmp_path / "report" / "dies" / "runs"
+    assert len(list(runs.iterdir())) == 2
+    after = msgspec.structs.replace(work, top=10 * writes + 2)
+    ended = run_job(after, node.address, lambda: spark, str(tmp_path))
+    assert ended.summary["records_read"] == 0
+    assert ended.result is not None
+    assert len(list(runs.iterdir())) == 2  # the one that counts, and the one before it
+    assert json.loads(Path(ended.result.place, "report.json").read_bytes())["whole"]["records"] == ended.result.records
+
+
+def test_damaged_records_are_an_error_and_nothing_is_published(make: Make, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match="Damage"):
+        make(work_of("broken", "broken"))
+    assert not list(tmp_path.glob("report/broken/runs/*"))
+
+
+def test_a_topic_that_is_not_there_is_an_error_and_nothing_is_published(make: Make, tmp_path: Path) -> None:
+    with pytest.raises(TopicNotFound):
+        make(work_of("missing", "nowhere"))
+    assert not list(tmp_path.glob("report/missing/runs/*"))
