@@ -685,6 +685,7 @@ class LeaseLost(PipelineError):
         super().__init__(f"{job} is no longer this runner's, which has epoch {epoch}: {reason}")
         self.job = job
         self.epoch = epoch
+        self.reason = reason
 
 
 class CheckpointNotFound(PipelineError):
