@@ -16,6 +16,7 @@ PLOT = PAGE.with_suffix(".svg")
 GOALS = (
     *("produce", "consume", "wire", "latency", "scale", "publish"),
     *("spark_scan", "spark_json", "spark_select", "spark_sink"),
+    *("checkpoint", "archive", "verify"),
 )
 INTRODUCTION = """\
 # Benchmarks
@@ -25,9 +26,9 @@ one run, interleaved, and states the ratio to what it stands against. The machin
 the ratios, and those within a tenth or two.
 """
 PLOTTED = """\
-## The node, Spark and their goals
+## The node, Spark, the pipeline and their goals
 
-![How far the node and Spark's source and sink are from each of their goals](benchmarks.svg)
+![How far the node, Spark's source and sink, and the pipeline are from each of their goals](benchmarks.svg)
 
 Each bar is one ratio below that has a goal: 1 is the goal, 2 is twice as good, 0.5 half as good.
 """
