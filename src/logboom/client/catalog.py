@@ -41,7 +41,7 @@ from logboom.results.ledger import Ledger
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.directory import read_node
 from logboom.storage.disk import OsDisk, is_network
-from logboom.storage.reading import Piece
+from logboom.storage.reading import Piece, cut_pieces
 from logboom.storage.state import Standing, StateReader
 from logboom.storage.topic import Topic, find_topic, read_topics
 
@@ -406,24 +406,8 @@ def open_files(directory: str | None, node_id: str) -> FileCatalog | None:
 
 def cut_evenly(segments: Sequence[SegmentInfo], seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
     """As if the records of a segment were all of the same size. What no segment is known of comes in one piece."""
-    pieces: list[Piece] = []
-    start, size = seqno_from, 0.0
-    for segment in segments:
-        low, high = max(segment.first_seqno, start), min(segment.next_seqno, seqno_until)
-        if low >= high:
-            continue
-        each = max(1, segment.size_bytes) / (segment.next_seqno - segment.first_seqno)
-        while size + (high - low) * each > every_bytes * 1.5:
-            count = max(1, int((every_bytes - size) / each))
-            if low + count >= high:
-                break
-            pieces.append(Piece(start, low + count, int(size + count * each)))
-            start = low = low + count
-            size = 0.0
-        size += (high - low) * each
-    if start < seqno_until:
-        pieces.append(Piece(start, seqno_until, int(size)))
-    return pieces
+    stored = (Piece(segment.first_seqno, segment.next_seqno, segment.size_bytes) for segment in segments)
+    return cut_pieces(stored, seqno_from, seqno_until, every_bytes)
 
 
 def _outside_loops(work: Callable[[], Answer]) -> Answer:

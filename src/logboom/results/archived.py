@@ -29,7 +29,7 @@ from logboom.results.archive import FORMAT, ArchivedFile, decode_manifest
 from logboom.results.catalogue import Catalogue, Result
 from logboom.results.places import Place
 from logboom.storage.config import MIB
-from logboom.storage.reading import Piece
+from logboom.storage.reading import Piece, cut_pieces
 from logboom.storage.run import Run
 
 if TYPE_CHECKING:
@@ -170,27 +170,11 @@ class ArchivedLog:
 
     def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
         """These records in pieces of about so many bytes of files; in one, where nobody can tell."""
-        pieces: list[Piece] = []
-        start, size = seqno_from, 0.0
         files: Sequence[ArchivedFile] = ()
         with suppress(Damage):  # whoever reads it will be told
             files = self._files(seqno_from)
-        for file in files:
-            low, high = max(file.seqno_from, start), min(file.seqno_until, seqno_until)
-            if low >= high:
-                continue
-            each = max(1, file.size) / (file.seqno_until - file.seqno_from)
-            while size + (high - low) * each > every_bytes * 1.5:
-                count = max(1, int((every_bytes - size) / each))
-                if low + count >= high:
-                    break
-                pieces.append(Piece(start, low + count, int(size + count * each)))
-                start = low = low + count
-                size = 0.0
-            size += (high - low) * each
-        if start < seqno_until:
-            pieces.append(Piece(start, seqno_until, int(size)))
-        return pieces
+        stored = (Piece(file.seqno_from, file.seqno_until, file.size) for file in files)
+        return cut_pieces(stored, seqno_from, seqno_until, every_bytes)
 
     def part(self, seqno_from: int, seqno_until: int) -> ArchivedPart:
         """These records, for whoever reads them elsewhere. Raises Damage."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple
 
@@ -44,6 +44,31 @@ class Piece(NamedTuple):
     seqno_from: int
     seqno_until: int
     size: int
+
+
+def cut_pieces(stored: Iterable[Piece], seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+    """Anew, in pieces of about so many bytes, as if the records of each that is stored were all of the same size.
+
+    They follow each other. What none of them holds comes in one piece.
+    """
+    pieces: list[Piece] = []
+    start, size = seqno_from, 0.0
+    for piece in stored:
+        low, high = max(piece.seqno_from, start), min(piece.seqno_until, seqno_until)
+        if low >= high:
+            continue
+        each = max(1, piece.size) / (piece.seqno_until - piece.seqno_from)
+        while size + (high - low) * each > every_bytes * 1.5:
+            count = max(1, int((every_bytes - size) / each))
+            if low + count >= high:
+                break
+            pieces.append(Piece(start, low + count, int(size + count * each)))
+            start = low = low + count
+            size = 0.0
+        size += (high - low) * each
+    if start < seqno_until:
+        pieces.append(Piece(start, seqno_until, int(size)))
+    return pieces
 
 
 class ReadableLog:

@@ -50,12 +50,12 @@ from logboom.results.report import (
 )
 from logboom.results.report_page import make_page
 from logboom.results.report_sums import CELL, FORMAT, Cell, Cells, Sums, add
+from logboom.spark.jobs.choice import check_choice
 from logboom.spark.jobs.report_count import count_cell
 from logboom.spark.jobs.running import Outcome, Run
 from logboom.spark.jobs.tasks import run_tasks
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 
-NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 TOP_MAX: Final = 64
 """Of each cell no more are kept."""
 
@@ -85,13 +85,7 @@ class ReportWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return f"report/{self.name}"
 
     def check(self) -> None:
-        if not NAME.fullmatch(self.name):
-            raise ConfigError("name", f"is {self.name!r}, allowed are up to 100 letters, digits, '.', '_' and '-'")
-        if self.pattern is not None:
-            try:
-                re.compile(self.pattern)
-            except re.error as error:
-                raise ConfigError("pattern", f"is {self.pattern!r}, which is no regular expression: {error}") from None
+        check_choice(self.name, self.pattern)
         for key, low, high in (("late_ms", 0, 10**12), ("top", 1, TOP_MAX), ("window_days", 1, 3650)):
             if not low <= getattr(self, key) <= high:
                 raise ConfigError(key, f"is {getattr(self, key)}, allowed are {low} to {high}")

@@ -11,7 +11,6 @@ The directories are read where the tasks run, and planned where the driver runs:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -27,6 +26,7 @@ from logboom.results.catalogue import Covered, Result
 from logboom.results.places import Place
 from logboom.results.verification import Holding, LogPlan, Problem, Wanted
 from logboom.results.verifying import Findings, Verification
+from logboom.spark.jobs.choice import check_choice
 from logboom.spark.jobs.running import Outcome, Run
 from logboom.spark.jobs.tasks import run_tasks
 
@@ -37,7 +37,6 @@ PROBLEMS: Final = "problems.json"
 FIRST_MAX: Final = 10
 """So many problems are told by the result itself; the file has all."""
 LISTED_MAX: Final = 10_000
-_NAME: Final = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _shelved: Final = msgspec.msgpack.Decoder(Shelved).decode
@@ -79,13 +78,7 @@ class VerifyWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 
     def check(self) -> None:
         """Raises ConfigError."""
-        if not _NAME.fullmatch(self.name):
-            raise ConfigError("name", f"is {self.name!r}, allowed are up to 100 letters, digits, '.', '_' and '-'")
-        if self.pattern is not None:
-            try:
-                re.compile(self.pattern)
-            except re.error as error:
-                raise ConfigError("pattern", f"is {self.pattern!r}, which is no regular expression: {error}") from None
+        check_choice(self.name, self.pattern)
 
     def do(self, run: Run) -> Outcome:
         self.check()
