@@ -3,7 +3,17 @@ from __future__ import annotations
 import pytest
 
 from logboom.errors import LimitExceeded, RemoteProtocolError
-from logboom.protocols.binary.codec import FRONT, FRONT_SIZE, Frame, FrameReader, SharedBuffer, encode, encode_front
+from logboom.protocols.binary.codec import (
+    FRONT,
+    FRONT_SIZE,
+    POOL_BYTES,
+    Frame,
+    FrameReader,
+    Pool,
+    SharedBuffer,
+    encode,
+    encode_front,
+)
 from logboom.protocols.binary.messages import Append, AppendPart, Credit, Hello, Kind
 
 FRAMES = [
@@ -84,6 +94,44 @@ def test_frames_that_are_kept_are_not_written_over(cut: int) -> None:
     for _ in range(100):
         give(reader, encode_front(Kind.APPEND, 9, None, 1024) + b"\xff" * 1024)
     assert [copied(frame) for frame in kept] == EXPECTED
+
+
+def test_memory_of_large_frames_is_used_again_and_never_while_somebody_has_a_view_of_it() -> None:
+    reader = FrameReader(WHOLE, SharedBuffer(4096))
+    kept: list[tuple[int, memoryview]] = []
+    memories = set()
+    for number in range(200):
+        data = b"".join(encode(Kind.APPEND, number, None, [bytes([number]) * 200_000]))
+        for start in range(0, len(data), 150_000):
+            piece = data[start : start + 150_000]
+            while piece:
+                room = reader.buffer()
+                count = min(len(room), len(piece))
+                room[:count], piece = piece[:count], piece[count:]
+                for frame in reader.received(count):
+                    memories.add(id(frame.payload.obj))
+                    kept.append((number, frame.payload[::1000]))
+                    del frame
+                del room
+        while len(kept) > number % 7:
+            correlation, view = kept.pop(0)
+            assert bytes(view) == bytes([correlation]) * 200
+            del view
+    assert len(memories) < 20
+
+
+def test_the_pool_keeps_no_more_than_it_may_and_lets_go_of_what_does_not_fit() -> None:
+    pool = Pool(8 * WHOLE)
+    views = [memoryview(pool.take(WHOLE)) for _ in range(20)]
+    assert len({id(view.obj) for view in views}) == 20
+    first = {id(view.obj) for view in views[:8]}
+    views.clear()
+    again = [memoryview(pool.take(WHOLE)) for _ in range(8)]
+    assert {id(view.obj) for view in again} == first
+    again.clear()
+    small = pool.take(WHOLE // 8)
+    assert len(small) == WHOLE // 8
+    assert len(pool.take(POOL_BYTES)) == POOL_BYTES
 
 
 def test_keeping_little_does_not_cost_a_whole_buffer() -> None:

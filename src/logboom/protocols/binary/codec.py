@@ -32,6 +32,9 @@ FRAME_BYTES_DEFAULT: Final = 64 * 1024 * 1024 + 64 * 1024
 FRAME_BYTES_MAX: Final = 2**32 - 8
 RECEIVE_BYTES: Final = 512 * 1024
 OWN_BYTES_MIN: Final = 4096
+POOL_BYTES: Final = 32 * 1024 * 1024
+POOLED_BYTES_MIN: Final = 128 * 1024
+"""Smaller blocks the allocator keeps for itself."""
 
 _encoder = msgspec.msgpack.Encoder()
 _ZEROS: Final = tuple(bytes(size) for size in range(8))
@@ -81,7 +84,7 @@ class FrameReader:
         self.limit_bytes = limit_bytes
         self.head_limit_bytes = head_limit_bytes
         self._shared = shared or SharedBuffer()
-        self._own: bytearray | None = None
+        self._own: memoryview | None = None
         self._filled = 0
         self._used = 0
         """Bytes of the shared memory that the frames of the last call are in."""
@@ -89,14 +92,14 @@ class FrameReader:
     def buffer(self) -> memoryview:
         """Where the next bytes are to go. Never empty."""
         if self._own is not None:
-            return memoryview(self._own)[self._filled :]
+            return self._own[self._filled :]
         return self._shared.view
 
     def unread(self, count: int) -> memoryview:
         """What has come and is no frame yet, with so many bytes that `received` was not told of."""
         if self._own is None:
             return self._shared.view[:count]
-        return memoryview(self._own)[: self._filled + count]
+        return self._own[: self._filled + count]
 
     def received(self, count: int) -> Iterator[Frame]:
         """Every frame that is complete now. To be exhausted before the next call of `buffer`.
@@ -136,8 +139,9 @@ class FrameReader:
         rest = data[offset:]
         # Who sends frame after frame gets room for more than one, so that one call receives several.
         least = OWN_BYTES_MIN if not offset else RECEIVE_BYTES
-        self._shared.claim(max(size, least) - self.held_bytes)
-        own = bytearray(max(size, least))
+        room = max(size, least)
+        self._shared.claim(room - self.held_bytes)
+        own = memoryview(self._shared.pool.take(room))[:room]
         own[: len(rest)] = rest
         self._own, self._filled = own, len(rest)
 
@@ -157,6 +161,41 @@ class FrameReader:
         return 0 if self._own is None else len(self._own)
 
 
+class Pool:
+    """Memory for large frames, used again when nobody has a view of it any more.
+
+    What comes fresh from the operating system is slow to write to, page by page, and so large a block goes back there
+    as soon as it is not used.
+    """
+
+    def __init__(self, most: int = POOL_BYTES) -> None:
+        self._most = most
+        self._blocks: list[bytearray] = []
+
+    def take(self, size: int) -> bytearray:
+        """At least so many bytes, at most twice as many, with anything in them."""
+        if not POOLED_BYTES_MIN <= size <= self._most // 4:
+            return bytearray(size)
+        for block in self._blocks:
+            if size <= len(block) <= 2 * size and _is_free(block):
+                return block
+        if sum(map(len, self._blocks)) + size > self._most:
+            self._blocks = [block for block in self._blocks if not _is_free(block)]  # they were too small or too large
+        block = bytearray(size)
+        if sum(map(len, self._blocks)) + size <= self._most:
+            self._blocks.append(block)
+        return block
+
+
+def _is_free(block: bytearray) -> bool:
+    """Whether there is no view of it: while there is one, its size cannot change."""
+    try:
+        block.append(block.pop())
+    except BufferError:
+        return False
+    return True
+
+
 class SharedBuffer:
     """Memory to receive into that all readers of one thread share: each use ends before the next begins.
 
@@ -166,6 +205,7 @@ class SharedBuffer:
     def __init__(self, size: int = RECEIVE_BYTES, own_bytes_max: int | None = None) -> None:
         self._size = size
         self.view = memoryview(bytearray(size))
+        self.pool = Pool()
         self.own_bytes = 0
         self._own_bytes_max = own_bytes_max
 
