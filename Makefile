@@ -7,6 +7,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JAVA := $(VENV)/.java
+CLASSES := $(VENV)/.classes
 BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume scale logd http_write http_read spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
 
 .PHONY: help demo test check format bench soak screenshots clean
@@ -28,7 +29,13 @@ $(JAVA): $(READY)
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,java]'; }
 	@touch $@
 
-demo: $(READY) $(JAVA)  ## start a node, write and follow, kill it, start it again, lose nothing
+# The tests start Spark often; with its classes at hand that takes half the time.
+$(CLASSES): $(JAVA) tests/spark/classes.py
+	@echo "keeping Spark's classes in $(VENV)"
+	@rm -f $(VENV)/spark.jsa
+	@$(BIN)/python tests/spark/classes.py $(VENV)/spark.jsa >$@ 2>&1 || cat $@
+
+demo: $(READY) $(JAVA)  ## write in every way, kill the node, lose nothing, make an archive and a report
 	@$(BIN)/python examples/demo.py
 
 check: $(READY)  ## format, lint, types, import layers, shape of the tree
@@ -38,12 +45,12 @@ check: $(READY)  ## format, lint, types, import layers, shape of the tree
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit/test_tree.py
 
-test: $(READY) $(JAVA)  ## all tests but the long ones
+test: $(READY) $(JAVA) $(CLASSES)  ## all tests but the long ones
 	$(BIN)/python -m pytest -m "not soak" -n 2 --ignore tests/console --ignore tests/spark
 	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/console
 	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/spark
 
-soak: $(READY)  ## full kill counts and long fuzzing
+soak: $(READY) $(JAVA) $(CLASSES)  ## full kill counts and long fuzzing
 	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py
 	$(BIN)/python -m pytest -m soak -n 2
 

@@ -6,19 +6,26 @@ What starts, stops or configures Spark itself runs in processes of its own (clus
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from logboom.spark import session
+from spark.classes import OPTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-"""For every Java that the tests start: none lives long enough for its better compiler to pay."""
+CLASSES = Path(sys.prefix, "spark.jsa")
+"""Made by `make test`."""
+
+os.environ.setdefault(
+    "JAVA_TOOL_OPTIONS", f"{OPTIONS} -XX:SharedArchiveFile={CLASSES}" if CLASSES.exists() else OPTIONS
+)
 
 
 @pytest.fixture(scope="session")

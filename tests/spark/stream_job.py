@@ -21,11 +21,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.errors import StreamingQueryException
+
 from logboom.spark import session, start
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 COLUMNS = "topic STRING, partition INT, seqno BIGINT, value BINARY"
 
@@ -85,9 +88,19 @@ def main() -> None:
     spark = session("job", "local[2]", config=settings)
     stream = spark.readStream.format("logboom").options(**job["options"]).schema(COLUMNS).load(job["path"])
     writer = stream.writeStream.foreachBatch(Sink(job)).option("checkpointLocation", job["checkpoint"])
-    query = start(writer.trigger(availableNow=True) if job["now"] else writer)
-    query.awaitTermination()
+    run(writer.trigger(availableNow=True) if job["now"] else writer)
     spark.stop()
+
+
+def run(writer: DataStreamWriter) -> None:
+    """Until it ends; again where the ten seconds that Spark gives the process of a source to begin were too short."""
+    while True:
+        try:
+            start(writer).awaitTermination()
+            return
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(error):
+                raise
 
 
 if __name__ == "__main__":
