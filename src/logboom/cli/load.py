@@ -35,7 +35,7 @@ Exit code 0: done. 1: the dump is damaged or not complete. 2: refused, or an err
 
 Examples:
   logboom load data data.lgdump
-  logboom load data data.lgdump --topic events --as events-copy
+  logboom load other data.lgdump --topic events --as events-copy
   logboom load data data.lgdump --append
   logboom load --dry-run data.lgdump
 """

@@ -47,7 +47,7 @@ is printed. 130: interrupted.
 Examples:
   logboom read events
   logboom read events --from -10m --follow
-  logboom read events/2 --from 1000 --until 2000 --format ndjson
+  logboom read orders/2 --from 1000 --until 2000 --format ndjson
   logboom read events --tag login --channel "site/+/temp" -n
   logboom read events --cursor billing --format ndjson | ./bill
   logboom read events --format parquet --output events.parquet

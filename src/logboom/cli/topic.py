@@ -22,7 +22,8 @@ retention.bytes, retention.records, segment.bytes, flush.policy, acks.default
 and so on; `logboom topic describe` lists them all.
 
 Examples:
-  logboom topic create events --partitions 3 --set retention.age=7d --set segment.bytes=1GiB
+  logboom topic create events --set retention.age=7d --set segment.bytes=1GiB
+  logboom topic create orders --partitions 3
   logboom topic list
   logboom topic describe events
   logboom topic set events flush.policy=os retention.age=

@@ -208,6 +208,11 @@ class Topic(msgspec.Struct, frozen=True):
         return cls(topic_id or uuid.uuid4().hex, name, partitions, settings.check())
 
     @property
+    def is_internal(self) -> bool:
+        """Whether it is what a node keeps for itself: it means something beside that node's other files alone."""
+        return self.name.startswith("_")
+
+    @property
     def directory(self) -> str:
         """Below the data directory."""
         return f"topics/{self.name[:NAME_IN_PATH_MAX]}~{self.id}"

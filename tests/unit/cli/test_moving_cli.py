@@ -47,6 +47,26 @@ def test_a_hook_is_told_and_left_out_unless_it_is_asked_for(data: Path, tmp_path
             assert directory.topic("t").settings.hook.delete == wanted
 
 
+def test_what_a_node_keeps_for_itself_is_dumped_and_loaded_only_where_it_is_named(data: Path, tmp_path: Path) -> None:
+    with DataDirectory.open(str(data)) as directory:
+        directory.create_topic("_cursors", 1, Settings())
+        (log,) = directory.open_topic("_cursors")
+        log.append_one(make_batch(0, 2, NOW), NOW)
+        log.commit(log.sync())
+    file, own, other = tmp_path / "dump", tmp_path / "own", tmp_path / "other"
+    assert logboom("dump", data, "--output", file).returncode == 0
+    assert logboom("dump", data, "--output", own, "--topic", "_cursors", "--topic", "t").returncode == 0
+    for dump in (file, own):
+        done = logboom("load", data if dump is file else other, dump, *([] if dump is file else ["--append"]), "--json")
+        assert [topic["name"] for topic in json.loads(done.stdout)["topics"]] == ["t"]
+    for how in ([], ["--append"]):
+        done = logboom("load", other, own, "--topic", "_cursors", *how)
+        assert (done.returncode, b"load this one under another name" in done.stderr) == (2, True)
+        assert logboom("load", other, own, "--topic", "_cursors", "--as", "copy", *how).returncode == 0
+    with DataDirectory.open(str(other)) as directory:
+        assert sorted(topic.name for topic in directory.topics()) == ["copy", "t"]
+
+
 def test_what_is_no_dump_makes_no_data_directory(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("read me")
     done = logboom("load", tmp_path / "new", tmp_path / "README.md")

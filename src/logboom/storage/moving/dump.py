@@ -67,6 +67,7 @@ def plan_dump(origin: Origin, request: Request, now: int) -> Plan:
     topics = origin.topics()
     if request.topics is None:
         origin.check_accounted()
+        topics = [topic for topic in topics if not topic.is_internal]
     else:
         by_name = {topic.name: topic for topic in topics}
         for name in request.topics:

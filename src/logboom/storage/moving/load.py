@@ -139,12 +139,18 @@ class _Reading:
             there = ", ".join(listed.name for listed in head.topics) or "none"
             raise DumpMismatch(f"the dump holds no topic {absent[0]!r}; its topics are: {there}")
         if self._loader is not None:
-            wanted = tuple(listed for listed in head.topics if self._names is None or listed.name in self._names)
+            wanted = tuple(listed for listed in head.topics if self._wants(listed.name))
             self._loader.begin(msgspec.structs.replace(head, topics=wanted))
+
+    def _wants(self, name: str) -> bool:
+        """What a node keeps for itself is nothing for another one, unless somebody wants to look at it."""
+        if self._names is not None:
+            return name in self._names
+        return self._loader is None or not name.startswith("_")
 
     def _begin_topic(self, begun: TopicBegin) -> None:
         topic = begun.topic
-        self._wanted = self._names is None or topic.name in self._names
+        self._wanted = self._wants(topic.name)
         if not self._wanted:
             return
         loader = self._loader
@@ -171,6 +177,13 @@ def without_hook(topic: Topic, loaded: TopicLoaded, with_hooks: bool) -> Topic:
         return topic
     settings = msgspec.structs.replace(topic.settings, hook=HookSettings())
     return msgspec.structs.replace(topic, settings=settings)
+
+
+def check_name(name: str) -> str:
+    """What a topic may be loaded as. Raises DumpMismatch."""
+    if name.startswith("_"):
+        raise DumpMismatch(f"a node makes its topic {name!r} itself: load this one under another name with --as NAME")
+    return name
 
 
 def need_space(data: DataDirectory, size_bytes: int) -> None:

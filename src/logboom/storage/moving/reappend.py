@@ -21,7 +21,7 @@ from logboom.batch.rewrite import without_producer
 from logboom.errors import DumpMismatch, LogboomError
 from logboom.storage.directory import DataDirectory
 from logboom.storage.log import Log
-from logboom.storage.moving.load import TopicLoaded, need_space, without_hook
+from logboom.storage.moving.load import TopicLoaded, check_name, need_space, without_hook
 from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
 from logboom.storage.moving.syncing import Syncing
 from logboom.storage.tail import Snapshot
@@ -56,7 +56,7 @@ class AppendLoader:
 
     def begin_topic(self, begun: TopicBegin) -> TopicLoaded:
         dumped = begun.topic
-        name = self._name or dumped.name
+        name = check_name(self._name or dumped.name)
         loaded = TopicLoaded(name, dumped.id, hook=dumped.settings.hook.delete)
         here = next((topic for topic in self._data.topics() if topic.name == name), None)
         if here is None:

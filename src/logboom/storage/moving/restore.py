@@ -20,7 +20,7 @@ from logboom.storage.config import LogConfig
 from logboom.storage.directory import DataDirectory
 from logboom.storage.disk import read_file, replace_file
 from logboom.storage.log import Log
-from logboom.storage.moving.load import TopicLoaded, need_space, without_hook
+from logboom.storage.moving.load import TopicLoaded, check_name, need_space, without_hook
 from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
 from logboom.storage.moving.syncing import Syncing
 from logboom.storage.recovery import begin_log
@@ -64,7 +64,7 @@ class EqualLoader:
         need_space(self._data, sum(listed.size_bytes for listed in head.topics if listed.id not in known))
 
     def begin_topic(self, begun: TopicBegin) -> TopicLoaded:
-        topic = begun.topic if self._name is None else msgspec.structs.replace(begun.topic, name=self._name)
+        topic = msgspec.structs.replace(begun.topic, name=check_name(self._name or begun.topic.name))
         loaded = TopicLoaded(topic.name, topic.id, hook=topic.settings.hook.delete)
         for here in self._data.topics():
             if here.name == topic.name and here.id != topic.id:
