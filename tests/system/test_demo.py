@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ from pathlib import Path
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 
 
-def run_demo(**environment: str) -> str:
+def run_demo(directory: Path, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, str(DEMO), "--records", "10000"],
+        [sys.executable, str(DEMO), "--records", "10000", "--keep", "kept"],
+        cwd=directory,
         env=os.environ | environment,
         capture_output=True,
         text=True,
@@ -21,18 +23,30 @@ def run_demo(**environment: str) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "kill -9" in done.stdout
+    assert "one over HTTP, one in lines of text" in done.stdout
     assert "clean: nothing lost, nothing twice" in done.stdout
     return done.stdout
 
 
-def test_the_demo_loses_nothing_and_ends_by_itself() -> None:
-    said = run_demo()
-    assert "counted 9,999 records, across the restart" in said
+def test_the_demo_loses_nothing_makes_results_and_ends_by_itself(tmp_path: Path) -> None:
+    said = run_demo(tmp_path)
+    assert "counted 10,000 records, across the restart" in said
     assert "each once; lag 0" in said
-    assert "Spark wrote 9,999 records to parsed" in said
+    assert "Spark wrote 10,000 records to parsed" in said
+    assert "50 keys, each with the latest of 7,500 records" in said
+    assert "20,000 records of 3 topics on one page" in said
+    assert "read from seqno 0, nothing has changed" in said
+    for name in ("state", "archive", "proof", "overview"):
+        assert re.search(rf"^{name}: done in ", said, re.MULTILINE), said
+    for job in ("archive/readings", "checkpoint/readings/key", "report/all", "verify/all"):
+        assert re.search(rf"^{job}\s+idle\s", said, re.MULTILINE), said
+    (page,) = re.findall(r"^report +(/.+)$", said, re.MULTILINE)
+    assert Path(page).is_relative_to(tmp_path / "kept")
+    assert "</html>" in Path(page).read_text()
 
 
-def test_where_spark_cannot_be_had_the_demo_says_so_and_goes_on() -> None:
-    said = run_demo(PYSPARK_PYTHON="/nowhere/python")
+def test_where_spark_cannot_be_had_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
+    said = run_demo(tmp_path, PYSPARK_PYTHON="/nowhere/python")
     assert "is left out: " in said
     assert "micro-batches" not in said
+    assert "pipeline  http" not in said

@@ -198,13 +198,11 @@ def _chosen(config: PipelineConfig, names: list[str] | None) -> PipelineConfig:
 
 def _work_of(config: PipelineConfig, name: str, options: dict[str, list[str]]) -> Work:
     """The job of this name with these options, else one of this kind."""
-    from logboom.spark.jobs.kinds import KINDS, lists_of, make_work
+    from logboom.spark.jobs.kinds import lists_of, make_work
 
     configured = config.jobs.get(name)
     if configured is not None and not options:
         return configured.work
-    if configured is None and name not in KINDS:
-        raise ConfigError(name, f"there is no such job in the configuration, and no such kind: {', '.join(KINDS)}")
     kind = name if configured is None else configured.work.kind
     given: dict[str, Any] = {} if configured is None else msgspec.to_builtins(configured.work)
     many = lists_of(kind)

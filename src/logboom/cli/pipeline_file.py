@@ -23,7 +23,7 @@ from logboom.client.address import parse_servers
 from logboom.errors import ConfigError
 from logboom.server.units import parse_duration
 from logboom.spark.jobs.config import JobConfig, PipelineConfig, SparkConfig
-from logboom.spark.jobs.kinds import make_work
+from logboom.spark.jobs.kinds import KINDS, make_work
 from logboom.spark.jobs.lease import LEASE_S
 
 FILE_VARIABLE: Final = "LOGBOOM_PIPELINE"
@@ -52,12 +52,16 @@ def read_file(path: str) -> dict[str, Any]:
 def load(
     path: str | None, directory: str | None = None, server: str | None = None, only: str | None = None
 ) -> PipelineConfig:
-    """`directory` and `server` go before what the file says; `only` is the one job that is looked at.
+    """`directory` and `server` go before what the file says; `only` is the one job, or kind, that is looked at.
 
     Raises ConfigError for the first thing that is wrong, OSError for a file that cannot be read.
     """
     tree = {} if path is None else read_file(path)
     _check_known(tree, PipelineConfig.__struct_fields__, "")
+    jobs = _table(tree, "jobs")
+    if only is not None and only not in jobs and only not in KINDS:
+        there_are = f"jobs: {', '.join(jobs) or 'none'}; kinds: {', '.join(KINDS)}"
+        raise ConfigError(only, f"there is no such job in the configuration, and no such kind; {there_are}")
     if directory is None:
         found = _text(tree, "directory")
         if found is None:
@@ -68,7 +72,6 @@ def load(
         parse_servers(server)
     except ValueError as error:
         raise ConfigError("server", str(error)) from None
-    jobs = _table(tree, "jobs")
     wanted = jobs if only is None else {name: jobs[name] for name in jobs if name == only}
     return PipelineConfig(
         directory=directory if "://" in directory else os.path.abspath(os.path.expanduser(directory)),

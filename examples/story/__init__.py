@@ -1,0 +1,1 @@
+"""The parts of the demo: what its processes do, and what is shown of it."""
