@@ -31,6 +31,7 @@ from logboom.errors import LogboomError
 from logboom.protocols.binary.messages import Discard, ListStages
 from logboom.spark.layout import Layout
 from logboom.spark.rows import RowWriter, gather
+from logboom.spark.tidiness import begin_task
 from logboom.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
 def _stage(
     batches: Iterator[pa.RecordBatch], options: WriteOptions, layout: Layout, note: str, query: str | None
 ) -> Staged:
+    begin_task()
     context = TaskContext.get()
     task = context.partitionId() if context else 0
     stage: StageWriter | None = None

@@ -49,6 +49,7 @@ from logboom.spark.planning import (
     settle,
 )
 from logboom.spark.reading import Job, read_split
+from logboom.spark.tidiness import begin_task
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 
 if TYPE_CHECKING:
@@ -147,6 +148,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return list(cut_spans(catalog, self._options, spans))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        begin_task()
         if isinstance(partition, Split):
             yield from read_split(partition, self._job)
 

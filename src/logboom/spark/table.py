@@ -15,6 +15,7 @@ from logboom.spark.options import ReadOptions
 from logboom.spark.planning import Span, Split, cut_spans, find_spans, open_catalog
 from logboom.spark.pushing import Pushed, push
 from logboom.spark.reading import Job, read_split
+from logboom.spark.tidiness import begin_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,6 +40,7 @@ class LogReader(DataSourceReader):
             catalog.close()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        begin_task()
         job = make_job(self._options, self._columns, self._arrow, self._pushed.wanted)
         if isinstance(partition, Split):  # Spark makes one of its own where there are none
             yield from read_split(partition, job)
