@@ -40,6 +40,46 @@ said["streamed"] = spark.read.parquet(f"{directory}/out").distinct().count()
 spark.stop()
 print(json.dumps(said))
 """
+WRITE = """
+import importlib.util, json, sys
+from pyspark.sql import SparkSession, functions as F
+
+remote, address, directory = sys.argv[1:]
+spark = SparkSession.builder.remote(remote).getOrCreate()
+said = {"has logboom": importlib.util.find_spec("logboom") is not None}
+
+def count(topic):
+    return spark.read.format("logboom").option("topic", topic).load(address).count()
+
+rows = spark.range(1000).select(F.col("id").cast("string").alias("key"), F.struct("id").alias("value"))
+for _ in range(2):
+    writer = rows.write.format("logboom").mode("append").options(topic="table", txnAppId="nightly", txnVersion=1)
+    writer.save(address)
+said["table"] = count("table")
+
+def copy(records):
+    stream = spark.readStream.format("logboom").options(topic="table", startingSeqno="earliest")
+    query = (
+        stream.option("maxRecordsPerTrigger", records).load(address).select("key", "value").writeStream
+        .format("logboom").option("topic", "copy").option("checkpointLocation", f"{directory}/copy")
+        .trigger(availableNow=True).start(address)
+    )
+    query.awaitTermination(120)
+
+copy(400)
+rows.write.format("logboom").mode("append").option("topic", "table").save(address)
+copy(4000)
+said["copy"] = count("copy")
+said["keys"] = spark.read.format("logboom").option("topic", "copy").load(address).select("key").distinct().count()
+try:
+    wrong = rows.withColumn("weight", F.lit(1))
+    wrong.write.format("logboom").mode("append").option("topic", "table").save(address)
+except Exception as error:
+    said["names the column"] = "weight" in str(error)
+said["still"] = count("table")
+spark.stop()
+print(json.dumps(said))
+"""
 SESSION = """
 import json, subprocess, sys, time
 from logboom.spark import session, start
@@ -95,6 +135,27 @@ def test_a_client_without_logboom_reads_queries_and_streams(node: NodeProcess, r
         "sum": RECORDS * (RECORDS - 1) // 2,
         "several batches": True,
         "streamed": RECORDS,
+    }
+
+
+def test_a_client_without_logboom_writes_tables_and_streams_once(
+    node: NodeProcess, remote: str, tmp_path: Path
+) -> None:
+    packages = Path(pyspark.__file__).parents[1]
+    said = run_client(
+        WRITE,
+        *(remote, f"logboom://{node.address}", str(tmp_path)),
+        directory=tmp_path,
+        python=(sys.executable, "-S"),
+        PYTHONPATH=str(packages),
+    )
+    assert said == {
+        "has logboom": False,
+        "table": 1000,
+        "copy": 2000,
+        "keys": 1000,
+        "names the column": True,
+        "still": 2000,
     }
 
 

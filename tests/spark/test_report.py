@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -13,6 +14,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from archived.making import archive
+from logboom.broker.api import Broker, Settings
 from logboom.client import Writer
 from logboom.client.catalog import NodeCatalog
 from logboom.errors import PipelineError, TopicNotFound
@@ -24,6 +27,7 @@ from logboom.spark.jobs import report as job
 from logboom.spark.jobs.report import ReportWork, Span, count_span
 from logboom.spark.jobs.running import run_job
 from logboom.storage import DataDirectory
+from logboom.storage.topic import RetentionSettings, SegmentSettings
 from spark.content import make_topic
 from spark.queries import Topics
 from spark.report_model import LATE_US, check, model, read
@@ -167,6 +171,59 @@ def test_what_was_dropped_since_the_plan_was_made_is_not_counted(node: NodeProce
         catalog.close()
 
 
+def retention(size: int | None) -> Settings:
+    return Settings(segment=SegmentSettings(bytes=8192), retention=RetentionSettings(bytes=size, after="archive"))
+
+
+@pytest.mark.parametrize("drops", [(80_000,), (80_000, 30_000), (120_000, 80_000, 1)])
+def test_what_goes_while_it_is_counted_is_in_no_number_archived_or_not(
+    spark: SparkSession, tmp_path: Path, drops: tuple[int, ...]
+) -> None:
+    """Each time that Spark is asked to count, retention is quicker."""
+    left = list(drops)
+    firsts: list[int] = []
+
+    async def fill(broker: Broker) -> None:
+        await archive(broker, "goes", tmp_path / "archive")
+
+    async def own_first(broker: Broker) -> int:
+        return (await broker.describe_topic("goes")).partitions[0].first_stored or 0
+
+    async def drop(broker: Broker) -> None:
+        before = await own_first(broker)
+        await broker.configure_topic("goes", retention(left.pop(0)))
+        async with asyncio.timeout(30):
+            while (first := await own_first(broker)) == before:
+                await asyncio.sleep(0.01)
+        firsts.append(first)
+
+    with NodeProcess(tmp_path, "--set", "upkeep.retention_every_ms=10") as node:
+        topics = Topics(node)
+        topics.ask(lambda broker: broker.create_topic("goes", 1, retention(None)))
+        for number in range(20):
+            topics.write("goes", [b"%d" % number * 100] * 80, timestamp=number)
+        topics.ask(fill)
+        batches, first, committed = read(node.directory, "goes", 0)
+        assert (first, committed) == (0, 1600)
+
+        def start() -> SparkSession:
+            if left:
+                topics.ask(drop)
+            return spark
+
+        work = work_of("goes", "goes")
+        result = run_job(work, node.address, start, str(tmp_path / "place")).result
+        cells, report = cells_of(result), numbers_of(result)
+        assert len(firsts) == len(drops)
+        check(add(list(cells.values())), model(batches, firsts[-1], committed, CELL))
+        (log,) = report.topics[0].logs
+        assert (log.first, log.until, log.account.records) == (firsts[-1], committed, committed - firsts[-1])
+        assert result is not None
+        assert result.covers["goes"].spans == {0: (firsts[-1], committed)}
+        again = run_job(work, node.address, lambda: spark, str(tmp_path / "place"))
+        assert (again.result, again.summary["records_read"]) == (None, 0)
+
+
 DYING = """
 import json, os, signal, sys
 from logboom.results.places import Place
@@ -212,6 +269,13 @@ def test_damaged_records_are_an_error_and_nothing_is_published(make: Make, tmp_p
     with pytest.raises(PipelineError, match="Damage"):
         make(work_of("broken", "broken"))
     assert not list(tmp_path.glob("report/broken/runs/*"))
+
+
+def test_a_place_that_cannot_be_written_to_is_an_error(make: Make, tmp_path: Path) -> None:
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "spoilt").write_bytes(b"a file")
+    with pytest.raises(NotADirectoryError):
+        make(work_of("spoilt", "mixed"))
 
 
 def test_a_topic_that_is_not_there_is_an_error_and_nothing_is_published(make: Make, tmp_path: Path) -> None:

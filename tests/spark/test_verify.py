@@ -17,7 +17,7 @@ import pytest
 
 from logboom import Writer
 from logboom.client import FileReader
-from logboom.errors import ConfigError, DirectoryUnusable
+from logboom.errors import ConfigError, DirectoryUnusable, TopicNotFound
 from logboom.results.archive import ArchivedFile, decode_manifest
 from logboom.results.archive_likeness import Shelved, check_file, compare_file
 from logboom.results.places import Place
@@ -121,12 +121,21 @@ def test_what_is_wrong_with_a_directory_is_a_result_and_names_the_place(world: W
     assert (report.summary["logs"], problems) == (0, [])
 
 
-def test_a_directory_that_cannot_be_verified_fails_the_run_and_publishes_nothing(world: World) -> None:
-    with pytest.raises(DirectoryUnusable, match="is not a directory"):
-        world.run(VerifyWork(name="nowhere", directories=("/nowhere",)))
-    assert not (world.place / "verify/nowhere/runs").exists() or not list(
-        (world.place / "verify/nowhere/runs").iterdir()
-    )
+def test_what_cannot_be_verified_fails_the_run_and_publishes_nothing(world: World) -> None:
+    world.place.mkdir()
+    refusals: list[tuple[type[Exception], str, dict[str, tuple[str, ...]]]] = [
+        (DirectoryUnusable, "is not a directory", {"directories": ("/nowhere",)}),
+        (DirectoryUnusable, "is no data directory", {"directories": (str(world.place),)}),
+        (TopicNotFound, "'nothing'", {"topics": (TOPIC, "nothing")}),
+    ]
+    for error, said, wanted in refusals:
+        with pytest.raises(error, match=said):
+            world.run(make_work("verify", {"name": "nowhere", **wanted}))
+        assert not list(world.place.glob("verify/nowhere/runs/*"))
+    (world.place / "verify/spoilt").parent.mkdir(parents=True, exist_ok=True)
+    (world.place / "verify/spoilt").write_bytes(b"a file")
+    with pytest.raises(NotADirectoryError):
+        world.run(VerifyWork(name="spoilt"))
     for options in ({"name": "a/b"}, {"pattern": "("}, {"directories": 3}):
         with pytest.raises(ConfigError):
             make_work("verify", options)

@@ -3,8 +3,10 @@
     report/<name>/runs/<run>/report.html  report.json  cells.msgpack.zst
 
 Counts what is in the files of each log when it runs, and nothing else: what retention or a trim has taken is in no
-number, archived or not. What was counted for the last report and is still there whole is not read again
-(`results/report_sums.py`). So a report is the same whether it was made of the one before or from the beginning.
+number, archived or not. What goes while it is counted may have been read from the archive, which does not know who
+wrote it and when: so the node is asked again, and what has gone is left out. What was counted for the last report and
+is still there whole is not read again (`results/report_sums.py`). So a report is the same whether it was made of the
+one before or from the beginning.
 """
 
 from __future__ import annotations
@@ -101,10 +103,15 @@ class ReportWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         missing = [piece for piece in wanted if _key(piece) not in known]
         if not missing and run.last is not None and self._is_same(run.last, topics):
             return Outcome(summary={"topics": len(topics), "records": run.last.records, "records_read": 0})
-        cells = [*known.values(), *self._count(run, node, missing)]
+        cells, read = list(known.values()), 0
+        while missing:
+            counted = self._count(run, node, missing)
+            read += sum(cell.seqno_until - cell.seqno_from for cell in counted)
+            topics = _without_dropped(topics, _ask_node(run.servers).topics)
+            cells, missing = cut_dropped([*cells, *counted], topics)
         run.progress.doing = "writes"
         report = self._report(node, topics, cells)
-        return self._publish(run, report, topics, cells, sum(cell.seqno_until - cell.seqno_from for cell in missing))
+        return self._publish(run, report, topics, cells, read)
 
     def _choose(self, topics: Sequence[TopicInfo]) -> list[TopicInfo]:
         names = {topic.name for topic in topics}
@@ -210,6 +217,32 @@ def cut_cells(topic: TopicInfo) -> Iterator[Span]:
 def _first(log: PartitionInfo) -> int:
     """What is archived and in no file of the log any more is not counted: it takes no room there."""
     return log.first if log.first_stored is None else log.first_stored
+
+
+def _without_dropped(topics: Sequence[TopicInfo], now: Sequence[TopicInfo]) -> list[TopicInfo]:
+    """The topics as they were, each log from the first that it still has."""
+    firsts = {(topic.id, log.partition): _first(log) for topic in now for log in topic.partitions}
+
+    def cut(topic_id: str, log: PartitionInfo) -> PartitionInfo:
+        first = max(_first(log), firsts.get((topic_id, log.partition), 0))
+        return msgspec.structs.replace(log, first=min(first, log.committed), first_stored=None)
+
+    return [
+        msgspec.structs.replace(topic, partitions=[cut(topic.id, log) for log in topic.partitions]) for topic in topics
+    ]
+
+
+def cut_dropped(cells: Sequence[Cell], topics: Sequence[TopicInfo]) -> tuple[list[Cell], list[Span]]:
+    """Those that are still there whole; and what is left of those that are not, to be counted again."""
+    logs = {(topic.id, log.partition): (topic.name, _first(log)) for topic in topics for log in topic.partitions}
+    whole, left = [], []
+    for cell in cells:
+        name, first = logs[cell.topic_id, cell.partition]
+        if cell.seqno_from >= first:
+            whole.append(cell)
+        elif cell.seqno_until > first:
+            left.append(Span(name, cell.topic_id, cell.partition, first, cell.seqno_until))
+    return whole, left
 
 
 def _bundle(spans: Sequence[Span]) -> Iterator[list[Span]]:

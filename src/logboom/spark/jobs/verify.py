@@ -4,7 +4,7 @@
 
 What is wrong with data is the result of a run, not its failure: it is published like any other, and says how many
 problems there are and which are the first. A run fails where it cannot look: a directory that is not there, or is
-not one of ours. A run that is killed leaves nothing; the next one begins anew.
+not one of ours, or a topic that none has. A run that is killed leaves nothing; the next one begins anew.
 
 The directories are read where the tasks run, and planned where the driver runs: both must see them under the same name.
 """
@@ -19,7 +19,7 @@ import msgspec
 from logboom.client import FileReader
 from logboom.client.address import parse_servers
 from logboom.client.catalog import NodeCatalog
-from logboom.errors import ConfigError, Damage, LogboomError, ResultsUnreadable, SeqnoOutOfRange
+from logboom.errors import ConfigError, Damage, LogboomError, ResultsUnreadable, SeqnoOutOfRange, TopicNotFound
 from logboom.results.archive import MANIFEST, Manifest, decode_manifest, job_id
 from logboom.results.archive_likeness import Shelved, check_file, compare_file
 from logboom.results.catalogue import Covered, Result
@@ -99,6 +99,7 @@ class _Verifying:
         run.progress.doing = "reads the logs"
         verification = Verification(directories, wanted, self._execute, self._progress)
         found = verification.run()
+        _check_topics(work.topics, verification.holdings)
         holding = verification.holdings[0]
         archived = self._compare_archives(holding, found) if work.archive else 0
         run.check()
@@ -174,6 +175,14 @@ class _Verifying:
             facts={"problems": len(damage), "harmless": harmless, "first": [str(each) for each in listed[:FIRST_MAX]]},
             summary=summary,
         )
+
+
+def _check_topics(names: Sequence[str], holdings: Sequence[Holding]) -> None:
+    """What is asked for by name and is nowhere was not verified."""
+    there = {topic.name for holding in holdings for topic in holding.topics}
+    for name in names:
+        if name not in there:
+            raise TopicNotFound(name, " and ".join(holding.path for holding in holdings))
 
 
 def compare_encoded(shelved: bytes) -> bytes:
