@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from logboom.batch import Batch
 from logboom.broker.api import Broker, PartitionInfo, ReadRequest, Start, TopicInfo
@@ -33,7 +34,45 @@ async def archive(broker: Broker, topic: str, place: Path) -> list[ArchivedFile]
         files += decode_manifest(Place(last.place).read(last.manifest)).files
     for part in info.partitions:
         files += await _archive_log(broker, home, info, part, files)
-    files.sort(key=lambda file: (file.partition, file.seqno_from))
+    await _publish(ledger, home, info, files)
+    return sorted(files, key=_position)
+
+
+async def clip(broker: Broker, topic: str, place: Path) -> None:
+    """As after a trim: without files below the floor, and those that it runs through written anew; the others go."""
+
+    async def connect() -> Broker:
+        return broker
+
+    ledger = Ledger(connect)
+    info = await broker.describe_topic(topic)
+    home = Place(str(place)).below(job_id(topic))
+    last = (await ledger.refresh()).result(job_id(topic))
+    assert last is not None
+    assert last.manifest is not None
+    files = decode_manifest(Place(last.place).read(last.manifest)).files
+    floors = {part.partition: part.floor for part in info.partitions}
+    kept = [file for file in files if file.seqno_from >= floors[file.partition]]
+    for file in files:
+        floor = floors[file.partition]
+        if file.seqno_from < floor < file.seqno_until:
+            table = pq.ParquetFile(place / job_id(topic) / file.path).read().slice(floor - file.seqno_from)
+            terms = [(max(start, floor), term) for start, term in file.terms]
+            piece = Piece(file.partition, floor, file.seqno_until, file.append_time, tuple(terms[-1:]))
+            kept.append(write_file(home, info.id, piece, lambda table=table: iter(table.to_batches())))  # type: ignore[misc]
+    await _publish(ledger, home, info, kept)
+    for file in files:
+        if file.seqno_from < floors[file.partition]:
+            home.remove(file.path)
+
+
+def _position(file: ArchivedFile) -> tuple[int, int]:
+    return file.partition, file.seqno_from
+
+
+async def _publish(ledger: Ledger, home: Place, info: TopicInfo, files: list[ArchivedFile]) -> None:
+    topic, job = info.name, job_id(info.name)
+    files = sorted(files, key=_position)
     spans = {
         number: (min(file.seqno_from for file in its), max(file.seqno_until for file in its))
         for number in range(len(info.partitions))
@@ -46,7 +85,6 @@ async def archive(broker: Broker, topic: str, place: Path) -> list[ArchivedFile]
     epoch = ledger.catalogue.jobs[job].epoch + 1 if job in ledger.catalogue.jobs else 1
     await ledger.put(_always(Leased(job, "archive", epoch, run, "test", 30_000, (topic,))))
     await ledger.put(_always(Ended(job, epoch, run, result)))
-    return files
 
 
 def _always(event: Event) -> Callable[[Catalogue], Event]:

@@ -22,6 +22,7 @@ from logboom.results.places import Place
 from logboom.spark import session
 from logboom.spark.jobs import checkpoint, running
 from logboom.spark.jobs.checkpoint import CheckpointWork
+from logboom.spark.jobs.lease import Lease
 from logboom.spark.jobs.running import run_job
 
 LOST = 4
@@ -67,9 +68,12 @@ class Watch:
             self.at(f"after-{name}")
             return appended
 
-        def watched_sweep(home: Place, epoch: int, job: Job) -> None:
+        def watched_sweep(home: Place, lease: Lease, job: Job) -> None:
+            if job.lease is not None:  # what is swept before anything is done
+                sweep(home, lease, job)
+                return
             self.at("before-sweep")
-            sweep(home, epoch, job)
+            sweep(home, lease, job)
             self.at("after-sweep")
 
         def watched_write(place: Place, path: str, data: bytes) -> Any:

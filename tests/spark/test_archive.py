@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ import pytest
 from logboom.batch import build_records
 from logboom.client import FileReader
 from logboom.client.remote import RemoteBroker
-from logboom.errors import ConfigError, PipelineError, ResultsUnreadable, TopicRecreated, Unavailable
+from logboom.errors import ConfigError, Damage, PipelineError, ResultsUnreadable, TopicRecreated, Unavailable
 from logboom.protocols.binary.messages import Welcome
 from logboom.results import archive_writing
 from logboom.results.archive import path_of, schema
@@ -32,7 +33,9 @@ from logboom.spark.jobs.running import run_job
 from logboom.spark.options import Access
 from logboom.spark.planning import Split
 from logboom.spark.reading import Job, read_split
-from logboom.storage import Log
+from logboom.storage import DataDirectory, Log
+from logboom.storage.retention import expired
+from logboom.storage.topic import RetentionSettings
 from spark.archives import COLUMNS, TOPIC, World, rows_of
 from spark.content import NOW, append, collect_rows, make_batches, make_record
 
@@ -64,7 +67,7 @@ def test_every_sealed_record_above_the_floor_is_archived_once_as_the_log_had_it(
                 if rng.random() < 0.5:
                     log.drop(rng.randint(0, end))
                 if rng.random() < 0.5:
-                    log.trim(rng.randint(log.floor, min(log.committed, end + 50)), NOW + 10**7, first=0)
+                    log.trim(rng.randint(log.floor, max(log.floor, min(log.committed, end + 50))), NOW + 10**7, first=0)
                     log.commit(log.sync())
                 append(log, make_batches(rng, rng.choice([0, 30, 300])), NOW + 10**7 * (step + 2))
 
@@ -181,11 +184,6 @@ def test_a_run_that_fails_says_why_and_publishes_nothing(world: World, tmp_path:
         run_job(ArchiveWork(topic=TOPIC), world.topics.address, lambda: world.spark, str(tmp_path / "file"))
     world.run()
     files = world.manifest.files
-    moved = (world.home / files[1].path).rename(tmp_path / "moved")
-    with pytest.raises(ResultsUnreadable, match=rf"{files[1].path} is not there: put it back, or trim"):
-        world.run()
-    moved.rename(world.home / files[1].path)
-
     world.change(lambda logs: append(logs[0], make_batches(random.Random(7), 300), NOW + 10**8))
     segments = world.topics.ask(lambda broker: broker.segments(TOPIC, 0, 10_000))
     new = next(segment for segment in segments if segment.first_seqno > files[-1].seqno_until)
@@ -217,25 +215,125 @@ def test_a_run_that_fails_says_why_and_publishes_nothing(world: World, tmp_path:
     assert (report.result, report.summary["files_total"]) == (None, 0), "of the new topic nothing is sealed"
 
 
-def test_what_repair_could_not_save_is_a_gap_and_the_rest_is_archived(world: World) -> None:
+def drop(log: Log, until: int) -> None:
+    log.drop(until)
+
+
+def test_a_file_that_is_missing_is_written_again_as_long_as_the_log_has_its_records(
+    world: World, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.make(8, 600, 1)
+    world.run()
+    files = world.manifest.files
+    (world.home / files[1].path).unlink()
+    assert world.run().result is None, "it is the same file"
+    assert f"{world.home}/{files[1].path} is not there, and is written again" in caplog.text
+    world.check()
+    world.change(lambda logs: drop(logs[0], files[2].seqno_until))
+    for file in files[1:3]:
+        (world.home / file.path).rename(tmp_path / Path(file.path).name)
+    said = rf"{world.home}/{files[1].path} is not there, nor are 1 more, .* put it back, or trim {TOPIC}/0 to seqno "
+    with pytest.raises(ResultsUnreadable, match=f"{said}{files[2].seqno_until} "):
+        world.run()
+    world.topics.ask(lambda broker: broker.trim(TOPIC, 0, files[2].seqno_until))
+    world.run()
+    world.check()
+
+
+def test_what_was_left_unfinished_goes_before_anything_is_done_even_if_that_fails(world: World) -> None:
+    world.make(9, 300, 1)
+    world.run()
+    left = [world.home / world.describe().id, world.home / "of-another-topic" / "date=2026-11-16"]
+    for directory in left:
+        directory.mkdir(parents=True, exist_ok=True)
+        (directory / f"{UNFINISHED}left-by-one-who-was-killed").write_bytes(b"half of a f")
+
+    def fail() -> SparkSession:
+        raise PipelineError("it always fails here")
+
+    world.change(lambda logs: append(logs[0], make_batches(random.Random(9), 300), NOW + 10**8))
+    with pytest.raises(PipelineError, match="it always fails here"):
+        world.run(fail)
+    assert not list(world.home.rglob(f"{UNFINISHED}*"))
+
+
+def test_an_archive_that_was_copied_to_another_directory_goes_on_there(world: World, tmp_path: Path) -> None:
+    world.make(12, 600, 1)
+    world.run()
+    old, files = world.home, world.manifest.files
+    world.change(lambda logs: drop(logs[0], files[1].seqno_until))
+    world.place = tmp_path / "elsewhere"
+    world.home = world.place / "archive" / TOPIC
+    said = f"the archive of {TOPIC} is in {old}, and .*/manifest.json is not there: copy all of it to {world.home}"
+    with pytest.raises(ResultsUnreadable, match=rf"{said}, .* trim {TOPIC}/0 to seqno {files[1].seqno_until}"):
+        world.run()
+    shutil.copytree(old, world.home)
+    assert world.run().result is not None, "where it is now is news"
+    shutil.rmtree(old)
+    world.check()
+    with FileReader(world.node.directory, TOPIC) as reader:
+        assert [record.seqno for record in reader.records()] == list(range(world.describe().partitions[0].committed))
+    assert world.run().result is None
+
+
+def test_another_directory_with_nothing_in_it_is_fine_as_long_as_the_log_has_everything(
+    world: World, tmp_path: Path
+) -> None:
+    world.make(13, 300, 2)
+    world.run()
+    (world.place / "archive").rename(tmp_path / "taken away")
+    with pytest.raises(ResultsUnreadable, match=r"/manifest.json cannot be read.*name another directory"):
+        world.run()
+    world.place = tmp_path / "elsewhere"
+    world.home = world.place / "archive" / TOPIC
+    assert world.run().result is not None
+    world.check()
+
+
+@pytest.mark.parametrize(("number", "part"), [(1, 0.5), (-1, 0.999), (0, 0.01)], ids=["middle", "end", "beginning"])
+def test_what_repair_could_not_save_is_lost_in_the_archive_too_and_the_rest_is_archived(
+    world: World, number: int, part: float
+) -> None:
     world.make(10, 600, 1)
     segments = world.topics.ask(lambda broker: broker.segments(TOPIC, 0, 10_000))
+    segment = [segment for segment in segments if segment.sealed][number]
     world.node.stop()
-    (path,) = world.node.directory.glob(f"topics/*/0/{segments[1].first_seqno:020d}-*.log")
+    (path,) = world.node.directory.glob(f"topics/*/0/{segment.first_seqno:020d}-*.log")
     with open(path, "r+b") as file:
-        file.seek(path.stat().st_size // 2)
-        file.write(b"no batch looks like this")
+        file.seek(int(part * path.stat().st_size))
+        file.write(b"no batch looks like this"[: path.stat().st_size - file.tell()])
     command = [sys.executable, "-m", "logboom", "repair", "--yes", str(world.node.directory)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     world.node.start()
+    first, sealed = world.describe().partitions[0].first, world.sealed(0)
     report = world.run()
     with FileReader(world.node.directory, TOPIC, gaps="skip") as reader:
-        seqnos = [record.seqno for record in reader.records() if (record.seqno or 0) < world.sealed(0)]
+        everything = list(reader.records())
+    seqnos = [record.seqno for record in everything if record.seqno is not None and record.seqno < sealed]
     manifest = world.manifest
-    found = world.read(manifest.cut_off) + world.read(manifest.files)
-    assert found == [world.known[0, seqno] for seqno in seqnos if seqno is not None]
-    assert 0 < report.summary["missing"] == world.sealed(0) - len(seqnos)
-    assert manifest.files[0].seqno_from > segments[1].first_seqno > manifest.cut_off[0].seqno_from
+    assert manifest.cut_off == ()
+    assert world.read(manifest.files) == [world.known[0, seqno] for seqno in seqnos]
+    missing = sorted(set(range(first, sealed)) - set(seqnos))
+    assert missing
+    assert report.summary["missing"] == len(missing)
+    assert report.summary["lost"] == f"0/{missing[0]}-{missing[-1]}"
+    assert world.run().result is None
+    assert world.result is not None
+    span = world.result.covers[TOPIC].spans[0]
+    assert span == (first, sealed)
+
+    world.node.stop()
+    with DataDirectory.open(str(world.node.directory)) as data:
+        (log,) = data.open_topic(TOPIC)
+        gone = expired(log, RetentionSettings(bytes=1, after="archive"), NOW, span)
+        assert gone[-1].next_seqno == sealed, "retention waits for nothing of it"
+        log.drop(sealed)
+    world.node.start()
+    with FileReader(world.node.directory, TOPIC, gaps="skip") as reader:
+        assert list(reader.records()) == everything
+    with FileReader(world.node.directory, TOPIC, seqno=missing[0]) as reader, pytest.raises(Damage) as raised:
+        next(reader.records())
+    assert (raised.value.seqno_from, raised.value.seqno_until) == (missing[0], missing[-1] + 1)
     assert world.run().result is None
 
 

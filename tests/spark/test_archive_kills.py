@@ -140,6 +140,20 @@ def test_a_run_that_wakes_up_after_another_took_over_changes_nothing(world: Worl
     assert len(list((world.home / "runs").iterdir())) == 1
 
 
+def test_a_run_that_wakes_up_after_another_took_over_does_not_wait_for_its_tasks(world: World, tmp_path: Path) -> None:
+    """One of them would never end."""
+    world.make(5, 300, 2)
+    with archiving(world, tmp_path / "job", "some") as run:
+        run.arrive()
+        tell_session(run.pid, signal.SIGSTOP)
+        world.run()
+        tell_session(run.pid, signal.SIGCONT)
+        assert run.fail().startswith(f"LeaseLost: {JOB} is no longer this runner's, which has epoch 1")
+    world.check()
+    assert world.run().result is None
+    assert len(list((world.home / "runs").iterdir())) == 1
+
+
 def test_a_run_that_finds_no_room_says_so_and_publishes_nothing(world: World, tmp_path: Path) -> None:
     values = random.Random(4)
     with DataDirectory.open(str(world.node.directory)) as data:

@@ -6,6 +6,7 @@ How they are read without Spark is in unit/client/test_from_checkpoint.py.
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -201,3 +202,21 @@ def test_state_and_tail_are_what_a_dictionary_says_whatever_happens_to_the_topic
             world.check(work)
     assert {1, 2} <= layers, "some had only what was new"
     topics.delete("state")
+
+
+def test_a_checkpoint_goes_on_in_another_directory_without_the_old_one(
+    topics: Topics, tmp_path: Path, spark: SparkSession
+) -> None:
+    topics.create("moved")
+    work, before = CheckpointWork(topic="moved"), tmp_path / "before"
+    for place, keys in ((before, range(6)), (before, range(2)), (tmp_path / "after", range(5, 7))):
+        with Writer("moved", topics.address, partition=0) as writer:
+            for key in keys:
+                writer.write(place.name.encode(), key=b"%d" % key)
+        run_job(work, topics.address, lambda: spark, str(place))
+    run_job(work, topics.address, lambda: spark, str(tmp_path / "last"))
+    shutil.rmtree(before)
+    shutil.rmtree(tmp_path / "after")
+    with Reader("moved", topics.address, 0, from_checkpoint=True) as reader:
+        found = {record.key: record.value for record in reader}
+    assert found == {b"%d" % key: b"before" if key < 5 else b"after" for key in range(7)}

@@ -28,6 +28,7 @@ from logboom.results.ledger import Ledger
 from logboom.results.places import Place
 from logboom.spark.jobs import running
 from logboom.spark.jobs.config import JobConfig, PipelineConfig
+from logboom.spark.jobs.lease import Lease
 from logboom.spark.jobs.running import Outcome, Run, run_job
 from logboom.spark.jobs.serving import Server
 
@@ -83,7 +84,7 @@ def die_at(wanted: str, step: str) -> None:
 
 
 def die_in_ledger(wanted: str) -> None:
-    """Wherever an event is appended, and before and after the sweep."""
+    """Wherever an event is appended, and before and after the sweep at the end."""
     append, sweep = Ledger._append, running._sweep
 
     async def dying_append(self: Ledger, event: Event) -> bool:
@@ -93,10 +94,11 @@ def die_in_ledger(wanted: str) -> None:
         die_at(wanted, f"after-{name}")
         return appended
 
-    def dying_sweep(home: Place, epoch: int, job: Job) -> None:
-        die_at(wanted, "before-sweep")
-        sweep(home, epoch, job)
-        die_at(wanted, "after-sweep")
+    def dying_sweep(home: Place, lease: Lease, job: Job) -> None:
+        at_end = job.lease is None
+        die_at(wanted if at_end else "", "before-sweep")
+        sweep(home, lease, job)
+        die_at(wanted if at_end else "", "after-sweep")
 
     Ledger._append = dying_append  # type: ignore[method-assign]
     running._sweep = dying_sweep

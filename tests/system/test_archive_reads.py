@@ -17,7 +17,7 @@ from urllib.request import urlopen
 import msgspec
 import pytest
 
-from archived.making import archive
+from archived.making import archive, clip
 from logboom import Reader
 from logboom.batch import Record, Selection, build, build_records
 from logboom.broker.api import Filter, Part, ReadRequest, Settings, Start
@@ -25,10 +25,12 @@ from logboom.broker.checkup import examine
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
 from logboom.client import FileReader
+from logboom.client.file_archives import FileArchives
 from logboom.client.remote import connect
 from logboom.errors import Damage, SeqnoOutOfRange
 from logboom.results.archive import ArchivedFile
 from logboom.results.following import Following
+from logboom.storage.disk import OsDisk
 from logboom.storage.topic import HookSettings, RetentionSettings, SegmentSettings
 from system.node import NodeProcess, free_port
 
@@ -227,6 +229,29 @@ async def test_a_trim_hides_archived_records_at_once_and_for_ever(tmp_path: Path
         assert_files_show(tmp_path / "data", records, 90, own_first(broker, "events"))
     async with opened(tmp_path) as broker:
         assert await read(broker, "events", Start()) == records[90:]
+
+
+@looped
+async def test_who_has_not_heard_of_a_file_that_took_the_place_of_another_reads_on_in_it(tmp_path: Path) -> None:
+    """Both in a node and in another process: those are read who stand for what was archived before."""
+    async with opened(tmp_path) as broker:
+        records = await fill_and_drop(broker, tmp_path)
+        topic = (await broker.describe_topic("events")).id
+        in_files = FileArchives(OsDisk(str(tmp_path / "data"), read_only=True), str(tmp_path / "data"))
+        before = broker.archives.find(topic, 0), in_files.get(topic, 0)
+        floor = 30
+        await broker.trim("events", 0, floor)
+        await clip(broker, "events", tmp_path / "archive")
+        moment = max(record.timestamp or 0 for record in records[floor:60])
+        wanted = next(at for at, record in enumerate(records) if at >= floor and (record.timestamp or 0) >= moment)
+        for archived in before:
+            assert archived is not None
+            run = await asyncio.to_thread(archived.read, floor, 1)
+            (batch,) = run.batches()
+            assert next(iter(batch.records())) == records[floor]
+            assert await asyncio.to_thread(archived.seqno_at, moment, 0) == wanted
+        in_files.close()
+        assert await read(broker, "events", Start()) == records[floor:]
 
 
 @looped

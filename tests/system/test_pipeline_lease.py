@@ -9,6 +9,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -16,7 +17,8 @@ import msgspec
 import pytest
 
 from logboom import Writer
-from logboom.broker.api import Broker
+from logboom.batch import build
+from logboom.broker.api import PIPELINE_TOPIC, Broker, Part
 from logboom.client.remote import connect
 from logboom.results.catalogue import TAKEN_OVER, Catalogue, Run
 from logboom.results.ledger import Ledger
@@ -68,6 +70,18 @@ class Pipeline:
                 return await Ledger(connected).refresh()
 
         return asyncio.run(look())
+
+    def append(self, value: bytes, key: str) -> None:
+        """A record, whatever it is, to the log of the pipeline."""
+
+        async def append() -> None:
+            async with connect(self.node.address) as broker:
+                (log,) = (await broker.describe_topic(PIPELINE_TOPIC)).partitions
+                batch = build([value], keys=[key.encode()])
+                (answer,) = await broker.append([Part(PIPELINE_TOPIC, [batch], 0, log.committed)], "durable")
+                assert not isinstance(answer, Exception), answer
+
+        asyncio.run(append())
 
     def check(self, records: int = RECORDS) -> None:
         """The result that counts is there, and right."""
@@ -121,6 +135,15 @@ def test_a_runner_killed_at_any_step_leaves_a_job_that_the_next_one_does(pipelin
     assert job.lease is None
     assert len(job.results) == 1 + has_published
     assert pipeline.directories() == {result.place for result in job.results}
+
+
+def test_runs_that_are_killed_one_after_another_leave_no_more_than_one_directory(pipeline: Pipeline) -> None:
+    for _ in range(3):
+        assert pipeline.run("--die", "after-write") == -signal.SIGKILL
+        assert len(pipeline.directories()) == 1
+    assert pipeline.run() == 0
+    pipeline.check()
+    assert pipeline.directories() == {result.place for result in pipeline.read().jobs[pipeline.job].results}
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -256,3 +279,16 @@ def test_two_that_serve_share_the_work_and_outlive_each_other_and_the_node(pipel
     assert second.wait(END_S) == 130
     assert pipeline.read().jobs[pipeline.job].lease is None
     pipeline.check()
+
+
+def test_nothing_is_removed_that_a_record_may_refer_to_which_cannot_be_read(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node, closing(Pipeline(tmp_path, node)) as pipeline:
+        with Writer(pipeline.topic, servers=node.address) as writer:
+            writer.write(b"a")
+        assert pipeline.run("--die", "after-write") == -signal.SIGKILL
+        left = pipeline.directories()
+        pipeline.append(b'{"event":"ended","job":"of another release"', pipeline.job)
+        assert pipeline.run("--no-wait") == HELD, "it may be somebody's"
+        assert pipeline.run() == 0
+        pipeline.check(1)
+        assert left < pipeline.directories()

@@ -263,7 +263,7 @@ class LogReading:
         try:
             run = await self.loop.run_in_executor(self.threads, archived.read, seqno, max_bytes, max_records)
         except Damage:
-            if self.archives.find(position.topic.id, position.partition) is archived:
+            if self.archives.find(position.topic.id, position.partition) is archived and seqno >= self._first(position):
                 raise
             return None
         return run if seqno >= self._first(position) else None

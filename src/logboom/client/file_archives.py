@@ -52,11 +52,14 @@ class FileArchives:
             self._view = LogView.open(self._files, path, states, topic.id_bytes, 0)
         elif not self._view.refresh():
             return
-        view, known = self._view, self._catalogue
+        view = self._view
+        if view.committed < self._catalogue.next:
+            self._catalogue = Catalogue()  # an older copy has taken the place of the directory
+        known = self._catalogue
         # What was trimmed stands in the event that the log begins with.
         for batch in view.batches(max(known.next, view.first), skip_damage=True):
             known.fold(record for record in batch.records() if (record.seqno or 0) >= known.next)
-        before, self._found = self._found, find_archives(known)
+        before, self._found = self._found, find_archives(known, self.get)
         for log, archived in before.items():
             now = self._found.get(log)
             if now is not None and now.run == archived.run:

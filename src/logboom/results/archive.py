@@ -44,8 +44,16 @@ class ArchivedFile(msgspec.Struct, frozen=True):
     """Where each term begins: a seqno, and the term of the records from there on."""
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """Records that a repair had marked as lost before they were archived."""
+
+    partition: int
+    seqno_from: int
+    seqno_until: int
+
+
 class Manifest(msgspec.Struct, frozen=True):
-    """Everything that is archived of a topic. Of each partition the files follow each other without a gap."""
+    """Everything that is archived of a topic. Of each partition the files, and what was lost, follow each other."""
 
     format: int
     topic: str
@@ -53,7 +61,9 @@ class Manifest(msgspec.Struct, frozen=True):
     files: tuple[ArchivedFile, ...]
     """By partition and seqno."""
     cut_off: tuple[ArchivedFile, ...] = ()
-    """Older ones: between them and the others are records that were dropped, or lost, before anybody archived them."""
+    """Older ones: between them and the others are records that were dropped before anybody archived them."""
+    lost: tuple[Lost, ...] = ()
+    """By partition and seqno."""
 
 
 decode_manifest: Final = msgspec.json.Decoder(Manifest).decode

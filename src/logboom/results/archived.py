@@ -3,7 +3,8 @@
 What a result covers is known from the catalogue alone. Its manifest is read when somebody first wants a record, and
 each file when it holds one that is wanted. A file counts only if its size and checksum are those that were published: a
 record that comes from here is the one that was in the log. What is missing, or another, is Damage that names the file
-and the seqnos it should hold.
+and the seqnos it should hold; but first it is asked whether there is a newer result, which may have other files: one
+that the floor runs through is written anew under another name, and goes.
 
 For any threads. A bounded number of files is open, and a bounded amount of what was read last is kept.
 """
@@ -15,6 +16,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import crc32c
@@ -47,15 +49,18 @@ BATCH_RECORDS: Final = 65_536
 _PIECE_BYTES: Final = 4 * MIB
 ADVICE: Final = "restore it from a copy, or read on behind it"
 
+Renew = Callable[[str, int], "ArchivedLog | None"]
+"""What is archived of a log as of now, by topic id and partition. Called by the thread that reads."""
 
-def find_archives(catalogue: Catalogue) -> dict[tuple[str, int], ArchivedLog]:
+
+def find_archives(catalogue: Catalogue, renew: Renew | None = None) -> dict[tuple[str, int], ArchivedLog]:
     """What is archived of each log, by topic id and partition."""
     found: dict[tuple[str, int], ArchivedLog] = {}
     for job in catalogue.jobs.values():
         if job.kind != KIND or job.result is None:
             continue
         for topic, covered in job.result.covers.items():
-            archive = Archive(job.result, topic)
+            archive = Archive(job.result, topic, renew)
             found |= {(covered.topic_id, number): archive.log(number) for number in covered.spans}
     return found
 
@@ -63,16 +68,18 @@ def find_archives(catalogue: Catalogue) -> dict[tuple[str, int], ArchivedLog]:
 class Archive:
     """Of one topic, as one result has it."""
 
-    def __init__(self, result: Result, topic: str) -> None:
+    def __init__(self, result: Result, topic: str, renew: Renew | None = None) -> None:
         self._result = result
+        self._renew = renew
         self._spans = result.covers[topic].spans
         self._topic_id = result.covers[topic].topic_id
         self._files: dict[int, list[ArchivedFile]] | None = None
         self._reading = threading.Lock()
 
     def log(self, partition: int) -> ArchivedLog:
-        home = self._result.place.rsplit("/", 2)[0]  # of the job, in which the directory of the run is
-        return ArchivedLog(home, *self._spans[partition], lambda: self.files(partition), self._result.run)
+        home = Place(self._result.place).above(2).uri  # of the job, in which the directory of the run is
+        renew = None if self._renew is None else partial(self._renew, self._topic_id, partition)
+        return ArchivedLog(home, *self._spans[partition], lambda: self.files(partition), self._result.run, renew)
 
     def files(self, partition: int) -> list[ArchivedFile]:
         """By seqno. Raises ResultsUnreadable."""
@@ -100,7 +107,13 @@ class ArchivedLog:
     """One log's part of an archive. See broker.archived for what its readers are promised."""
 
     def __init__(
-        self, home: str, first: int, until: int, files: Callable[[], Sequence[ArchivedFile]], run: str = ""
+        self,
+        home: str,
+        first: int,
+        until: int,
+        files: Callable[[], Sequence[ArchivedFile]],
+        run: str = "",
+        renew: Callable[[], ArchivedLog | None] | None = None,
     ) -> None:
         """`files` gives those there are, by seqno, with paths below `home`; it may raise ResultsUnreadable."""
         self.first = first
@@ -109,6 +122,7 @@ class ArchivedLog:
         """Which has made it."""
         self._home = home
         self._list = files
+        self._renew = renew
 
     def read(self, seqno: int, max_bytes: int, max_records: int | None = None) -> Run:
         file, rows = self._rows(seqno)
@@ -143,6 +157,15 @@ class ArchivedLog:
             seqno += count
 
     def seqno_at(self, timestamp: int, seqno_from: int) -> int | None:
+        try:
+            return self._seqno_at(timestamp, seqno_from)
+        except Damage:
+            newer = self._newer()
+            if newer is None:
+                raise
+            return newer._seqno_at(timestamp, max(seqno_from, newer.first))
+
+    def _seqno_at(self, timestamp: int, seqno_from: int) -> int | None:
         import numpy as np
 
         for file in self._files(seqno_from):
@@ -150,7 +173,7 @@ class ArchivedLog:
                 continue
             seqno = max(seqno_from, file.seqno_from)
             while seqno < file.seqno_until:
-                _, rows = self._rows(seqno, ("seqno", "timestamp"), keep=False)
+                _, rows = self._find_rows(seqno, ("seqno", "timestamp"), keep=False)
                 moments = rows.table.column("timestamp").cast("int64").to_numpy()[rows.at : rows.at + rows.dense]
                 later = np.flatnonzero(moments >= timestamp)
                 if len(later):
@@ -193,11 +216,25 @@ class ArchivedLog:
         number = bisect_right(files, seqno, key=lambda file: file.seqno_from) - 1
         if number < 0 or seqno >= files[number].seqno_until:
             until = next((file.seqno_from for file in files if file.seqno_from > seqno), self.until)
-            raise Damage(self._home, 0, seqno, until, "no file of the manifest has them")
+            raise Damage(self._home, 0, seqno, until, LOST)
         return files[number]
+
+    def _newer(self) -> ArchivedLog | None:
+        """What another run has made since."""
+        found = None if self._renew is None else self._renew()
+        return found if found is not None and found.run != self.run else None
 
     def _rows(self, seqno: int, columns: tuple[str, ...] = ORDER, keep: bool = True) -> tuple[ArchivedFile, _Rows]:
         """The row group that holds this record, from which row on, and how many without a gap."""
+        try:
+            return self._find_rows(seqno, columns, keep)
+        except Damage:
+            newer = self._newer()
+            if newer is None:
+                raise
+            return newer._find_rows(seqno, columns, keep)
+
+    def _find_rows(self, seqno: int, columns: tuple[str, ...], keep: bool) -> tuple[ArchivedFile, _Rows]:
         file = self._file(seqno)
         opened = _shelf.open(self._home, file, seqno)
         rows = opened.rows(seqno, columns, keep)

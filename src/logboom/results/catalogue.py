@@ -12,10 +12,16 @@ have stopped, for as long as the lease says and by its own clock, takes the job 
 can do no more harm than leave files, in a directory of its own, that nobody refers to.
 
 From time to time a `whole` stands for everything before it, and the log is trimmed up to there.
+
+A record that is no event, or one of a release to come, is passed over. What it said may have been a lease, or a result:
+so its job counts as leased by somebody unknown, whoever had it has it no more, and until a `whole` comes nothing is
+removed that the record may refer to. Only at the beginning of a trimmed log nothing is passed over: it stands for all
+that was before.
 """
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -30,6 +36,12 @@ RESULTS_KEPT: Final = 2
 RUNS_KEPT: Final = 20
 TAKEN_OVER: Final = "its runner was not heard of any more, and another took over"
 """The error of a run that could not say one itself."""
+UNREAD: Final = "something that cannot be read was said of the job, and it may be another's"
+UNKNOWN: Final = "somebody unknown"
+UNKNOWN_LEASE_MS: Final = 30_000
+"""Of a runner who could not be read, where nobody before him has said how long."""
+
+logger = logging.getLogger("logboom.pipeline")
 
 
 class Covered(msgspec.Struct, frozen=True):
@@ -181,23 +193,60 @@ class Catalogue:
         self.next = 0
         self.jobs: dict[str, Job] = {}
         self.since_whole = 0
-        """Events since the last `whole`, or since the log began."""
+        """Events since the last `whole`, or record that was passed over, or since the log began."""
+        self.unread: dict[int, str] = {}
+        """The seqnos of records that were passed over, since the last `whole`, and their keys."""
 
     def fold(self, records: Iterable[Record]) -> None:
-        """Take in what comes next. Raises ResultsUnreadable where that makes no sense."""
+        """Take in what comes next. Raises ResultsUnreadable where all that was before may be in what makes no sense."""
         for record in records:
+            assert record.seqno is not None
+            if self.next:  # else the log begins there
+                self.reach(record.seqno)
             try:
                 event = _decoder.decode(record.value or b"")
             except msgspec.MsgspecError as error:
-                raise ResultsUnreadable(f"{PIPELINE_TOPIC}, seqno {record.seqno}: {error}") from None
-            assert record.seqno is not None
-            self._take(event, record.seqno, record.timestamp or 0)
+                self._pass_over(record, record.seqno, str(error))
+            else:
+                self._take(event, record.seqno, record.timestamp or 0)
             self.next = record.seqno + 1
+
+    def reach(self, seqno: int) -> None:
+        """What was to come before this seqno is lost: a repair could not save it."""
+        if seqno > self.next:
+            what = f"{PIPELINE_TOPIC}, partition 0, seqnos {self.next} to {seqno - 1}"
+            logger.warning("%s are lost, and are passed over", what)
+            self.unread[self.next] = ""
+            self.since_whole, self.next = 0, seqno
+
+    def _pass_over(self, record: Record, seqno: int, reason: str) -> None:
+        where = f"{PIPELINE_TOPIC}, partition 0, seqno {seqno}"
+        if seqno and not self.next:
+            raise ResultsUnreadable(
+                f"{where} cannot be read, and stands for all before it: {reason}. Use the release that wrote it"
+            )
+        logger.warning("%s cannot be read, and is passed over: %s", where, reason)
+        name = (record.key or b"").decode(errors="replace")
+        self.unread[seqno] = name
+        self.since_whole = 0
+        job, at = self.jobs.get(name), record.timestamp or 0
+        if job is None:
+            return
+        lease_ms = UNKNOWN_LEASE_MS
+        if job.lease is not None:
+            lease_ms = job.lease.lease_ms
+            self._end(job, job.lease, at, UNREAD, {}, None)
+        job.epoch += 1
+        job.lease = Lease(job.epoch, "", UNKNOWN, lease_ms, at, seqno, at, doing=f"{where} cannot be read")
+
+    def may_have_more(self, job: str) -> bool:
+        """Whether something was passed over that may have been a result of the job."""
+        return any(name in (job, "") for name in self.unread.values())
 
     def _take(self, event: Event, seqno: int, at: int) -> None:
         self.since_whole += 1
         if isinstance(event, Whole):
-            self.jobs, self.since_whole = event.jobs, 0
+            self.jobs, self.since_whole, self.unread = event.jobs, 0, {}
             return
         job = self.jobs.get(event.job)
         if isinstance(event, Leased):
@@ -216,7 +265,7 @@ class Catalogue:
         if isinstance(event, Beat):
             lease.seqno, lease.heard = seqno, at
             lease.done, lease.total, lease.doing = event.done, event.total, event.doing
-        else:
+        elif event.run == lease.run:
             result = None if event.result is None else msgspec.structs.replace(event.result, at=at)
             self._end(job, lease, at, event.error, event.summary, result)
             job.lease = None
@@ -230,11 +279,14 @@ class Catalogue:
         if result is not None:
             job.results = [*job.results, result][-RESULTS_KEPT:]
 
-    def check(self, job: str, epoch: int) -> Job:
-        """The job, if this epoch still has it. Raises LeaseLost."""
+    def check(self, job: str, epoch: int, run: str) -> Job:
+        """The job, if this run still has it. Raises LeaseLost.
+
+        In a node that was restored from an older copy an epoch may come twice: it is not enough.
+        """
         found = self.jobs.get(job)
         lease = None if found is None else found.lease
-        if found is None or lease is None or lease.epoch != epoch:
+        if found is None or lease is None or (lease.epoch, lease.run) != (epoch, run):
             newer = "it has ended" if lease is None else f"{lease.runner} has it since, with epoch {lease.epoch}"
             raise LeaseLost(job, epoch, newer)
         return found

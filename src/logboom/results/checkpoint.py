@@ -153,7 +153,7 @@ class Checkpoint:
             raise ResultsUnreadable(f"{result.place}/{result.manifest.path} is no manifest: {error}") from None
         if manifest.format != FORMAT:
             raise ResultsUnreadable(f"{result.place} has format {manifest.format}, known is {FORMAT}: update Logboom")
-        return cls(Place(result.place.rsplit("/", 2)[0]), manifest)
+        return cls(Place(result.place).above(2), manifest)
 
     def mark(self, partition: int) -> Mark:
         """Where the tail begins; at the first record of a log that was not there yet."""

@@ -3,6 +3,9 @@
 The log is folded once before the node serves anybody: else a reader that stands in the archive would be told that its
 records are gone. It is short, and of what it names nothing is opened. What cannot be folded is told, and tried again;
 until then what was known before holds.
+
+Who reads the archive and does not find a file may be sooner than the news of a result that has another: for those the
+log is looked at once more, up to its end.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ from logboom.results.ledger import Ledger
 
 WAIT_MS: Final = 30_000
 RETRY_S: Final = 5.0
+RENEW_S: Final = 10.0
 
 logger = logging.getLogger("logboom.pipeline")
 Put = Callable[[Mapping[tuple[str, int], Readable]], None]
@@ -34,6 +38,9 @@ class Following:
             return broker
 
         self._ledger = Ledger(connect)
+        self._looking = Ledger(connect)
+        """For those who cannot wait until the other has its turn."""
+        self._loop = asyncio.get_running_loop()
         self._put = put
         self._known: dict[tuple[str, int], ArchivedLog] = {}
         self._task: asyncio.Task[None] | None = None
@@ -59,7 +66,7 @@ class Following:
     async def _look(self, wait_ms: int = 0) -> bool:
         """Whether the log could be read up to its end."""
         try:
-            found = find_archives(await self._ledger.refresh(wait_ms))
+            found = find_archives(await self._ledger.refresh(wait_ms), self._renew)
         except ShuttingDown:
             return False
         except LogboomError as error:
@@ -72,6 +79,15 @@ class Following:
             self._known = {log: self._known[log] if log in stays else archived for log, archived in found.items()}
             self._put(self._known)
         return True
+
+    def _renew(self, topic_id: str, partition: int) -> ArchivedLog | None:
+        """For a thread of those who read."""
+        looking = asyncio.run_coroutine_threadsafe(self._looking.refresh(), self._loop)
+        try:
+            return find_archives(looking.result(RENEW_S)).get((topic_id, partition))
+        except (LogboomError, TimeoutError):
+            looking.cancel()
+            return None
 
     async def close(self) -> None:
         if self._task is not None:

@@ -2,23 +2,28 @@
 
 Over any broker, the node's own or one behind the network. Where an answer is lost the log is read on, and tells whether
 the event is in it.
+
+It is read on from the last record that is known, which must be there as it was: in a node that was restored from an
+older copy it is not, however far that one has come since. Then the log is read anew, from its beginning.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Final
 
-from logboom.batch import build
+from logboom.batch import Record, build
 from logboom.broker.api import PIPELINE_TOPIC, Broker, Chunk, Part, ReadRequest, Start
 from logboom.errors import (
-    BookmarkLost,
+    Damage,
     LogboomError,
     OutcomeUnknown,
+    ResultsUnreadable,
     SeqnoOutOfRange,
-    TopicRecreated,
     Unavailable,
     UnexpectedSeqno,
 )
@@ -31,6 +36,7 @@ RETRY_S: Final = 0.5
 BETWEEN_MS: Final = 500
 """At most so long it takes until what came between can be read: it is written, and not committed yet."""
 
+logger = logging.getLogger("logboom.pipeline")
 Allowed = Callable[[Catalogue], Event | None]
 """What to append to a catalogue as it is now, None for nothing any more; raises why that must not be."""
 
@@ -43,7 +49,8 @@ class Ledger:
         self._connect = connect
         self._broker: Broker | None = None
         self.catalogue = Catalogue()
-        self._bookmark: str | None = None
+        self._known: Record | None = None
+        """The last one that was read."""
         self._turn = asyncio.Lock()
 
     async def _its_broker(self) -> Broker:
@@ -57,25 +64,47 @@ class Ledger:
             return await self._refresh(wait_ms)
 
     async def _refresh(self, wait_ms: int = 0) -> Catalogue:
-        while True:
-            try:
-                chunk = await self._read(wait_ms)
-            except (BookmarkLost, SeqnoOutOfRange, TopicRecreated):
-                if self._bookmark is None:
-                    raise
-                # Another node, or an older one: what was known of the other log is not true of this one.
-                self.catalogue, self._bookmark = Catalogue(), None
-                continue
-            if chunk.record_count:
-                self.catalogue.fold(chunk.records())
-            self._bookmark = chunk.bookmark
-            if chunk.at_end:
-                return self.catalogue
-            wait_ms = 0
+        if not await self._catch_up() and wait_ms:
+            with suppress(SeqnoOutOfRange):
+                await self._read(self.catalogue.next, wait_ms)
+            await self._catch_up()
+        return self.catalogue
 
-    async def _read(self, wait_ms: int) -> Chunk:
-        # What was trimmed stands in the `whole` that the log begins with.
-        start = Start(bookmark=self._bookmark)
+    async def _catch_up(self) -> bool:
+        """Whether anything is new."""
+        before, next_before = self.catalogue, self.catalogue.next
+        chunk = await self._read_known()
+        while True:
+            records, reached = _take(chunk)
+            if self._known is None:
+                _check_beginning(chunk, records)
+            self.catalogue.fold(record for record in records if record != self._known)
+            if not self.catalogue.next:
+                self.catalogue.next = chunk.first  # of a log that was trimmed to its end
+            self.catalogue.reach(reached)
+            self._known = records[-1] if records else self._known
+            if reached >= chunk.committed:
+                return self.catalogue is not before or self.catalogue.next != next_before
+            chunk = await self._read(reached)
+
+    async def _read_known(self) -> Chunk:
+        """From the last record that is known, or from the beginning where that is not there as it was."""
+        known = self._known
+        if known is None:
+            return await self._read(None)
+        with suppress(SeqnoOutOfRange):
+            chunk = await self._read(known.seqno)
+            if _take(chunk)[0][:1] == [known]:
+                return chunk
+            if chunk.first > (known.seqno or 0):  # trimmed: it stands in the `whole` that the log begins with now
+                known = None
+        if known is not None:
+            logger.warning("%s is not as it was, and is read anew", PIPELINE_TOPIC)
+        self.catalogue, self._known = Catalogue(), None
+        return await self._read(None)
+
+    async def _read(self, seqno: int | None, wait_ms: int = 0) -> Chunk:
+        start = Start() if seqno is None else Start(seqno=seqno)
         broker = await self._its_broker()
         request = ReadRequest(PIPELINE_TOPIC, start, max_bytes=READ_BYTES, wait_ms=wait_ms, gaps="skip")
         try:
@@ -146,6 +175,25 @@ class Ledger:
         if await self.put(allowed) is not None:
             broker = await self._its_broker()
             await broker.trim(PIPELINE_TOPIC, 0, seqno)
+
+
+def _take(chunk: Chunk) -> tuple[list[Record], int]:
+    """Its records, up to what a repair could not save; and where to read on."""
+    found: list[Record] = []
+    try:
+        found.extend(chunk.records())  # what comes before an error stays
+    except Damage as damage:
+        if damage.seqno_until is None:
+            raise
+        return found, damage.seqno_until
+    return found, chunk.next_seqno
+
+
+def _check_beginning(chunk: Chunk, records: list[Record]) -> None:
+    """Raises ResultsUnreadable where what a trimmed log begins with is lost: it stood for all before it."""
+    if 0 < chunk.first < chunk.committed and (not records or (records[0].seqno or 0) > chunk.first):
+        where = f"{PIPELINE_TOPIC}, partition 0, seqno {chunk.first}"
+        raise ResultsUnreadable(f"{where} is lost, and stood for all before it: put back a copy, or trim the log")
 
 
 def _key(event: Event) -> bytes:

@@ -60,6 +60,18 @@ class Place:
         found._root, found._front = f"{self._root}/{path}", f"{self._front}/{path}"
         return found
 
+    def above(self, levels: int) -> Place:
+        """The directory that it is so far below."""
+        found = Place.__new__(Place)
+        found._files, found.is_local, found._query = self._files, self.is_local, self._query
+        found._root, found._front = (path.rsplit("/", levels)[0] for path in (self._root, self._front))
+        return found
+
+    @property
+    def name(self) -> str:
+        """The last part of what it is called."""
+        return str(self._root.rpartition("/")[2])
+
     @contextmanager
     def writing(self, path: str) -> Iterator[NativeFile]:
         """A new file, which is there when the block ends without an error. One of that name gives way to it."""

@@ -11,6 +11,7 @@ from logboom.results.catalogue import (
     RESULTS_KEPT,
     RUNS_KEPT,
     TAKEN_OVER,
+    UNREAD,
     Beat,
     Catalogue,
     Covered,
@@ -106,15 +107,19 @@ def test_what_is_said_of_a_job_that_nobody_runs_counts_for_nothing(stray: Event)
     assert fold(leased(1), ended(1), stray).jobs == fold(leased(1), ended(1)).jobs
 
 
-def test_only_the_epoch_that_has_the_job_passes_the_check() -> None:
+def test_only_the_run_that_has_the_job_passes_the_check() -> None:
     catalogue = fold(leased(1), leased(2, "two", "there:2"))
-    assert catalogue.check(JOB, 2).epoch == 2
+    assert catalogue.check(JOB, 2, "two").epoch == 2
     with pytest.raises(LeaseLost, match="there:2 has it since, with epoch 2"):
-        catalogue.check(JOB, 1)
+        catalogue.check(JOB, 1, "one")
+    with pytest.raises(LeaseLost, match="there:2 has it since, with epoch 2"):
+        catalogue.check(JOB, 2, "another")
+    catalogue.fold(records([ended(2, "another")], 2))
+    assert catalogue.result(JOB) is None
     with pytest.raises(LeaseLost, match="it has ended"):
-        fold(leased(1), ended(1)).check(JOB, 1)
+        fold(leased(1), ended(1)).check(JOB, 1, "one")
     with pytest.raises(LeaseLost):
-        catalogue.check("archive/other", 1)
+        catalogue.check("archive/other", 1, "one")
 
 
 def test_a_whole_stands_for_all_before_it() -> None:
@@ -146,10 +151,54 @@ def test_failures_are_counted_since_the_last_success() -> None:
     assert (job.failures, job.succeeded) == (3, None)
 
 
-@pytest.mark.parametrize("value", [b"", b"null", b"{}", b'{"event":"moved"}', b'{"event":"beat","job":7}', b"\xff"])
-def test_a_record_that_is_no_event_is_named_and_not_passed_over(value: bytes) -> None:
+NO_EVENTS = [b"", b"null", b"{}", b'{"event":"moved"}', b'{"event":"beat","job":7}', b"\xff"]
+
+
+@pytest.mark.parametrize("value", NO_EVENTS)
+def test_a_record_that_is_no_event_is_passed_over_and_named(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
     catalogue = fold(leased(1))
+    catalogue.fold([Record(value, timestamp=5, seqno=1)])
+    assert "_pipeline, partition 0, seqno 1 cannot be read" in caplog.text
+    catalogue.fold(records([ended(1)], 2))
+    assert (catalogue.next, catalogue.jobs) == (3, fold(leased(1), Beat("other", 1), ended(1)).jobs)
+    assert catalogue.may_have_more(JOB)
+
+
+def test_what_cannot_be_read_of_a_job_may_be_a_lease_so_nobody_has_it_who_had_it_before() -> None:
+    catalogue = fold(leased(1), ended(1), leased(2, "two"))
+    catalogue.fold([Record(b"?", key=JOB.encode(), timestamp=5000, seqno=3)])
+    job = catalogue.jobs[JOB]
+    assert job.lease is not None
+    assert (job.epoch, job.lease.epoch, job.lease.seqno, job.lease.heard) == (3, 3, 3, 5000)
+    assert "seqno 3 cannot be read" in job.lease.doing
+    with pytest.raises(LeaseLost, match="somebody unknown has it since"):
+        catalogue.check(JOB, 2, "two")
+    assert job.runs[-1].error == UNREAD
+    assert job.result is not None, "what was published counts still"
+    catalogue.fold(records([leased(4, "four"), ended(4, "four")], 4))
+    assert catalogue.jobs[JOB].result == msgspec.structs.replace(Result("four", "/results/four"), at=6000)
+
+
+def test_until_all_is_said_anew_a_job_of_which_something_cannot_be_read_may_have_more() -> None:
+    catalogue = fold(leased(1), ended(1))
+    catalogue.fold([Record(b"?", key=b"archive/other", timestamp=5, seqno=2)])
+    assert (catalogue.may_have_more("archive/other"), catalogue.may_have_more(JOB)) == (True, False)
+    assert catalogue.since_whole == 0
+    catalogue.fold(records([catalogue.whole()], 3))
+    assert not catalogue.may_have_more("archive/other")
+
+
+def test_what_a_trimmed_log_begins_with_is_never_passed_over() -> None:
+    catalogue = Catalogue()
     for _ in range(2):
-        with pytest.raises(ResultsUnreadable, match="_pipeline, seqno 1"):
-            catalogue.fold([Record(value, timestamp=5, seqno=1)])
-    assert catalogue.next == 1
+        with pytest.raises(ResultsUnreadable, match="_pipeline, partition 0, seqno 7 cannot be read"):
+            catalogue.fold([Record(b'{"event":"everything"}', timestamp=5, seqno=7)])
+    assert catalogue.next == 0
+
+
+def test_events_that_are_lost_are_noticed_and_any_job_may_have_more(caplog: pytest.LogCaptureFixture) -> None:
+    catalogue = fold(leased(1))
+    catalogue.fold(records([ended(1)], 4))
+    assert "seqnos 1 to 3 are lost" in caplog.text
+    assert catalogue.next == 5
+    assert catalogue.may_have_more(JOB)

@@ -6,20 +6,25 @@ A file counts when a manifest that is published lists it. One that was written b
 the next, compared and taken. Files that begin below the floor of their log are nobody's any more, and go; one that
 crosses it is written again without what lies below.
 
-What retention has dropped before it was archived is missing for good, and so is what a repair could not save. Readers
+What a repair could not save is lost in the archive as it is in the log: the manifest says so (`Manifest.lost`), readers
+are told, and retention need not wait for it. What retention has dropped before it was archived is missing too. Readers
 count on files that follow each other, so those before such a gap are kept apart (`Manifest.cut_off`), and the run says
 how many records are missing.
+
+The directory may be another one than it was, if all that counts was copied there: the next result says where it is. A
+file that is missing is written again where the log has its records; else nothing is done before somebody puts it back.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import accumulate, groupby, pairwise
-from typing import TYPE_CHECKING, ClassVar, Final
+from itertools import accumulate, groupby, islice, pairwise
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
@@ -40,11 +45,11 @@ from logboom.errors import (
     TopicNotFound,
     TopicRecreated,
 )
-from logboom.results.archive import FORMAT, MANIFEST, ArchivedFile, Manifest, decode_manifest, job_id, schema
+from logboom.results.archive import FORMAT, MANIFEST, ArchivedFile, Lost, Manifest, decode_manifest, job_id, schema
 from logboom.results.archive_writing import CODECS, Piece, write_file
-from logboom.results.catalogue import Covered, Stored
+from logboom.results.catalogue import Covered, Result, Stored
 from logboom.results.places import UNFINISHED, Place
-from logboom.spark.jobs.running import Outcome, Run
+from logboom.spark.jobs.running import RUNS, Outcome, Run
 from logboom.spark.jobs.tasks import run_tasks
 from logboom.spark.planning import Split
 from logboom.spark.reading import Job, read_split
@@ -56,6 +61,8 @@ TASK_BYTES: Final = 64 * 1024 * 1024
 """Of segments that one task archives; it takes at least one."""
 ROUNDS: Final = 5
 """How often it is planned anew where retention takes away what is being read."""
+NAMED_MAX: Final = 20
+"""Of what was lost, how many ranges a summary names."""
 
 logger = logging.getLogger("logboom.pipeline")
 _NAME: Final = re.compile(r"(?:.*/)?(\d+)-(\d{20})-\d{20}\.parquet")
@@ -122,17 +129,9 @@ class _Task(msgspec.Struct, frozen=True):
     level: int
 
 
-class _Hole(msgspec.Struct, frozen=True):
-    """Records that a repair has marked as lost."""
-
-    partition: int
-    seqno_from: int
-    seqno_until: int
-
-
 class _Answer(msgspec.Struct, frozen=True):
     files: list[ArchivedFile]
-    lost: list[_Hole]
+    lost: list[Lost]
     gone: str | None = None
     """Why some of it is not there: retention or a trim was sooner."""
     error: str | None = None
@@ -178,27 +177,52 @@ class _Archiving:
         self._run = run
         self._node = node
         self._topic = node.describe(work.topic)
+        self._is_moved = False
         self._last = self._read_last()
-        self._holes: list[_Hole] = []
+        self._lost: list[Lost] = list(self._last.lost)
 
     def _read_last(self) -> Manifest:
         """What is archived of this very topic."""
         last, topic = self._run.last, self._topic
+        nothing = Manifest(FORMAT, topic.name, topic.id, ())
         if last is None or last.manifest is None or last.covers[topic.name].topic_id != topic.id:
-            return Manifest(FORMAT, topic.name, topic.id, ())
-        manifest = decode_manifest(Place(last.place).read(last.manifest))
+            return nothing
+        place = self._run.home.below(f"{RUNS}/{Place(last.place).name}")
+        self._is_moved = place.uri != last.place
+        if self._is_moved and place.size(last.manifest.path) is None:
+            self._check_unneeded(last, place)
+            return nothing
+        try:
+            manifest = decode_manifest(place.read(last.manifest))
+        except ResultsUnreadable as error:
+            advice = "put it back; or, if all of it is lost, name another directory, to begin anew there"
+            raise ResultsUnreadable(f"{error}. Is a volume not mounted? Else {advice}") from None
         if manifest.format != FORMAT:
-            raise ResultsUnreadable(f"{last.place} has format {manifest.format}, known is {FORMAT}")
+            raise ResultsUnreadable(f"{place.uri} has format {manifest.format}, known is {FORMAT}")
         return manifest
+
+    def _check_unneeded(self, last: Result, place: Place) -> None:
+        """In another directory, with nothing of what was archived: raises ResultsUnreadable where the log has less."""
+        assert last.manifest is not None
+        topic = self._topic
+        for part in topic.partitions:
+            first, until = last.covers[topic.name].spans.get(part.partition, (0, 0))
+            if max(first, part.floor) < min(_own_first(part), until):
+                raise ResultsUnreadable(
+                    f"the archive of {topic.name} is in {Place(last.place).above(2).uri}, and {place.uri}/"
+                    f"{last.manifest.path} is not there: copy all of it to {self._run.home.uri}, or name the "
+                    f"directory that it was in. To do without it, trim {topic.name}/{part.partition} to seqno "
+                    f"{_own_first(part)}"
+                )
+        logger.warning("%s begins anew in %s: the log has all that was archived", self._work.id, self._run.home.uri)
 
     def do(self) -> Outcome:
         run = self._run
-        self._check_there()
-        kept = [*self._last.cut_off, *self._last.files]
+        kept = sorted(self._look_for([*self._last.cut_off, *self._last.files]), key=_position)
         written: list[ArchivedFile] = []
         rounds = 0
         while True:
-            gone, lost = None, list[_Hole]()
+            gone, lost = None, list[Lost]()
             try:
                 kept, orders = self._plan(kept)
                 answers = self._write(orders)
@@ -206,29 +230,46 @@ class _Archiving:
                 gone = str(error)
             else:
                 files = [file for answer in answers for file in answer.files]
-                kept, written = _join(kept, files), [*written, *files]
+                kept, written = sorted([*kept, *files], key=_position), [*written, *files]
                 gone = next((answer.gone for answer in answers if answer.gone is not None), None)
                 lost = [hole for answer in answers for hole in answer.lost]
             self._look_again()
             if gone is None and not lost:
                 break
-            self._holes += lost
+            self._lost += lost
             rounds += not lost
             if rounds == ROUNDS:
                 raise PipelineError(f"records go sooner than they can be archived: {gone}")
-        cut_off, files = _sever(kept)
-        manifest = Manifest(FORMAT, self._topic.name, self._topic.id, tuple(files), tuple(cut_off))
+        floors = {partition.partition: partition.floor for partition in self._topic.partitions}
+        cut_off, files, lost = _sever(kept, _above(self._lost, floors))
+        manifest = Manifest(FORMAT, self._topic.name, self._topic.id, tuple(files), tuple(cut_off), tuple(lost))
         run.check()
         return self._publish(manifest, written)
 
-    def _check_there(self) -> None:
-        """Of what the log may not have any more nothing must be missing here."""
-        floors = {partition.partition: partition.floor for partition in self._topic.partitions}
-        listed = set(self._run.home.list(self._topic.id, recursive=True))
-        for file in (*self._last.cut_off, *self._last.files):
-            if file.seqno_until > floors[file.partition] and file.path.removeprefix(f"{self._topic.id}/") not in listed:
-                advice = f"put it back, or trim the log to seqno {file.seqno_until} to do without it"
-                raise ResultsUnreadable(f"{self._run.home.uri}/{file.path} is not there: {advice}")
+    def _look_for(self, files: Sequence[ArchivedFile]) -> list[ArchivedFile]:
+        """Those that are there. Of what the log may not have any more nothing must be missing.
+
+        Also removes what others have left unfinished: whoever has had the lease before can publish nothing of it.
+        """
+        home = self._run.home
+        listed = set(home.list(recursive=True))
+        _remove(home, [path for path in listed if path.rpartition("/")[2].startswith(UNFINISHED)])
+        logs = {partition.partition: partition for partition in self._topic.partitions}
+        wanted = [file for file in files if file.seqno_until > logs[file.partition].floor]
+        missing = [file for file in wanted if file.path not in listed]
+        gone = [file for file in missing if not _has(logs[file.partition], file)]
+        if gone:
+            number = gone[0].partition
+            until = max(file.seqno_until for file in gone if file.partition == number)
+            more = f", nor are {len(gone) - 1:,} more" if len(gone) > 1 else ""
+            raise ResultsUnreadable(
+                f"{home.uri}/{gone[0].path} is not there{more}, and the log has its records no more: put it back, or "
+                f"trim {self._topic.name}/{number} to seqno {until} to do without"
+            )
+        for file in missing:
+            logger.warning("%s: %s/%s is not there, and is written again", self._work.id, home.uri, file.path)
+        paths = {file.path for file in missing}
+        return [file for file in files if file.path not in paths]
 
     def _look_again(self) -> None:
         """How far the logs go now. Raises TopicDeleted or TopicRecreated."""
@@ -244,8 +285,9 @@ class _Archiving:
         """What stays as it is, and what is to be written."""
         stays: list[ArchivedFile] = []
         orders: list[_Order] = []
+        by_log = {number: list(files) for number, files in groupby(kept, lambda file: file.partition)}
         for partition in self._topic.partitions:
-            files = [file for file in kept if file.partition == partition.partition]
+            files = by_log.get(partition.partition, [])
             if files and files[-1].seqno_until > partition.committed:
                 raise PipelineError(
                     f"{self._topic.name}/{partition.partition} is archived up to seqno {files[-1].seqno_until}, and "
@@ -260,9 +302,7 @@ class _Archiving:
     def _order(self, partition: PartitionInfo, files: Sequence[ArchivedFile]) -> list[_Order]:
         """What is sealed and in none of these files."""
         number = partition.partition
-        holes = [hole for hole in self._holes if hole.partition == number]
-        known: list[ArchivedFile | _Hole] = [*files, *holes]
-        known.sort(key=lambda each: each.seqno_from)
+        known = _join(files, [each for each in self._lost if each.partition == number])
         segments = _sealed(self._node.segments(self._topic.name, number), partition)
         spans = [
             (low, high, segment.size_bytes)
@@ -320,14 +360,14 @@ class _Archiving:
         run, topic = self._run, self._topic
         files = manifest.files
         doomed = self._find_doomed(manifest)
-        missing = sum(after.seqno_from - before.seqno_until for before, after in _gaps(manifest))
+        missing = sum(map(_count, manifest.lost)) + sum(until - seqno for seqno, until in _gaps(manifest))
         spans = {
             partition: (its[0].seqno_from, its[-1].seqno_until)
-            for partition, group in groupby(files, lambda file: file.partition)
+            for partition, group in groupby(_join(files, manifest.lost), lambda each: each.partition)
             if (its := list(group))
         }
         ends = {part.partition: spans.get(part.partition, (part.first, part.first))[1] for part in topic.partitions}
-        summary = {
+        summary: dict[str, Any] = {
             "files": len(written),
             "records": sum(map(_count, written)),
             "bytes": sum(file.size for file in written),
@@ -338,13 +378,15 @@ class _Archiving:
             "missing": missing,
             "waiting": sum(max(0, part.committed - ends[part.partition]) for part in topic.partitions),
         }
+        if manifest.lost:
+            summary["lost"] = _name(manifest.lost)
         then = partial(_remove, run.home, doomed)
-        if manifest == self._last:
+        if manifest == self._last and not self._is_moved:
             return Outcome(summary=summary, then=then)
         if missing:
-            logger.warning(
-                "%s: %s records were dropped or lost before they were archived", self._work.id, f"{missing:,}"
-            )
+            named = f"; lost: {summary['lost']}" if manifest.lost else ""
+            told = f"{missing:,} records were dropped or lost before they were archived{named}"
+            logger.warning("%s: %s", self._work.id, told)
         stored = run.place.write(MANIFEST, msgspec.json.encode(manifest))
         facts = {
             "files": len(files),
@@ -356,7 +398,7 @@ class _Archiving:
         return Outcome(covers, stored, summary["records_total"], summary["bytes_total"], facts, summary, then)
 
     def _find_doomed(self, manifest: Manifest) -> list[str]:
-        """What begins below the floor and counts no more, and what others have left unfinished.
+        """What begins below the floor and counts no more, and what those have left unfinished who have no lease now.
 
         Listed while the lease is ours: whoever has it next may begin what is not in this list.
         """
@@ -377,7 +419,7 @@ def _archive(task: _Task, orders: bytes) -> bytes:
 
     home = Place(task.home)
     files: list[ArchivedFile] = []
-    lost: list[_Hole] = []
+    lost: list[Lost] = []
     gone = None
     for order in _decode_orders(orders):
         piece = order.piece
@@ -388,7 +430,7 @@ def _archive(task: _Task, orders: bytes) -> bytes:
             gone = str(error)
         except (LogboomError, OSError, pa.ArrowException) as error:
             if isinstance(error, Damage) and error.reason == LOST and error.seqno_until is not None:
-                lost.append(_Hole(piece.partition, error.seqno_from, error.seqno_until))
+                lost.append(Lost(piece.partition, error.seqno_from, error.seqno_until))
                 continue
             log = f"{task.topic}/{piece.partition} from seqno {piece.seqno_from} to {piece.seqno_until - 1}"
             return msgspec.json.encode(_Answer(files, lost, gone, f"{log}: {error}"))
@@ -438,9 +480,9 @@ def _sealed(segments: Sequence[SegmentInfo], partition: PartitionInfo) -> list[S
     return [*unlisted, *found]
 
 
-def _without(low: int, high: int, files: Iterable[ArchivedFile | _Hole]) -> Iterator[tuple[int, int]]:
-    """The parts of a span that none of these holds. They come by seqno."""
-    for file in files:
+def _without(low: int, high: int, files: Sequence[ArchivedFile | Lost]) -> Iterator[tuple[int, int]]:
+    """The parts of a span that none of these holds. They follow each other by seqno."""
+    for file in islice(files, bisect_right(files, low, key=lambda each: each.seqno_until), None):
         if file.seqno_from >= high:
             break
         if low < file.seqno_from:
@@ -453,41 +495,78 @@ def _without(low: int, high: int, files: Iterable[ArchivedFile | _Hole]) -> Iter
 def _group(orders: Sequence[_Order]) -> Iterator[list[_Order]]:
     """Small ones together."""
     task: list[_Order] = []
+    size = 0
     for order in orders:
-        if task and sum(each.size for each in task) + order.size > TASK_BYTES:
+        if task and size + order.size > TASK_BYTES:
             yield task
-            task = []
+            task, size = [], 0
         task.append(order)
+        size += order.size
     if task:
         yield task
 
 
-def _join(kept: Iterable[ArchivedFile], files: Iterable[ArchivedFile]) -> list[ArchivedFile]:
-    return sorted([*kept, *files], key=lambda file: (file.partition, file.seqno_from))
+def _own_first(partition: PartitionInfo) -> int:
+    """The first record that the log has in its own files."""
+    return partition.first if partition.first_stored is None else partition.first_stored
 
 
-def _sever(files: Sequence[ArchivedFile]) -> tuple[list[ArchivedFile], list[ArchivedFile]]:
-    """Of each partition what lies before the last gap, and what follows it."""
+def _has(log: PartitionInfo, file: ArchivedFile) -> bool:
+    """Whether all records of a file that still count are in the log itself too."""
+    return max(file.seqno_from, log.floor) >= _own_first(log)
+
+
+def _position(each: ArchivedFile | Lost) -> tuple[int, int]:
+    return each.partition, each.seqno_from
+
+
+def _join(some: Iterable[ArchivedFile | Lost], others: Iterable[ArchivedFile | Lost]) -> list[ArchivedFile | Lost]:
+    return sorted([*some, *others], key=_position)
+
+
+def _above(lost: Iterable[Lost], floors: Mapping[int, int]) -> Iterator[Lost]:
+    """What of it is above the floor of its log."""
+    for each in lost:
+        low = max(each.seqno_from, floors[each.partition])
+        if low < each.seqno_until:
+            yield msgspec.structs.replace(each, seqno_from=low)
+
+
+def _sever(
+    files: Iterable[ArchivedFile], lost: Iterable[Lost]
+) -> tuple[list[ArchivedFile], list[ArchivedFile], list[Lost]]:
+    """Of each partition the files before the last gap; and what follows it, files and what was lost between them."""
     cut_off: list[ArchivedFile] = []
-    kept: list[ArchivedFile] = []
-    for file in files:
-        if kept and kept[-1].partition == file.partition and kept[-1].seqno_until != file.seqno_from:
-            behind = [each for each in kept if each.partition == file.partition]
-            cut_off += behind
-            del kept[-len(behind) :]
-        kept.append(file)
-    return cut_off, kept
+    kept: list[ArchivedFile | Lost] = []
+    for _, group in groupby(_join(files, lost), lambda each: each.partition):
+        whole: list[ArchivedFile | Lost] = []
+        for each in group:
+            if whole and whole[-1].seqno_until != each.seqno_from:
+                cut_off += [before for before in whole if isinstance(before, ArchivedFile)]
+                whole = []
+            whole.append(each)
+        kept += whole
+    return (
+        cut_off,
+        [each for each in kept if isinstance(each, ArchivedFile)],
+        [each for each in kept if isinstance(each, Lost)],
+    )
 
 
-def _gaps(manifest: Manifest) -> Iterator[tuple[ArchivedFile, ArchivedFile]]:
-    """Files of one partition between which records are missing."""
-    files = _join(manifest.cut_off, manifest.files)
-    for before, after in pairwise(files):
+def _gaps(manifest: Manifest) -> Iterator[tuple[int, int]]:
+    """Where records of a partition are missing that were dropped."""
+    for before, after in pairwise(_join([*manifest.cut_off, *manifest.files], manifest.lost)):
         if before.partition == after.partition and before.seqno_until < after.seqno_from:
-            yield before, after
+            yield before.seqno_until, after.seqno_from
 
 
-def _count(file: ArchivedFile) -> int:
+def _name(lost: Sequence[Lost]) -> str:
+    """By partition and seqnos."""
+    named = [f"{each.partition}/{each.seqno_from}-{each.seqno_until - 1}" for each in lost[:NAMED_MAX]]
+    return ", ".join(named) + (f", and {len(lost) - NAMED_MAX:,} more" if len(lost) > NAMED_MAX else "")
+
+
+def _count(file: ArchivedFile | Lost) -> int:
     return file.seqno_until - file.seqno_from
 
 

@@ -7,7 +7,7 @@ itself. A task that reads holds the keys of its split, one that writes the keys 
 a name of its own, and the manifest lists the files of those tasks that Spark has taken the answer of.
 
 Goes on from the last result where that is of the same logs: not of a topic that was made again since, and not of a log
-that has lost records which are in it.
+that has lost records which are in it. Where that is in another directory, all of it is written anew.
 """
 
 from __future__ import annotations
@@ -126,10 +126,12 @@ class _Making:
         before, anew = self._find_last(topic)
         spans, missed = self._find_spans(topic, floors, before)
         count = sum(span.seqno_until - span.seqno_from for span in spans)
-        if before is not None and not count and len(before.logs) == len(spans):
+        old_home = self._run.home if self._run.last is None else Place(self._run.last.place).above(2)
+        moved = before is not None and old_home.uri != self._run.home.uri
+        if before is not None and not count and len(before.logs) == len(spans) and not moved:
             return Outcome(summary={"read": 0, "records": before.records, "layers": len(before.layers)})
-        whole = before is None or _is_due(before, count)
-        layer, nameless = self._write_layer(spans, before, whole, floors)
+        whole = before is None or moved or _is_due(before, count)
+        layer, nameless = self._write_layer(spans, before, whole, floors, old_home)
         self._run.check()
         layers = (layer,) if before is None or whole else (*before.layers, layer)
         manifest = Manifest(
@@ -187,7 +189,7 @@ class _Making:
         return spans, missed
 
     def _write_layer(
-        self, spans: list[Span], before: Manifest | None, whole: bool, floors: dict[int, int]
+        self, spans: list[Span], before: Manifest | None, whole: bool, floors: dict[int, int], old_home: Place
     ) -> tuple[Layer, int]:
         """With all that was before, or only what is new. And how many new records have no key."""
         work, run = self._work, self._run
@@ -205,7 +207,7 @@ class _Making:
         job = Job(ORDER, Selection(tags_all=() if work.tag is None else (work.tag,)), self._catalog.servers)
         read = _Read(cells, work.by, tuple(splits), job)
         name = f"{RUNS}/{run.place.uri.rpartition('/')[2]}"
-        write = _Write(cells, work.by, run.home.uri, name, below, floors if whole else None)
+        write = _Write(cells, work.by, run.home.uri, name, below, old_home.uri, floors if whole else None)
         pieces, run.progress.doing = len(splits) + bool(below), "reading and writing"
         run.progress.total = pieces + cells.count
         spark = run.spark()
@@ -360,6 +362,8 @@ class _Write:
     run: str
     """The directory of the run, below that of the job."""
     below: tuple[Layer, ...]
+    below_home: str
+    """The directory of the job when those were written."""
     floors: dict[int, int] | None
     """Where all is written anew: what lies below, and tombstones, are left out."""
 
@@ -381,10 +385,10 @@ class _Write:
     def _write(self, partition: int, bucket: int, held: _Latest) -> bytes:
         import pyarrow.compute as pc
 
-        home = Place(self.home)
+        home, below_home = Place(self.home), Place(self.below_home)
         for layer in self.below:
             for file in layer.meeting(partition, bucket, self.cells.buckets):
-                for table in read_file(home, file):
+                for table in read_file(below_home, file):
                     if layer.buckets < self.cells.buckets:
                         table = table.filter(buckets_of(table.column(self.by), self.cells.buckets) == bucket)
                     held.add(table)

@@ -179,7 +179,7 @@ class Lease:
                 logger.warning("%s: a beat was not heard: %s", self.job, error)
 
     def _own(self, catalogue: Catalogue, event: Event) -> Event:
-        catalogue.check(self.job, self.epoch)
+        catalogue.check(self.job, self.epoch, self.run)
         return event
 
     def check(self) -> None:

@@ -2,9 +2,12 @@
 
     lease → work, into a directory of this run → ended, with the result → what nobody refers to any more goes
 
-A run that dies leaves its directory and its lease: the next one takes the lease over when its beats have stopped, makes
-its own directory, and removes those of epochs before its own that no result refers to. Nobody can publish from those
-any more, so that is safe however late it happens, and whoever else is at it.
+A run that dies leaves its directory and its lease: the next one takes the lease over when its beats have stopped, and
+removes, before it does anything, the directories of epochs before its own that no result refers to. Nobody can publish
+from those any more, so that is safe however late it happens, and whoever else is at it. Where the catalogue has passed
+over something that may have been a result of this job, nothing is removed.
+
+A run whose lease is lost is stopped, with what Spark does for it.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,6 +24,7 @@ from logboom.errors import LeaseLost, LogboomError
 from logboom.results.catalogue import Covered, Job, Result, Stored
 from logboom.results.places import Place
 from logboom.spark.jobs.lease import GIVE_UP_S, INTERRUPTED, LEASE_S, Lease, Progress, Seen
+from logboom.spark.jobs.tasks import Stoppable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -134,15 +138,19 @@ def run_job(
         before = lease.take(wait, seen)
         began = time.monotonic()
         own = f"{RUNS}/{lease.epoch:08d}-{lease.run}"
-        run = Run(servers, spark, home, home.below(own), lease, before)
         try:
             on_begin(lease.progress)
-            outcome = work.do(run)
+            _remove_orphans(home, lease, before)
+            with closing(Stoppable(spark, lambda: lease.lost is not None)) as stoppable:
+                run = Run(servers, stoppable, home, home.below(own), lease, before)
+                outcome = work.do(run)
             lease.check()
         except BaseException as error:
             _give_up(lease, error, time.monotonic() - began)
             with suppress(Exception):
                 home.remove(own)
+            if lease.lost is not None and isinstance(error, Exception):
+                raise lease.lost from error
             raise
         seconds = time.monotonic() - began
         result = _result_of(run, outcome)
@@ -155,7 +163,7 @@ def run_job(
         try:
             if result is None:
                 home.remove(own)
-            _sweep(home, lease.epoch, catalogue.jobs[work.id])
+            _sweep(home, lease, catalogue.jobs[work.id])
             outcome.then()
         except Exception as error:  # the result counts; the next run sweeps again
             logger.warning("%s: what earlier runs have left could not be removed: %s", work.id, error)
@@ -181,12 +189,26 @@ def _give_up(lease: Lease, error: BaseException, seconds: float) -> None:
         lease.end(None, reason[:4000], None, seconds, GIVE_UP_S)
 
 
-def _sweep(home: Place, epoch: int, job: Job) -> None:
-    """Directories of earlier epochs that no result is in, nor names in `runs` as having files of its own."""
+def _remove_orphans(home: Place, lease: Lease, job: Job) -> None:
+    """What runs have left that came to no end, however often that happens."""
+    try:
+        _sweep(home, lease, job)
+    except Exception as error:  # the next run tries again
+        logger.warning("%s: what earlier runs have left could not be removed: %s", lease.job, error)
+
+
+def _sweep(home: Place, lease: Lease, job: Job) -> None:
+    """Directories of earlier epochs that no result is in, nor names in `runs` as having files of its own.
+
+    By their names, which no other run has: results may have been copied here from elsewhere.
+    """
+    if lease.catalogue.may_have_more(lease.job):
+        logger.warning("%s: nothing is removed: what cannot be read may have been a result", lease.job)
+        return
     runs = home.below(RUNS)
-    kept = {result.place for result in job.results}
-    kept |= {runs.below(name).uri for result in job.results for name in result.facts.get("runs", ())}
+    kept = {Place(result.place).name for result in job.results}
+    kept |= {name for result in job.results for name in result.facts.get("runs", ())}
     for name in runs.list():
         number = name.partition("-")[0]
-        if number.isdigit() and int(number) < epoch and runs.below(name.rstrip("/")).uri not in kept:
+        if number.isdigit() and int(number) < lease.epoch and name.rstrip("/") not in kept:
             runs.remove(name)

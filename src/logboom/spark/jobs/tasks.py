@@ -11,10 +11,11 @@ import re
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from logboom.errors import PipelineError
+from logboom.spark.tidiness import begin_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,6 +28,55 @@ _RAISED: Final = re.compile(
     re.MULTILINE,
 )
 """The last line of a trace of Python, where a user can do something about it."""
+
+
+class Stoppable:
+    """The Spark of one run of a job: what it does for whoever asked for it here is stopped once that is over.
+
+    For one thread. To be closed by it.
+    """
+
+    def __init__(self, spark: Callable[[], SparkSession], is_over: Callable[[], bool]) -> None:
+        self._spark = spark
+        self._is_over = is_over
+        self._tag = f"logboom-{uuid.uuid4().hex}"
+        self._given: SparkSession | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._look, name="logboom-stop", daemon=True)
+        self._thread.start()
+
+    def __call__(self) -> SparkSession:
+        """A session; made when it is first asked for."""
+        spark = self._spark()
+        if spark is not self._given:
+            context = _context(spark)
+            if context is None:
+                spark.addTag(self._tag)
+            else:
+                context.addJobTag(self._tag)
+            self._given = spark
+        return spark
+
+    def _look(self) -> None:
+        while not self._closed.wait(LOOK_S):
+            spark = self._given
+            if spark is not None and self._is_over():
+                context = _context(spark)
+                with suppress(Exception):  # a Spark that is gone has stopped
+                    spark.interruptTag(self._tag) if context is None else context.cancelJobsWithTag(self._tag)
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+        if self._given is not None:
+            context = _context(self._given)
+            with suppress(Exception):
+                self._given.removeTag(self._tag) if context is None else context.removeJobTag(self._tag)
+
+
+def _context(spark: SparkSession) -> Any:
+    """None over Connect. What a tag of a session stands for only the thread knows that has set it, unlike here."""
+    return getattr(spark, "_sc", None)
 
 
 def run_tasks(
@@ -45,6 +95,7 @@ def run_tasks(
     def work(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
+        begin_task()
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 answer = function(pieces[number])
@@ -82,7 +133,7 @@ def explaining() -> Iterator[None]:
 
 @contextmanager
 def _told(spark: SparkSession, on_progress: Callable[[int], None]) -> Iterator[None]:
-    context = getattr(spark, "_sc", None)  # over Connect there is none
+    context = _context(spark)
     if context is None:
         yield
         return
