@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -22,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import httpx
 from playwright.sync_api import Browser, Page
 
-from browser import scenes, staged
+from browser import pipelined, scenes, staged
 from browser.chromium import chromium
 from browser.scenes import Scene
 from browser.traffic import Traffic
@@ -34,6 +35,7 @@ WARM_S: Final = 170.0
 """How long a busy node runs before pictures of it are taken: the plots show its last minutes."""
 WIDE: Final = (1440, 900)
 NARROW: Final = (390, 844)
+FAILURE: Final = "OSError: [Errno 28] No space left on device"
 NIGHT: Final[Scheme] = "dark"
 
 Step = Callable[[Page, Scene], None]
@@ -65,7 +67,12 @@ def shop(root: Path) -> Iterator[Scene]:
             yield scene
 
 
-SCENES: Final[dict[str, scenes.SceneMaker]] = {**scenes.SCENES, "shop": shop, "workshop": staged.workshop}
+SCENES: Final[dict[str, scenes.SceneMaker]] = {
+    **scenes.SCENES,
+    "shop": shop,
+    "workshop": staged.workshop,
+    "works": partial(pipelined.works, failure=FAILURE),
+}
 
 
 def provoke(page: Page, scene: Scene) -> None:
@@ -115,7 +122,7 @@ PICTURES: Final = (
     Picture("cursors", "shop", "#/topics/clicks/cursors"),
     Picture("settings", "shop", "#/topics/orders/settings"),
     Picture("write", "shop", "#/topics/orders", step=open_writing),
-    Picture("pipeline", "shop", "#/pipeline"),
+    Picture("pipeline", "works", "#/pipeline"),
     Picture("gone", "shop", step=lose_the_node),
     Picture("stages", "workshop", "#/stages"),
     Picture("empty", "empty"),

@@ -29,28 +29,28 @@ FAILURE: Final = (
 
 
 @contextmanager
-def works(directory: Path) -> Iterator[Scene]:
+def works(directory: Path, failure: str = FAILURE) -> Iterator[Scene]:
     with ConsoleNode(directory) as node:
         with Writer("orders", servers=node.address) as writer:
             for number in range(COVERED + LAG):
                 writer.write(b"%d" % number)
         with ThreadPoolExecutor(1) as thread:  # Playwright holds the event loop of this one
-            thread.submit(asyncio.run, _tell(node.address, Place(str(directory / "results")))).result()
+            thread.submit(asyncio.run, _tell(node.address, Place(str(directory / "results")), failure)).result()
         yield Scene(node)
 
 
-async def _tell(address: str, place: Place) -> None:
+async def _tell(address: str, place: Place, failure: str) -> None:
     async with connect(address) as broker:
 
         async def connected() -> Broker:
             return broker
 
         ledger, topic = Ledger(connected), (await broker.describe_topic("orders")).id
-        for event in _events(place, topic):
+        for event in _events(place, topic, failure):
             await ledger.put(lambda _, event=event: event)  # type: ignore[misc]
 
 
-def _events(place: Place, topic_id: str) -> Iterator[Event]:
+def _events(place: Place, topic_id: str, failure: str) -> Iterator[Event]:
     covers = {"orders": Covered(topic_id, {0: (0, COVERED)})}
     page = place.write("report.html", PAGE.encode())
 
@@ -71,7 +71,7 @@ def _events(place: Place, topic_id: str) -> Iterator[Event]:
     yield begin("checkpoint/orders/key", 2)
     yield end("checkpoint/orders/key", 2)
     yield begin("archive/audit", 1, "audit")
-    yield end("archive/audit", 1, None, FAILURE)
+    yield end("archive/audit", 1, None, failure)
     yield begin("report/all", 1)
     yield end("report/all", 1, Result("one", place.uri, covers, None, COVERED, 1, {"page": msgspec.to_builtins(page)}))
     yield begin("verify/nightly", 1, lease_ms=1)
