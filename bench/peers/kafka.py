@@ -98,9 +98,10 @@ class Kafka:
             connect(port, log).close()
             yield kafka
 
-    def create(self, topic: str, partitions: int) -> None:
+    def create(self, topic: str, partitions: int, **settings: str) -> None:
         where = ("--bootstrap-server", self.address, "--topic", topic)
-        self._command(f"{TOOLS}.TopicCommand", *where, "--create", "--partitions", str(partitions))
+        given = [word for key, value in settings.items() for word in ("--config", f"{key.replace('_', '.')}={value}")]
+        self._command(f"{TOOLS}.TopicCommand", *where, "--create", "--partitions", str(partitions), *given)
 
     def delete(self, topic: str) -> None:
         self._command(f"{TOOLS}.TopicCommand", "--bootstrap-server", self.address, "--topic", topic, "--delete")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -52,9 +53,10 @@ class Archiver(Run):
         Path(f"{self._mark}.go").touch()
 
     def fail(self) -> str:
-        """What it says in the end."""
+        """The error that it names in the end; Spark may have more to say."""
         assert self._process.wait(180) == 1, self._tail()
-        return self._tail().splitlines()[-1]
+        errors: list[str] = re.findall(r"^\w+: .+$", self._tail(), re.MULTILINE)
+        return errors[-1]
 
 
 @contextmanager
