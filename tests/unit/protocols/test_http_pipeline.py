@@ -88,10 +88,17 @@ def test_what_is_no_page_of_a_result_is_not_served(tmp_path: Path, page: Stored 
 
 def test_a_log_that_cannot_be_understood_is_told_and_does_not_hide_the_metrics(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
-        await node.broker.append([Part(PIPELINE_TOPIC, [build([b"what?"])], 0, 0)], "durable")
+        async def say_something_strange(seqno: int) -> None:
+            await node.broker.append([Part(PIPELINE_TOPIC, [build([b"what?"])], 0, seqno)], "durable")
+
+        await say_something_strange(0)
+        answer = await node.client.get("/pipeline")
+        assert (answer.status_code, answer.json()["jobs"]) == (200, []), "what makes no sense is passed over"
+        await say_something_strange(1)
+        await node.broker.trim(PIPELINE_TOPIC, 0, 1)  # what the log begins with now stands for all that was before
         answer = await node.client.get("/pipeline")
         assert (answer.status_code, answer.json()["code"]) == (500, "results-unreadable")
-        assert "seqno 0" in answer.json()["detail"]
+        assert "seqno 1" in answer.json()["detail"]
         assert (await node.client.get("/metrics")).status_code == 200
 
     assert tell(tmp_path, story) == []
