@@ -19,17 +19,20 @@ from logboom.broker.api import Key, Part, Publication, Receipt, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.errors import LogboomError, OutcomeUnknown, StageError, Unavailable
-from logboom.storage.topic import FlushSettings
+from logboom.storage import stage
+from logboom.storage.topic import FlushSettings, SegmentSettings
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 from simulation.staged import Log, Machine, Values, append, fill, killed, publish_values, read_logs, tell
 
 LOGS: list[Log] = [("a", 0), ("a", 1), ("b", 0)]
 CONFIG = BrokerConfig(reserve_bytes=0)
+VALUE_BYTES = 900
+"""Two make a batch, and two batches a segment where segments are as small as can be."""
 
 
 def named(prefix: str, *counts: int) -> Values:
     return {
-        log: [f"{prefix}:{log[0]}{log[1]}:{n}".encode() for n in range(count)]
+        log: [f"{prefix}:{log[0]}{log[1]}:{n}".encode().ljust(VALUE_BYTES) for n in range(count)]
         for log, count in zip(LOGS, counts, strict=True)
         if count
     }
@@ -48,6 +51,7 @@ def whole(number: int, log: Log) -> list[bytes]:
 @pytest.fixture(autouse=True)
 def _small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publishing, "SLICE_BYTES", 300)
+    monkeypatch.setattr(stage, "LARGE_BYTES", 1500)
     monkeypatch.setattr(publishing, "RETRY_S", 0.005)
     monkeypatch.setattr(publishing, "RETRY_MAX_S", 0.02)
 
@@ -63,9 +67,12 @@ class Account:
     finished: bool = False
 
 
-Policy = Literal["each", "os"]
-POLICIES: tuple[Policy, ...] = "each", "os"
-"""When the topics are synced; with `os` what others wrote is often not synced when a publish begins."""
+Policy = Literal["each", "os", "segments"]
+POLICIES: tuple[Policy, ...] = "each", "os", "segments"
+"""When the topics are synced; with `os` what others wrote is often not synced when a publish begins. With `segments`
+they are synced each time, and so small that most of what is staged becomes segments.
+"""
+SIZES: tuple[Policy, ...] = "each", "segments"
 
 
 @cache
@@ -73,7 +80,9 @@ def prepared(policy: Policy) -> SimulatedDisk:
     disk = SimulatedDisk()
 
     async def story(broker: LocalBroker) -> None:
-        settings = Settings(flush=FlushSettings(policy))
+        flush = FlushSettings("os" if policy == "os" else "each")
+        segment = SegmentSettings(4096) if policy == "segments" else SegmentSettings()
+        settings = Settings(flush=flush, segment=segment)
         await broker.create_topic("a", 2, settings)
         await broker.create_topic("b", 1, settings)
         for n in range(3):
@@ -114,8 +123,8 @@ def story_of(account: Account) -> Callable[[LocalBroker], Awaitable[None]]:
     async def story(broker: LocalBroker) -> None:
         await publish(broker, account, 1)
         with suppress(LogboomError):
-            stage, _ = await fill(broker, THROWN_AWAY)
-            await broker.discard([stage.id])
+            thrown_away, _ = await fill(broker, THROWN_AWAY)
+            await broker.discard([thrown_away.id])
         if account.outcomes[1] == "published":
             await publish(broker, account, 2)
         await write_others(broker, account, "last")
@@ -231,24 +240,25 @@ def calls(policy: Policy = "each") -> int:
 PARTS = 6
 
 
+@pytest.mark.parametrize("policy", SIZES)
 @pytest.mark.parametrize("part", range(PARTS))
-def test_a_kill_at_any_call_leaves_all_or_nothing_and_the_answer_is_true(part: int) -> None:
-    for at in range(1 + part, calls() + 5, PARTS):
-        disk, account = broken_off(at)
+def test_a_kill_at_any_call_leaves_all_or_nothing_and_the_answer_is_true(part: int, policy: Policy) -> None:
+    for at in range(1 + part, calls(policy) + 5, PARTS):
+        disk, account = broken_off(at, policy)
         verify(killed(disk), copied(account))
 
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_power_loss_at_any_call_leaves_all_or_nothing_and_the_answer_is_true(part: int) -> None:
-    for at in range(1 + part, calls() + 5, PARTS):
-        for policy in POLICIES:
+    for policy in POLICIES:
+        for at in range(1 + part, calls(policy) + 5, PARTS):
             disk, account = broken_off(at, policy)
             verify(disk.power_loss(random.Random(at)), copied(account))
 
 
-def failing(at: int, kind: str) -> tuple[SimulatedDisk, Account, bool]:
+def failing(at: int, kind: str, policy: Policy) -> tuple[SimulatedDisk, Account, bool]:
     """The disk after one call of the story failed in this way; whether there was such a call."""
-    disk, account, met = killed(prepared("each")), Account(), []
+    disk, account, met = killed(prepared(policy)), Account(), []
     armed = [False]
 
     def fault(call: Call) -> int | None:
@@ -279,14 +289,17 @@ FAULTS: dict[str, tuple[str, int | None]] = {
     "unlink": ("unlink", None),
     "create": ("create", None),
     "truncate": ("truncate", None),
+    "link": ("link", None),
+    "rename": ("rename", None),
 }
 
 
+@pytest.mark.parametrize("policy", SIZES)
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: str) -> None:
+def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: str, policy: Policy) -> None:
     at, is_met = 1, True
     while is_met:
-        disk, account, is_met = failing(at, kind)
+        disk, account, is_met = failing(at, kind, policy)
         assert account.finished
         choose = random.Random(at)
         verify(killed(disk), copied(account))
@@ -294,10 +307,11 @@ def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: st
         at += 1
 
 
+@pytest.mark.parametrize("policy", SIZES)
 @pytest.mark.parametrize("second", ["sync", "truncate"])
-def test_a_write_that_fails_and_cannot_be_cut_off_leaves_all_or_nothing(second: str) -> None:
-    for at in range(1, 40):
-        disk, account, writes, armed = killed(prepared("each")), Account(), list[Call](), list[bool]()
+def test_a_write_that_fails_and_cannot_be_cut_off_leaves_all_or_nothing(second: str, policy: Policy) -> None:
+    for at in range(1, 40 if policy == "each" else 60):
+        disk, account, writes, armed = killed(prepared(policy)), Account(), list[Call](), list[bool]()
 
         def fault(call: Call, at: int = at, writes: list[Call] = writes, armed: list[bool] = armed) -> int | None:
             if armed and call.name == "write":
@@ -316,10 +330,13 @@ def test_a_write_that_fails_and_cannot_be_cut_off_leaves_all_or_nothing(second: 
         verify(disk.power_loss(random.Random(at)), copied(account))
 
 
+@pytest.mark.parametrize("policy", SIZES)
 @pytest.mark.parametrize("part", range(3))
-def test_a_node_that_is_closed_at_any_call_leaves_all_or_nothing_and_the_answer_is_true(part: int) -> None:
-    for at in range(1 + part, calls() + 1, 3):
-        disk, account = killed(prepared("each")), Account()
+def test_a_node_that_is_closed_at_any_call_leaves_all_or_nothing_and_the_answer_is_true(
+    part: int, policy: Policy
+) -> None:
+    for at in range(1 + part, calls(policy) + 1, 3):
+        disk, account = killed(prepared(policy)), Account()
         Machine(disk).run(partial(close_at, disk, at, account), CONFIG)
         verify(killed(disk), account)
 
@@ -358,7 +375,8 @@ async def _nothing(broker: LocalBroker) -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 @pytest.mark.parametrize("part", range(4))
 def test_finishing_a_publish_may_be_broken_off_any_number_of_times(part: int, policy: Policy) -> None:
-    for number, (disk, account) in enumerate(half_published(policy)[part::4]):
+    every = 3 if policy == "segments" else 1
+    for number, (disk, account) in enumerate(half_published(policy)[part :: 4 * every]):
         choose = random.Random(part)
         left, at = disk.power_loss(choose) if number % 2 else killed(disk), 1
         for _ in range(60):

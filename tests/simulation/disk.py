@@ -215,6 +215,13 @@ class SimulatedDisk:
         self.names[new] = inode
         self.unsynced_names.append(Rename(old, new, inode))
 
+    def link(self, path: str, new: str) -> None:
+        self.call("link", new)
+        if new in self.names:
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), new)
+        inode = self.names[new] = self.names[path]
+        self.unsynced_names.append(Rename(None, new, inode))
+
     def _rename_directory(self, old: str, new: str) -> None:
         """All names below it at once: it is one entry that changes."""
         move = MoveDirectory(old, new)

@@ -4,7 +4,8 @@ Bytes 0..40 are the stamp, written by the leader when it appends; bytes 40..92 a
 `batch_crc` covers 40..88, the stored body and its padding, and is never rewritten on append;
 `header_crc` covers 0..92. docs/formats/batch.md draws the layout.
 
-`read_header` is the only way in from bytes: what it returns had a sound header_crc and a possible size.
+`read_header` is the way in from bytes: what it returns had a sound header_crc and a possible size. `read_signed` is for
+whoever was restamping a batch when the machine died.
 """
 
 from __future__ import annotations
@@ -115,6 +116,17 @@ def read_header(data: Buffer, position: int = 0) -> Header:
         raise HeaderCorrupt("header_crc does not match")
     if header.size < HEADER_SIZE or header.size > BATCH_SIZE_MAX or header.size & 7:
         raise NotABatch(f"a batch cannot have {header.size} bytes")
+    return header
+
+
+def read_signed(data: Buffer, position: int = 0) -> Header:
+    """As `read_header`, where the stamp may be torn: all but bytes 8..40 is sound if batch_crc, checked next, is."""
+    try:
+        header = Header._make(_HEADER.unpack_from(data, position))
+    except StructError:
+        raise NotABatch(f"{max(0, len(data) - position)} bytes are too few for a header of {HEADER_SIZE}") from None
+    if header.magic != MAGIC or header.size < HEADER_SIZE or header.size > BATCH_SIZE_MAX or header.size & 7:
+        raise NotABatch(f"magic is {header.magic!r}, the size {header.size}")
     return header
 
 

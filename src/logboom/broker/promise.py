@@ -13,6 +13,7 @@ from logboom.batch.header import STAGED_IDS
 from logboom.broker.measures import Meter
 from logboom.errors import LogboomError
 from logboom.storage.append import Answer
+from logboom.storage.piece import Piece
 from logboom.storage.topic import Acks
 
 
@@ -117,6 +118,18 @@ class Entry:
 
     def fail(self, error: LogboomError) -> None:
         self.promise.settle(self.offset, [error] * len(self.batches))
+
+
+class Adoption(Entry):
+    """A piece of a stage, on its way to becoming a segment of one log. Has no answers where it does not become one."""
+
+    __slots__ = ("piece",)
+
+    def __init__(self, promise: Promise, piece: Piece, meter: Meter | None) -> None:
+        super().__init__(promise, 0, (), "durable", meter=meter)
+        self.piece = piece
+        self.work_bytes = piece.size_bytes
+        self.is_staged = True
 
 
 class CopiedEntry(Entry):

@@ -32,7 +32,7 @@ from logboom.batch.header import SEQUENCE_MODULUS
 from logboom.broker.api import Key, KeyInfo, Part, Publication, PublishedPart, Receipt
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.internal import StateLog
-from logboom.broker.promise import Entry, Promise
+from logboom.broker.promise import Adoption, Entry, Promise
 from logboom.broker.slices import slices
 from logboom.broker.staging import Stage, Stages
 from logboom.broker.writing import LogWriter
@@ -53,7 +53,8 @@ from logboom.storage.append import Appended
 from logboom.storage.config import MIB
 from logboom.storage.files import Space
 from logboom.storage.log import Log
-from logboom.storage.stage import Target
+from logboom.storage.piece import Piece
+from logboom.storage.stage import StagedBatch, Target
 
 TOPIC: Final = "_publish"
 """The internal topic behind the keys."""
@@ -64,6 +65,10 @@ SLICE_BYTES: Final = 4 * MIB
 """So much of a stage is appended at a time: others write in between."""
 SLICE_BATCHES: Final = 1024
 """And so many batches, however small they are."""
+ADOPTED_PART: Final = 4
+"""A piece becomes a segment if it has at least the fourth part of the bytes of one."""
+ADOPTED_BATCHES: Final = 4096
+"""And no more batches than this: others wait while they are stamped."""
 PARTS_KEPT: Final = 64
 STAGES_KEPT: Final = 256
 KEY_EXPIRY_US: Final = 86_400_000_000
@@ -326,17 +331,50 @@ class Publishing:
         return Publication(work.name, intent.number, False, parts)
 
     async def _pour(self, stage: Stage, work: _Work) -> None:
-        """One slice after the other, each into all of its logs at once."""
+        """What is large becomes segments; of the rest one slice after the other, each into all of its logs at once."""
         file = stage.loaded
         logs = [work.logs[target] for target in file.targets]
         producer_id = file.opened.producer_id
+        await self._pour_batches(file.batches(), [0] * len(logs), producer_id, logs, work)
+        for piece in file.pieces:
+            log = logs[piece.number]
+            if log.done.get(producer_id, 0) <= piece.first and await self._adopt(piece, log):
+                work.room.redeem(piece.size_bytes)
+                continue
+            counts = [0] * len(logs)
+            counts[piece.number] = piece.first
+            batches = (StagedBatch(piece.number, batch) for batch in piece.batches())
+            await self._pour_batches(batches, counts, producer_id, logs, work)
+
+    async def _adopt(self, piece: Piece, log: _Log) -> bool:
+        """Make a piece a segment of its log. Whether that was worth it, and done."""
+        small = piece.size_bytes < log.writer.log.config.segment_bytes // ADOPTED_PART
+        if small or piece.is_torn or piece.batch_count > ADOPTED_BATCHES:
+            return False
+        promise = Promise(asyncio.get_running_loop(), 0, 1)
+        log.writer.submit(Adoption(promise, piece, log.hosted.meter))
+        appended = [answer for answer in await promise.future if isinstance(answer, Appended)]
+        for answer in appended:
+            log.note(answer)
+        return bool(appended)
+
+    async def _pour_batches(
+        self,
+        batches: Iterable[StagedBatch],
+        counts: list[int],
+        producer_id: int,
+        logs: Sequence[_Log],
+        work: _Work,
+    ) -> None:
+        """`counts` says how many records of the stage each log has got or is to get before these."""
         slice_: dict[int, list[Batch]] = {}
         size = count = 0
-        for number, batch in file.batches():
+        for number, batch in batches:
             header = batch.header
             size += header.size
             count += 1
-            if header.next_seqno > logs[number].done.get(producer_id, 0):
+            counts[number] += header.record_count
+            if counts[number] > logs[number].done.get(producer_id, 0):
                 slice_.setdefault(number, []).append(batch)
             if size >= SLICE_BYTES or count >= SLICE_BATCHES:
                 work.room.redeem(size)

@@ -42,7 +42,8 @@ from logboom.errors import (
 )
 from logboom.storage.config import MIB
 from logboom.storage.files import OpenFiles
-from logboom.storage.stage import SUFFIX, Opened, StageFile, Target, stage_id
+from logboom.storage.piece import PieceName
+from logboom.storage.stage import SUFFIX, Opened, StageFile, Target, remove_stages, stage_id
 
 QUEUED_BYTES: Final = 256 * MIB
 """What may wait for one stage."""
@@ -134,13 +135,19 @@ class Stages:
         """On a thread, before anybody is served: what is there from before."""
         disk, now = self._files.disk, _now_us()
         disk.make_directory(self._directory)
-        for name in disk.list(self._directory):
-            path = f"{self._directory}/{name}"
-            found = stage_id(path)
-            if found is not None and not disk.is_directory(path):
-                size = disk.open(path).size()
-                self._stages[found] = Stage(found, path, now, size_bytes=size)
-                self.staged_bytes += size
+        names = [name for name in disk.list(self._directory) if not disk.is_directory(f"{self._directory}/{name}")]
+        for name in names:
+            found = stage_id(name)
+            if found is not None:
+                self._stages[found] = Stage(found, f"{self._directory}/{name}", now)
+        for name in names:
+            piece = PieceName.parse(name)
+            stage = self._stages.get(piece.stage if piece is not None else stage_id(name) or "")
+            if stage is not None:
+                stage.size_bytes += disk.open(f"{self._directory}/{name}").size()
+            elif piece is not None:
+                disk.unlink(f"{self._directory}/{name}")
+        self.staged_bytes = sum(stage.size_bytes for stage in self._stages.values())
 
     async def open(self, note: str) -> StageInfo:
         limits, now = self._limits, _now_us()
@@ -225,7 +232,8 @@ class Stages:
                     await self.load(stage)
                     jobs = await self._judged(stage, jobs)
                     entries = [(job.target, batch) for job in jobs for batch in job.batches]
-                    write = partial(stage.loaded.write, entries, _now_us(), self._limits.batch_bytes)
+                    sizes = {job.target: job.hosted.topic.settings.segment.bytes for job in jobs}
+                    write = partial(stage.loaded.write, entries, _now_us(), self._limits.batch_bytes, sizes)
                     answers = await self._on_thread(write)
                 except LogboomError as error:
                     answers = [error] * sum(len(job.batches) for job in jobs)
@@ -260,7 +268,7 @@ class Stages:
         file = stage.file
         if file is None or stage.failure is not None:
             return
-        if stage.sync is None and file.size_bytes - file.synced_bytes >= SYNC_BYTES:
+        if stage.sync is None and file.unsynced_bytes >= SYNC_BYTES:
             stage.sync = self._loop.create_task(self._sync(stage))
 
     def _answer(self, stage: Stage, job: _Job, answers: Sequence[Answer]) -> None:
@@ -346,8 +354,8 @@ class Stages:
 
     def _make_sure(self, files: Sequence[StageFile]) -> None:
         for file in files:
-            file.verify(self._limits.batch_bytes)
             file.sync()
+            file.verify(self._limits.batch_bytes)
         self._files.disk.sync_directory(self._directory)
 
     def remove(self, stages: Sequence[Stage]) -> None:
@@ -355,20 +363,15 @@ class Stages:
         for stage in stages:
             if self._stages.pop(stage.id, None) is not None:
                 self.staged_bytes -= stage.size_bytes
-        removal = self._loop.run_in_executor(self._threads, self._unlink, list(stages))
+        removal = self._loop.run_in_executor(self._threads, self._unlink, [stage.id for stage in stages])
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)
 
-    def _unlink(self, stages: Sequence[Stage]) -> None:
-        disk = self._files.disk
-        for stage in stages:
-            try:
-                if stage.file is not None:
-                    stage.file.remove()
-                elif disk.exists(stage.path):
-                    disk.unlink(stage.path)
-            except OSError as error:
-                logger.warning("%s could not be removed: %s", stage.path, error)
+    def _unlink(self, stages: Sequence[str]) -> None:
+        try:
+            remove_stages(self._files.disk, self._directory, stages)
+        except OSError as error:
+            logger.warning("files of stages could not be removed: %s", error)
 
     def discard(self, names: Sequence[str]) -> int:
         found = [stage for name in dict.fromkeys(names) if (stage := self._stages.get(name)) is not None]

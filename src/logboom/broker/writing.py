@@ -14,6 +14,7 @@ same file is synced. What waits for a sync anyway waits for the round of the Com
 
 from __future__ import annotations
 
+import logging
 import time
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections import deque
@@ -21,7 +22,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from logboom.batch import Batch
-from logboom.broker.promise import Entry
+from logboom.broker.promise import Adoption, Entry
 from logboom.errors import LogboomError, LogReadOnly, Overloaded, SyncFailed
 from logboom.storage.append import Answer, Appended
 from logboom.storage.growing import PendingSync
@@ -30,6 +31,8 @@ from logboom.storage.topic import Settings
 
 if TYPE_CHECKING:
     from logboom.broker.committing import Committer
+
+logger: Final = logging.getLogger("logboom.broker")
 
 INLINE_BYTES: Final = 1024 * 1024
 """More than this in one append is left to a thread."""
@@ -149,9 +152,9 @@ class LogWriter:
                 self._committer.held_up[self] = None
             return
         has_room = self._committer.room(self, 0)
-        if self._eager and has_room:
+        if self._eager and has_room and (entries := self.take_queue()):
             self.seize()
-            self._committer.run(self._write_queue, self.take_queue())
+            self._committer.run(self._write_queue, entries)
             return
         self._committer.want(self)
         if not has_room and self._patience is None:
@@ -162,6 +165,8 @@ class LogWriter:
         entries: list[Entry] = []
         taken = 0
         while self._queue and (not entries or self._committer.room(self, taken)):
+            if self.log.syncing and isinstance(self._queue[0], Adoption):
+                break  # a segment must be rolled for it
             entry = self._queue.popleft()
             self._count_queued(entry, -1)
             taken += entry.size
@@ -181,7 +186,11 @@ class LogWriter:
         """On whatever thread has the log: one call for all of them. Their answers are not given to anybody yet."""
         together: list[Entry] = []
         for entry in entries:
-            if entry.stamped:
+            if isinstance(entry, Adoption):
+                self._append_together(together)
+                self._adopt(entry)
+                together = []
+            elif entry.stamped:
                 self._append_together(together)
                 self._replicate(entry)
                 together = []
@@ -230,6 +239,18 @@ class LogWriter:
             for header in headers
         ]
 
+    def _adopt(self, entry: Adoption) -> None:
+        """Where it cannot be, whoever asked appends the batches: what stands in the way of that is said then."""
+        try:
+            batches = list(entry.piece.batches())
+            entry.answers = self.log.adopt(entry.piece.file(), batches, time.time_ns() // 1000, self._term)
+            entry.batches = batches
+        except (LogboomError, OSError) as error:
+            logger.warning("%s: %s does not become a segment: %s", self.name, entry.piece.path, error)
+        except Exception as error:  # nothing of ours: what was written is not known
+            failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
+            self._committer.call_soon(self._committer.fail, failure, error)
+
     append_on_thread = _append
 
     def _wrote(self, entries: list[Entry]) -> None:
@@ -276,7 +297,9 @@ class LogWriter:
                 log.commit(log.last_index, tell=False)
                 self.wake()
                 self._committer.tell_later(self)
-        if durable or size:
+        if size and log.synced_index == log.last_index:
+            self._synced()
+        elif durable or size:
             self._see_to_sync(durable)
         return None
 
@@ -338,6 +361,8 @@ class LogWriter:
                 waiting.settle()
             elif not waiting.done():
                 waiting.set_result(None)
+        if log.failed:  # readers in other processes could not be told
+            return self._stop_all()
         if self._awaiting or self.unsynced_bytes:
             self._see_to_sync(bool(self._awaiting))
         return None
@@ -352,6 +377,8 @@ class LogWriter:
         self._untold = self.busy
         if not self.busy and not self.log.closed:
             self.log.tell()
+            if self.log.failed and self._committer.failure is None:
+                self._stop_all()
 
     def wake(self) -> None:
         """Readers that wait are to look again."""

@@ -1,6 +1,7 @@
 """A log as it grows: appended to, synced, committed, rolled. `log.Log` adds what takes away from it.
 
     append → (written) → sync → (synced) → commit → (committed, readable)
+    adopt  →                (synced) → commit → (committed, readable)
 
 A segment is synced before its successor takes a byte. After a short or failed write the file is cut back to the last
 whole batch; after a failed sync the log takes no writes, and reopening recovers. A sync may run on another thread
@@ -35,7 +36,7 @@ from logboom.errors import (
 )
 from logboom.storage.append import Answer, Appended, Group
 from logboom.storage.config import LogConfig
-from logboom.storage.disk import File, publish_file, write_aside
+from logboom.storage.disk import File, publish_file, write_all, write_aside
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import Summary
 from logboom.storage.labels import label_columns
@@ -233,6 +234,46 @@ class GrowingLog(ReadableLog):
         error = self._write_staged(group) if group.staged else None
         if error is not None:
             raise error
+
+    def adopt(self, file: File, batches: Sequence[Batch], now: int, term: int | None = None) -> list[Appended]:
+        """Make a file that holds these batches, one behind the other, and nothing else, a segment of this log.
+
+        It is stamped where it is, synced, and gets a second name, and with that its batches are appended and synced.
+        Raises WriteFailed or LogReadOnly where it is not, and SyncFailed where nobody knows. Nobody must write to the
+        file any more; its first name is the caller's to remove.
+        """
+        if self._end:
+            self.roll()
+        if self._refusal is not None:
+            raise LogReadOnly(self._refusal)
+        if self._end or self._named:
+            raise WriteFailed(f"{self.directory}: the last segment cannot be another file now")
+        segment, disk, group = self._segments[-1], self._files.disk, self._group(now, term)
+        for number, batch in enumerate(batches):
+            group.add(number, batch, batch.header, None)
+        try:
+            for front, (_, _, _, position, _) in zip(group.buffers[::2], group.staged, strict=True):
+                write_all(file, front, position)
+        except OSError as error:
+            raise WriteFailed(f"{file.path}: {error.strerror}") from error
+        try:
+            file.sync()
+        except OSError as error:
+            raise self.fail_sync(error) from error
+        try:
+            disk.link(file.path, segment.log_path)
+        except OSError as error:
+            raise WriteFailed(f"{segment.log_path}: {error.strerror}") from error
+        try:
+            disk.sync_directory(self.directory)
+        except OSError as error:
+            raise self.fail_sync(error) from error
+        self._named = True
+        self._take(group)
+        self._synced_index = self.last_index
+        self._write_state()
+        self._try_roll()
+        return [answer for _, answer in group.answers]
 
     def trim(self, seqno: int, now: int, term: int | None = None, first: int | None = None) -> Appended:
         """Set the floor: once this is committed, nothing below `seqno` is ever served again.

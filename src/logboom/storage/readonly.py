@@ -96,6 +96,9 @@ class ReadOnlyDisk:
     def rename(self, old: str, new: str) -> NoReturn:
         _refuse(old)
 
+    def link(self, path: str, new: str) -> NoReturn:
+        _refuse(new)
+
     def unlink(self, path: str) -> NoReturn:
         _refuse(path)
 

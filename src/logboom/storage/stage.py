@@ -1,22 +1,23 @@
-"""A stage: batches for any number of logs that are in none of them yet, in one file.
+"""A stage: batches for any number of logs that are in none of them yet.
 
-The file is a row of batches as logs have them. The first, a control batch, says whose it is; another one says where
-what follows it under a number is to go; data batches carry that number as their term, their place in the stage as
+Its file is a row of batches as logs have them. The first, a control batch, says whose it is; another one says where
+what follows it under a number is to go; data batches carry that number as their term, their place in the file as
 their index, and as their seqno how many records of the stage came before them in that log. So every byte is under a
 checksum, and whoever reads the file finds out everything by it.
 
+What is a lot for one log leaves the file: it is put into pieces (`piece.py`), from its first record on, and what the
+file has of it counts for nothing any more. A piece can become a segment of its log without being written again.
+
 A stage is not synced as it grows: it counts for nothing until it is published, and `sync` comes before that. After a
 crash `load` passes over what is not whole, which goes with the next write; what was staged and is missing then, whoever
-publishes notices by the count. A short or failed write is cut off, durably, for what was refused must not come back;
-where that fails, or a sync does, the stage has failed.
+publishes notices by the count.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -39,7 +40,6 @@ from logboom.batch.validation import check_crc
 from logboom.errors import (
     AppendRefused,
     BatchError,
-    LowSpace,
     MalformedBatch,
     NotABatch,
     SequenceGap,
@@ -47,12 +47,17 @@ from logboom.errors import (
     WriteFailed,
 )
 from logboom.storage.append import Answer, Appended
-from logboom.storage.disk import BUFFERS_MAX, Disk, File
+from logboom.storage.config import MIB, LogConfig
+from logboom.storage.disk import BUFFERS_MAX, Disk
 from logboom.storage.envelope import UNREADABLE
 from logboom.storage.files import Space
+from logboom.storage.piece import Piece, PieceName, check_limit
+from logboom.storage.sheet import Sheet
 
 SUFFIX: Final = ".stage"
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
+LARGE_BYTES: Final = 4 * MIB
+"""What is more than this for one log is put into pieces."""
+_SEGMENT_BYTES: Final = LogConfig().segment_bytes
 _FILE_NAME: Final = re.compile(rf"([0-9a-f]{{32}}){re.escape(SUFFIX)}")
 
 
@@ -74,6 +79,7 @@ class Target(msgspec.Struct, frozen=True, tag="target"):
 
 
 _decode = msgspec.msgpack.Decoder(Opened | Target).decode
+Entry = tuple[Target, Batch]
 
 
 class StagedBatch(NamedTuple):
@@ -82,91 +88,198 @@ class StagedBatch(NamedTuple):
     batch: Batch
 
 
+class _Filled(NamedTuple):
+    """What there is for a target."""
+
+    records: int = 0
+    records_here: int = 0
+    """In the stage's own file, whether they count or not."""
+    bytes_here: int = 0
+
+
 class StageFile:
     """Not for two threads at once, but for `sync`."""
 
-    def __init__(self, disk: Disk, space: Space, path: str, file: File, opened: Opened) -> None:
+    def __init__(self, disk: Disk, space: Space, sheet: Sheet, opened: Opened) -> None:
         self._disk = disk
         self._space = space
-        self._file: File | None = file
-        self.path = path
+        self._sheet = sheet
+        self._directory = os.path.dirname(sheet.path)
         self.opened = opened
         self.targets: dict[Target, int] = {}
         """With their numbers."""
-        self.counts: list[int] = []
-        """Records for each target."""
-        self.size_bytes = 0
-        self.synced_bytes = 0
-        self.failure: StageFailed | None = None
+        self._filled: list[_Filled] = []
+        self.pieces: list[Piece] = []
+        """Those of one target in their order."""
+        self._growing: dict[int, Piece | None] = {}
+        """The piece that takes what comes for a target next; None where that is to be made."""
+        self._failure: StageFailed | None = None
         self._index = 1
-        self._is_torn = False
-        """Whether something that is none of its batches lies behind them."""
 
     @classmethod
     def create(cls, disk: Disk, space: Space, directory: str, opened: Opened) -> StageFile:
         path = f"{directory}/{opened.id}{SUFFIX}"
-        stage = cls(disk, space, path, disk.create(path), opened)
-        stage._put([*stage._control(opened, opened.at)])
+        stage = cls(disk, space, Sheet(disk, space, opened.id, path, disk.create(path)), opened)
+        stage._sheet.put(stage._control(opened, opened.at))
         return stage
 
     @classmethod
     def load(cls, disk: Disk, space: Space, path: str) -> StageFile:
-        """What a file holds after a restart: verified, as the disk has it. Raises BatchError where it is no stage."""
+        """What the files hold after a restart: verified, as the disk has it. Raises BatchError where it is no stage."""
         file = disk.open(path)
         file.sync()
         file.drop_cache()
         data = file.map(file.size())
         batch = Batch.parse(data)
-        stage = cls(disk, space, path, file, _read_opened(batch, path))
-        stage.size_bytes = batch.header.size
+        opened = _read_opened(batch, path)
+        stage = cls(disk, space, Sheet(disk, space, opened.id, path, file), opened)
+        stage._sheet.size_bytes = batch.header.size
         stage._index = 2
         try:
-            for position, header in stage._walk(data, batch.header.size, len(data)):
+            for position, header in _walk(data, batch.header.size, len(data), 2):
                 check_crc(header, data[position : position + header.size])
                 stage._follow(header, data[position : position + header.size])
         except (BatchError, *UNREADABLE):
-            stage._is_torn = True
-        stage.synced_bytes = stage.size_bytes
+            stage._sheet.is_torn = True
+        stage._sheet.synced_bytes = stage._sheet.size_bytes
+        stage._load_pieces()
         return stage
+
+    def _load_pieces(self) -> None:
+        """Those that follow each other, of each target. The others count for nothing, and go with the stage."""
+        names = filter(None, map(PieceName.parse, self._disk.list(self._directory)))
+        for name in sorted(name for name in names if name.stage == self.opened.id):
+            if name.number >= len(self._filled):
+                continue
+            filled = self._filled[name.number]
+            if name.first != (filled.records if name.number in self._growing else 0):
+                continue
+            piece = Piece.load(self._disk, self._space, self._directory, name, self.opened.producer_id)
+            if piece.next > name.first and piece.next >= filled.records:
+                self.pieces.append(piece)
+                self._growing[name.number] = None
+                self._filled[name.number] = filled._replace(records=piece.next)
+
+    @property
+    def path(self) -> str:
+        return self._sheet.path
+
+    @property
+    def _sheets(self) -> list[Sheet]:
+        return [self._sheet, *self.pieces]
+
+    @property
+    def failure(self) -> StageFailed | None:
+        return self._failure or next((sheet.failure for sheet in self._sheets if sheet.failure is not None), None)
+
+    @property
+    def counts(self) -> list[int]:
+        """Records for each target."""
+        return [filled.records for filled in self._filled]
 
     @property
     def records(self) -> int:
         return sum(self.counts)
 
     @property
-    def is_synced(self) -> bool:
-        return self.synced_bytes == self.size_bytes
+    def size_bytes(self) -> int:
+        return sum(sheet.size_bytes for sheet in self._sheets)
 
-    def write(self, entries: Sequence[tuple[Target, Batch]], now: int, limit_bytes: int) -> list[Answer]:
-        """Stage batches, with as few writes as can be; one answer for each, in order. Once one is refused, all are."""
+    @property
+    def unsynced_bytes(self) -> int:
+        return sum(sheet.size_bytes - sheet.synced_bytes for sheet in self._sheets)
+
+    @property
+    def is_synced(self) -> bool:
+        return not self.unsynced_bytes
+
+    def write(
+        self, entries: Sequence[Entry], now: int, limit_bytes: int, segment_bytes: Mapping[Target, int] | None = None
+    ) -> list[Answer]:
+        """Stage batches, with as few writes as can be; one answer for each, in order. Once one is refused, all are.
+
+        `segment_bytes` says how large segments of the targets are.
+        """
         answers: list[Answer] = []
-        refusal: AppendRefused | BatchError | None = None
-        start = 0
-        while start < len(entries):
-            some = entries[start : start + BUFFERS_MAX // 4]
-            answers += self._write(some, now, limit_bytes) if refusal is None else [refusal] * len(some)
+        while len(answers) < len(entries):
+            start = len(answers)
+            try:
+                sheet, room = self._find_sheet(entries[start], segment_bytes or {})
+                some = entries[start : start + self._count_fitting(entries, start, sheet, room)]
+                answers += self._write(sheet, some, now, limit_bytes)
+            except AppendRefused as error:
+                answers.append(error)
             refused = (answer for answer in answers[start:] if isinstance(answer, AppendRefused | BatchError))
-            refusal = refusal or next(refused, None)
-            start += len(some)
+            refusal = next(refused, None)
+            if refusal is not None:
+                answers += [refusal] * (len(entries) - len(answers))
         return answers
 
-    def _write(self, entries: Sequence[tuple[Target, Batch]], now: int, limit_bytes: int) -> list[Answer]:
-        targets, counts, index = dict(self.targets), list(self.counts), self._index
-        buffers: list[Buffer] = []
+    def _find_sheet(self, entry: Entry, segment_bytes: Mapping[Target, int]) -> tuple[Sheet, int]:
+        """Where a batch is to go, and how many bytes go there with one write."""
+        target, batch = entry
+        number = self.targets.get(target)
+        if number is None or not self._is_large(number):
+            return self._sheet, LARGE_BYTES
+        most, piece = segment_bytes.get(target, _SEGMENT_BYTES), self._growing.get(number)
+        if piece is None or piece.size_bytes + batch.header.size > most:
+            if self.failure is not None:
+                raise WriteFailed(str(self.failure))
+            try:
+                piece = self._begin_piece(number)
+            except OSError as error:
+                raise WriteFailed(f"{self.path}: no piece: {error.strerror}") from None
+        return piece, most - piece.size_bytes
+
+    def _is_large(self, number: int) -> bool:
+        return number in self._growing or self._filled[number].bytes_here >= LARGE_BYTES
+
+    def _begin_piece(self, number: int) -> Piece:
+        """The next piece of a target. The first begins with what the stage's own file has for it."""
+        is_first = number not in self._growing
+        name = PieceName(self.opened.id, number, 0 if is_first else self._filled[number].records)
+        piece = Piece.create(self._disk, self._space, self._directory, name, self.opened.producer_id)
+        if is_first:
+            for found, batch in self._batches_here():
+                if found == number:
+                    data = batch.data
+                    piece.add([(data[:HEADER_SIZE], data[HEADER_SIZE:])], batch.header.record_count)
+        self.pieces.append(piece)
+        self._growing[number] = piece
+        return piece
+
+    def _count_fitting(self, entries: Sequence[Entry], start: int, sheet: Sheet, room: int) -> int:
+        """How many of the entries from `start` on, at least one, go to this sheet with one write."""
+        count, size = 1, entries[start][1].header.size
+        for target, batch in entries[start + 1 : start + BUFFERS_MAX // 4]:
+            size += batch.header.size
+            number = self.targets.get(target)
+            home = self._sheet if number is None or not self._is_large(number) else self._growing.get(number)
+            if home is not sheet or size > room:
+                break
+            count += 1
+        return count
+
+    def _write(self, sheet: Sheet, entries: Sequence[Entry], now: int, limit_bytes: int) -> list[Answer]:
+        targets, filled, index = dict(self.targets), list(self._filled), self._index
+        batches: list[tuple[Buffer, Buffer]] = []
         answers: list[Answer] = []
         refusal: AppendRefused | BatchError | None = None
         for target, batch in entries:
             try:
                 if refusal is not None:
                     raise refusal
-                answers.append(self._place(target, batch, now, limit_bytes, buffers))
+                answers.append(self._place(sheet, target, batch, now, limit_bytes, batches))
             except (AppendRefused, BatchError) as error:
                 refusal = error
                 answers.append(error)
         try:
-            self._put(buffers)
+            if isinstance(sheet, Piece):
+                sheet.add(batches, self._filled[sheet.number].records - sheet.next)
+            else:
+                sheet.put([buffer for batch in batches for buffer in batch])
         except AppendRefused as error:
-            self.targets, self.counts, self._index = targets, counts, index
+            self.targets, self._filled, self._index = targets, filled, index
             return [
                 answer if isinstance(answer, Appended) and self._holds(target, answer) else error
                 for (target, _), answer in zip(entries, answers, strict=True)
@@ -176,9 +289,17 @@ class StageFile:
     def _holds(self, target: Target, answer: Appended) -> bool:
         """Whether it is the answer to a repeat of what was in the file before."""
         number = self.targets.get(target)
-        return number is not None and answer.next_seqno <= self.counts[number]
+        return number is not None and answer.next_seqno <= self._filled[number].records
 
-    def _place(self, target: Target, batch: Batch, now: int, limit_bytes: int, buffers: list[Buffer]) -> Appended:
+    def _place(
+        self,
+        sheet: Sheet,
+        target: Target,
+        batch: Batch,
+        now: int,
+        limit_bytes: int,
+        batches: list[tuple[Buffer, Buffer]],
+    ) -> Appended:
         batch.verify(limit_bytes)
         header = batch.header
         if header.kind != KIND_DATA:
@@ -189,22 +310,25 @@ class StageFile:
         if number is None:
             if header.producer_seq:
                 raise SequenceGap(header.producer_id, header.producer_seq, 0)
-            buffers += self._control(target, now)
+            batches.append(self._control(target, now))
             number = self._add(target)
-        seqno, count = self.counts[number], header.record_count
+        (seqno, here, size), count = self._filled[number], header.record_count
         ahead = (header.producer_seq - seqno) % SEQUENCE_MODULUS
         if ahead:
             if SEQUENCE_MODULUS - ahead < count or ahead < SEQUENCE_MODULUS // 2:
                 raise SequenceGap(header.producer_id, header.producer_seq, seqno % SEQUENCE_MODULUS)
             return Appended(seqno + ahead - SEQUENCE_MODULUS, count, self._index, now, True)
-        buffers += (stamp(batch.data, seqno, self._index, now, number, SYNCED_UNKNOWN), batch.data[HEADER_SIZE:])
-        self._index += 1
-        self.counts[number] += count
-        return Appended(seqno, count, self._index - 1, now)
+        index = self._index
+        batches.append((stamp(batch.data, seqno, index, now, number, SYNCED_UNKNOWN), batch.data[HEADER_SIZE:]))
+        if sheet is self._sheet:
+            self._index += 1
+            here, size = here + count, size + header.size
+        self._filled[number] = _Filled(seqno + count, here, size)
+        return Appended(seqno, count, index, now)
 
     def _add(self, target: Target) -> int:
         number = self.targets[target] = len(self.targets)
-        self.counts.append(0)
+        self._filled.append(_Filled())
         return number
 
     def _control(self, body: Opened | Target, now: int) -> tuple[Buffer, Buffer]:
@@ -213,107 +337,51 @@ class StageFile:
         self._index += 1
         return front, data[HEADER_SIZE:]
 
-    def _put(self, buffers: list[Buffer]) -> None:
-        if self.failure is not None:
-            raise WriteFailed(str(self.failure))
-        size = sum(map(len, buffers))
-        if not size:
-            return
-        self._space.take(size)
-        try:
-            file = self._opened_file()
-        except OSError as error:
-            raise WriteFailed(f"{self.path}: {error.strerror}") from None
-        if self._is_torn:
-            self._cut_back("what a crash left could not be cut off")
-        try:
-            written = file.write(buffers, self.size_bytes)
-            if written != size:
-                full = self._disk.free_bytes() < size - written
-                raise OSError(errno.ENOSPC if full else errno.EIO, f"only {written} of {size} bytes were written")
-        except OSError as error:
-            self._cut_back(f"a write failed ({error}) and could not be cut off")
-            if error.errno in _NO_SPACE:
-                raise LowSpace(0, self._space.reserve_bytes) from None
-            raise WriteFailed(f"{self.path}: {error.strerror}") from None
-        self.size_bytes += size
-
-    def _cut_back(self, failing: str) -> None:
-        """The file ends with its last batch again, durably. Raises WriteFailed, and the stage has failed."""
-        try:
-            self._opened_file().truncate(self.size_bytes)
-            self._opened_file().sync()
-        except OSError as error:
-            self.failure = StageFailed(self.opened.id, f"{failing}: {error}")
-            raise WriteFailed(str(self.failure)) from error
-        self._is_torn = False
-
-    def _opened_file(self) -> File:
-        if self._file is None:
-            self._file = self._disk.open(self.path)
-        return self._file
-
     def sync(self) -> None:
-        """On any thread: all that was written before is durable, but for the name. Raises StageFailed."""
-        size = self.size_bytes
-        if self.failure is not None:
-            raise self.failure
-        if size == self.synced_bytes:
-            return
-        try:
-            self._opened_file().sync()
-        except OSError as error:
-            self.failure = StageFailed(self.opened.id, f"a sync failed: {error}")
-            raise self.failure from error
-        self.synced_bytes = max(self.synced_bytes, size)
+        """On any thread: all that was written before is durable, but for the names. Raises StageFailed."""
+        for sheet in self._sheets:
+            sheet.sync()
+            if isinstance(sheet, Piece) and self._growing.get(sheet.number) is not sheet:
+                sheet.let_go()
 
     def let_go(self) -> None:
-        """Close the file; it is opened again when it is needed. One that is not synced stays: it may have news."""
-        if self.is_synced:
-            self._file = None
+        """Close the files; they are opened again when they are needed. One that is not synced stays."""
+        for sheet in self._sheets:
+            sheet.let_go()
 
     def verify(self, limit_bytes: int) -> None:
         """Read everything, and compare it with what was staged. Raises StageFailed."""
         try:
             batches = targets = 0
-            counts = [0] * len(self.counts)
-            data = self._data()
-            for position, header in self._walk(data, 0, self.size_bytes, 1):
+            counts = [0] * len(self._filled)
+            data = self._sheet.data()
+            for position, header in _walk(data, 0, len(data), 1):
                 check_crc(header, data[position : position + header.size])
-                if max(header.size, header.body_size) > limit_bytes:
-                    raise NotABatch(f"a batch of {max(header.size, header.body_size):,} bytes, over {limit_bytes:,}")
+                check_limit(header, limit_bytes)
                 batches += 1
                 if header.kind == KIND_DATA:
                     counts[header.term] += header.record_count
                 else:
                     targets += 1
-            if (batches + 1, targets - 1, counts) != (self._index, len(self.targets), self.counts):
+            here = [filled.records_here for filled in self._filled]
+            if (batches + 1, targets - 1, counts) != (self._index, len(self.targets), here):
                 raise NotABatch("it is not what was staged")
+            for piece in self.pieces:
+                piece.verify(limit_bytes)
+                piece.let_go()
         except (BatchError, OSError, IndexError) as error:
-            self.failure = StageFailed(self.opened.id, f"it cannot be read as it was written: {error}")
-            raise self.failure from error
+            self._failure = StageFailed(self.opened.id, f"it cannot be read as it was written: {error}")
+            raise self._failure from error
 
     def batches(self) -> Iterator[StagedBatch]:
-        """Every batch in its order, as views of the file. It has been verified."""
-        data = self._data()
-        for position, header in self._walk(data, 0, self.size_bytes, 1):
+        """Every batch that is in no piece, in its order, as views of the file. It has been verified."""
+        return (staged for staged in self._batches_here() if staged.number not in self._growing)
+
+    def _batches_here(self) -> Iterator[StagedBatch]:
+        data = self._sheet.data()
+        for position, header in _walk(data, 0, len(data), 1):
             if header.kind == KIND_DATA:
                 yield StagedBatch(header.term, Batch(header, data[position : position + header.size], True))
-
-    def _data(self) -> memoryview:
-        data = self._opened_file().map(self.size_bytes)
-        if len(data) < self.size_bytes:
-            raise NotABatch(f"the file has {len(data)} bytes, {self.size_bytes} were written")
-        return data
-
-    def _walk(self, data: memoryview, position: int, end: int, index: int = 2) -> Iterator[tuple[int, Header]]:
-        while position < end:
-            header = read_header(data, position)
-            if header.index != index or position + header.size > end:
-                raise NotABatch(f"batch {header.index} stands where {index} must be whole")
-            yield position, header
-            position += header.size
-            index += 1
 
     def _follow(self, header: Header, data: memoryview) -> None:
         """Take up what was found in the file."""
@@ -324,18 +392,46 @@ class StageFile:
             self._add(target)
         elif header.producer_id != self.opened.producer_id:
             raise NotABatch("a batch is one of another stage")
-        elif header.term >= len(self.targets) or header.base_seqno != self.counts[header.term]:
+        elif header.term >= len(self.targets) or header.base_seqno != self._filled[header.term].records:
             raise NotABatch("a batch stands where another must be")
         else:
-            self.counts[header.term] += header.record_count
+            records, _, size = self._filled[header.term]
+            records += header.record_count
+            self._filled[header.term] = _Filled(records, records, size + header.size)
         self._index = header.index + 1
-        self.size_bytes += header.size
+        self._sheet.size_bytes += header.size
 
     def remove(self) -> None:
-        """The file goes; whoever reads it goes on."""
-        self._file = None
-        if self._disk.exists(self.path):
-            self._disk.unlink(self.path)
+        """The files go; whoever reads them goes on."""
+        remove_stages(self._disk, self._directory, [self.opened.id])
+
+
+def remove_stages(disk: Disk, directory: str, stages: Collection[str]) -> None:
+    """The file that says whose the others are goes first: without it they are removed by the next start.
+
+    Raises what went wrong first, when all the others are gone.
+    """
+    pieces = [(name, piece.stage) for name in disk.list(directory) if (piece := PieceName.parse(name)) is not None]
+    names = [f"{stage}{SUFFIX}" for stage in stages] + [name for name, stage in pieces if stage in stages]
+    failure: OSError | None = None
+    for path in (f"{directory}/{name}" for name in names):
+        try:
+            if disk.exists(path):
+                disk.unlink(path)
+        except OSError as error:
+            failure = failure or error
+    if failure is not None:
+        raise failure
+
+
+def _walk(data: memoryview, position: int, end: int, index: int) -> Iterator[tuple[int, Header]]:
+    while position < end:
+        header = read_header(data, position)
+        if header.index != index or position + header.size > end:
+            raise NotABatch(f"batch {header.index} stands where {index} must be whole")
+        yield position, header
+        position += header.size
+        index += 1
 
 
 def _read_opened(batch: Batch, path: str) -> Opened:

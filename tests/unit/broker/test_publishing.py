@@ -641,8 +641,12 @@ def test_others_write_between_the_slices_of_a_publish_and_readers_see_it_grow_in
 
 
 @pytest.mark.soak
-def test_others_write_between_the_slices_of_a_publish_of_hundreds_of_mib(tmp_path: Path) -> None:
-    asyncio.run(publish_among_others(tmp_path, 400, 1_000_000, 95))
+@pytest.mark.parametrize(("batches_in_a_segment", "slices"), [(0, 95), (publishing.ADOPTED_BATCHES, 4)])
+def test_others_write_between_the_slices_of_a_publish_of_hundreds_of_mib(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_in_a_segment: int, slices: int
+) -> None:
+    monkeypatch.setattr(publishing, "ADOPTED_BATCHES", batches_in_a_segment)
+    asyncio.run(publish_among_others(tmp_path, 400, 1_000_000, slices))
 
 
 async def publish_among_others(path: Path, batches: int, size: int, slices: int) -> None:
