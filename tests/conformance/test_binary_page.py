@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -84,6 +85,23 @@ def test_every_error_a_node_may_send_is_in_the_table(code: str) -> None:
     if code in NEVER_SENT or issubclass(CODES[code], DumpError):
         return
     assert re.search(rf"^\|.*`{code}`.*\|.*\|.*\|$", PAGE, re.MULTILINE)
+
+
+def carried(error: type) -> set[str]:
+    """The names of what an error sets on itself: they are its data on the wire."""
+    made = [
+        vars(kind)["__init__"]
+        for kind in error.__mro__
+        if kind.__module__ == error.__module__ and "__init__" in vars(kind)
+    ]
+    return {name for make in made for name in re.findall(r"self\.(\w+)(?:: [^=]+)? = ", inspect.getsource(make))}
+
+
+def test_every_error_has_the_data_that_the_table_says() -> None:
+    table = PAGE[PAGE.index("| code | data | means |") : PAGE.index("A code that is not in the table")]
+    for codes, data in re.findall(r"^\| (`.*?`) \|(.*?)\|", table, re.MULTILINE):
+        for code in re.findall(r"`([a-z-]+)`", codes):
+            assert set(re.findall(r"\w+", data)) == carried(CODES[code]), code
 
 
 def test_no_error_is_in_the_table_that_is_none() -> None:

@@ -19,7 +19,7 @@ from logboom import Reader, Writer
 from logboom.batch import Record
 from logboom.broker.api import PartitionInfo
 from logboom.client.remote import RemoteBroker
-from logboom.errors import CheckpointNotFound, SeqnoOutOfRange
+from logboom.errors import CheckpointNotFound, ResultsUnreadable, SeqnoOutOfRange
 from logboom.results import checkpoint
 from logboom.results.checkpoint import By
 from logboom.spark.jobs.checkpoint import CheckpointWork
@@ -220,3 +220,90 @@ def test_a_checkpoint_goes_on_in_another_directory_without_the_old_one(
     with Reader("moved", topics.address, 0, from_checkpoint=True) as reader:
         found = {record.key: record.value for record in reader}
     assert found == {b"%d" % key: b"before" if key < 5 else b"after" for key in range(7)}
+
+
+class Kept:
+    """A topic with few keys on a node of its own, and its checkpoint."""
+
+    def __init__(self, root: Path, node: NodeProcess, spark: SparkSession) -> None:
+        self.node = node
+        self.topics = Topics(node)
+        self.topics.ask(lambda broker: broker.create_topic("kept", 1, SMALL))
+        self.place = root / "results"
+        self.runs = self.place / "checkpoint" / "kept" / "key" / "runs"
+        self.expected: dict[bytes | None, bytes | None] = {}
+        self._spark = spark
+
+    def write(self, keys: range, value: bytes) -> None:
+        with Writer("kept", self.topics.address, batch_bytes=2000) as writer:
+            for number in keys:
+                key = b"%d" % number
+                writer.write(value, key=key)
+                self.expected[key] = value
+
+    def run(self, place: Path | None = None) -> Report:
+        where = str(place or self.place)
+        return run_job(CheckpointWork(topic="kept"), self.topics.address, lambda: self._spark, where)
+
+    def read(self) -> dict[bytes | None, bytes | None]:
+        with Reader("kept", self.topics.address, from_checkpoint=True) as reader:
+            return {record.key: record.value for record in reader}
+
+
+@pytest.fixture
+def kept(tmp_path: Path, spark: SparkSession) -> Iterator[Kept]:
+    with NodeProcess(tmp_path) as node:
+        yield Kept(tmp_path, node, spark)
+
+
+def test_a_checkpoint_is_made_anew_where_a_node_restored_from_a_copy_knows_one_whose_files_are_gone(
+    kept: Kept, tmp_path: Path
+) -> None:
+    kept.write(range(10), b"old")
+    first = kept.run().result
+    kept.node.stop()
+    shutil.copytree(kept.node.directory, tmp_path / "copy")
+    kept.node.start()
+    for count in (20, 40):
+        kept.write(range(100, 100 + count), b"forgotten")
+        kept.run()
+    assert first is not None
+    assert not Path(first.place).exists(), "what came later has swept it"
+    kept.node.stop()
+    shutil.rmtree(kept.node.directory)
+    shutil.move(tmp_path / "copy", kept.node.directory)
+    kept.node.start()
+    kept.expected = {}
+    kept.write(range(10), b"old")
+    with pytest.raises(ResultsUnreadable, match="run the checkpoint job"):
+        kept.read()
+    report = kept.run()
+    assert (report.summary["anew"], report.summary["missed"]) == ("files of the last one are gone", 0)
+    assert kept.read() == kept.expected
+    (file,) = Path(report.result.place if report.result else "").glob("*.parquet")
+    file.unlink()
+    assert kept.run().summary["anew"] == "files of the last one are gone", "though nothing is new"
+    assert kept.read() == kept.expected
+
+
+def test_a_state_that_the_log_has_no_more_is_not_given_up_because_its_directory_is_away(kept: Kept) -> None:
+    kept.write(range(500), b"x" * 100)
+    kept.run()
+    kept.node.stop()
+    with DataDirectory.open(str(kept.node.directory)) as data:
+        (log,) = data.open_topic("kept")
+        log.drop(400)
+        dropped = log.first
+    assert dropped
+    kept.node.start()
+    away = kept.place.with_name("away")
+    shutil.move(kept.place, away)
+    for _ in range(2):
+        with pytest.raises(ResultsUnreadable, match=f"{kept.runs}"):
+            kept.run()
+    shutil.copytree(away, kept.place)
+    assert (kept.run().result, kept.read()) == (None, kept.expected), "it was only away"
+    shutil.rmtree(kept.place)
+    report = kept.run(away.with_name("elsewhere"))
+    assert (report.summary["anew"], report.summary["missed"]) == ("files of the last one are gone", dropped)
+    assert kept.read() == {b"%d" % number: b"x" * 100 for number in range(dropped, 500)}

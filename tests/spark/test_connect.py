@@ -80,6 +80,43 @@ said["still"] = count("table")
 spark.stop()
 print(json.dumps(said))
 """
+EACH = """
+import json, sys
+from pyspark.sql import SparkSession
+
+remote, address, directory = sys.argv[1:]
+spark = SparkSession.builder.remote(remote).getOrCreate()
+FAILS = 1
+
+def split(batch, number):
+    for topic, rest in (("even", 0), ("odd", 1)):
+        rows = batch.where(f"CAST(CAST(value AS STRING) AS LONG) % 2 = {rest}").select("key", "value")
+        writer = rows.write.format("logboom").mode("append")
+        writer.options(topic=topic, txnAppId=f"split-{topic}", txnVersion=number).save(address)
+        if number == FAILS:
+            raise RuntimeError("between the two")
+
+def run():
+    stream = spark.readStream.format("logboom").options(topic="events", startingSeqno="earliest")
+    stream = stream.option("maxRecordsPerTrigger", 1000).load(address).writeStream.foreachBatch(split)
+    stream = stream.option("checkpointLocation", f"{directory}/each").trigger(availableNow=True)
+    while True:
+        try:
+            stream.start().awaitTermination()
+            return ""
+        except Exception as error:
+            if "connect back" not in str(error):  # a Python of Spark's that has not started in ten seconds
+                return str(error)
+
+said = {"first": "between the two" in run()}
+FAILS = None
+said["second"] = run()
+for topic in ("even", "odd"):
+    found = spark.read.format("logboom").option("topic", topic).load(address).select("value")
+    said[topic] = [found.count(), found.distinct().count()]
+spark.stop()
+print(json.dumps(said))
+"""
 SESSION = """
 import json, subprocess, sys, time
 from logboom.spark import session, start
@@ -98,6 +135,39 @@ while time.monotonic() < give_up:
         break
     time.sleep(0.2)
 print(json.dumps({"records": events.count(), "push-down": pushed, "lags": lags}))
+spark.stop()
+"""
+STOPPED = """
+import json, os, sys, threading, time
+from contextlib import closing
+from pathlib import Path
+from logboom.spark import session
+from logboom.spark.jobs.tasks import Stoppable, run_tasks
+
+spark, mark, over = session(remote=sys.argv[1]), Path(sys.argv[2]), threading.Event()
+
+def work(piece):
+    mark.with_suffix(".new").write_text(str(os.getpid()))
+    mark.with_suffix(".new").rename(mark)
+    while True:
+        time.sleep(0.1)
+
+def lose():
+    while not mark.exists():
+        time.sleep(0.1)
+    over.set()
+
+threading.Thread(target=lose).start()
+said = {}
+with closing(Stoppable(lambda: spark, over.is_set)) as stoppable:
+    try:
+        run_tasks(stoppable(), work, [b""])
+    except Exception as error:
+        said["canceled"] = "OPERATION_CANCELED" in str(error)
+while Path("/proc", mark.read_text()).exists():
+    time.sleep(0.1)
+said["later"] = spark.range(3).count()
+print(json.dumps(said))
 spark.stop()
 """
 
@@ -159,9 +229,28 @@ def test_a_client_without_logboom_writes_tables_and_streams_once(
     }
 
 
+def test_for_each_batch_writes_to_several_topics_once_where_it_is_repeated(
+    node: NodeProcess, remote: str, tmp_path: Path
+) -> None:
+    packages, half = Path(pyspark.__file__).parents[1], RECORDS // 2
+    said = run_client(
+        EACH,
+        *(remote, f"logboom://{node.address}", str(tmp_path)),
+        directory=tmp_path,
+        python=(sys.executable, "-S"),
+        PYTHONPATH=str(packages),
+    )
+    assert said == {"first": True, "second": "", "even": [half, half], "odd": [half, half]}
+
+
 def test_our_session_takes_a_remote_needs_no_java_and_lets_cursors_follow(
     node: NodeProcess, remote: str, tmp_path: Path
 ) -> None:
     arguments = remote, f"logboom://{node.address}", str(tmp_path / "checkpoint")
     said = run_client(SESSION, *arguments, directory=tmp_path, JAVA_HOME="/nonexistent")
     assert said == {"records": RECORDS, "push-down": "true", "lags": [0, 0]}
+
+
+def test_what_spark_does_for_a_run_that_has_lost_its_lease_is_stopped(remote: str, tmp_path: Path) -> None:
+    said = run_client(STOPPED, remote, str(tmp_path / "mark"), directory=tmp_path)
+    assert said == {"canceled": True, "later": 3}

@@ -66,6 +66,16 @@ spark = session()
 settings = [spark.conf.get(name) for name in names]
 print(json.dumps({"settings": settings}))
 """
+NEARBY = """
+from logboom.spark import session
+from pyspark.sql.functions import udf
+here = {"spark.connect.grpc.binding.address": "127.0.0.1", "spark.sql.warehouse.dir": sys.argv[1]}
+spark = session("mine", remote=sys.argv[2] or None, config={**QUIET, **here})
+other = spark.range(1).select(udf(lambda _: __import__("os").environ.get("OTHER_PYTHON", "no"))("id")).first()[0]
+again = session()
+print(json.dumps({"other": other, "same": again is spark, "memory": spark.conf.get("spark.driver.memory")}))
+spark.stop()
+"""
 AGAIN = """
 from logboom.spark import session
 for name in ("first", "second"):
@@ -113,6 +123,24 @@ def test_a_session_of_somebody_else_is_taken_as_it_is_with_push_down_on(tmp_path
     said = run_client(SETTINGS + FOREIGN, directory=tmp_path)
     expected = {"same": True, "master": "local[1]", "before": "false", "after": "true"}
     assert said == {**expected, "shuffle": "200"}, "by whatever thread"
+
+
+@pytest.mark.parametrize("way", ["argument", "environment"])
+def test_a_connect_server_that_is_started_here_has_our_python(tmp_path: Path, way: str) -> None:
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text(f'#!/bin/sh\nOTHER_PYTHON=yes exec {sys.executable} "$@"\n')
+    other.chmod(0o755)
+    named = {"SPARK_REMOTE": "local[2]"} if way == "environment" else {}
+    said = run_client(
+        SETTINGS + NEARBY,
+        *(str(tmp_path / "warehouse"), "" if named else "local[2]"),
+        directory=tmp_path,
+        PATH=f"{other.parent}:{os.environ['PATH']}",
+        SPARK_TESTING="1",  # a port that is free
+        **named,
+    )
+    assert said == {"other": "no", "same": True, "memory": "1g"}
 
 
 def test_spark_defaults_count_where_the_caller_says_nothing(tmp_path: Path) -> None:

@@ -40,7 +40,8 @@ BUCKET_BYTES: Final = 128 << 20
 ROW_GROUP_BYTES: Final = 8 << 20
 TABLE_ROWS: Final = 16_384
 ADVICE: Final = (
-    "Begin again with the newest, where newer ones were made meanwhile; else see that this place is reachable"
+    "Begin again with the newest, where newer ones were made meanwhile; else see that this place is reachable, "
+    "and run the checkpoint job: it makes anew what is gone"
 )
 
 
@@ -200,6 +201,15 @@ class Checkpoint:
 
     def _read(self, file: LayerFile, columns: Sequence[str]) -> Iterator[pa.Table]:
         yield from read_file(self._home, file, columns)
+
+
+def is_gone(result: Result) -> bool:
+    """Whether a file of it is not there any more. Raises ResultsUnreadable where one is not what was published."""
+    place = Place(result.place)
+    if result.manifest is not None and place.size(result.manifest.path) is None:
+        return True
+    layers = Checkpoint.open(result).manifest.layers
+    return any(place.above(2).size(file.path) is None for layer in layers for file in layer.files)
 
 
 def read_file(home: Place, file: LayerFile, columns: Sequence[str] = ORDER) -> Iterator[pa.Table]:

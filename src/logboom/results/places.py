@@ -121,8 +121,11 @@ class Place:
             raise ResultsUnreadable(f"{self.uri}/{path} cannot be read: {error}") from None
 
     def size(self, path: str) -> int | None:
-        """Of a file; None where there is none."""
-        found = self._files.get_file_info(f"{self._root}/{path}")
+        """Of a file; None where there is none. Raises ResultsUnreadable where that cannot be told."""
+        try:
+            found = self._files.get_file_info(f"{self._root}/{path}")
+        except OSError as error:
+            raise ResultsUnreadable(f"{self.uri}/{path} cannot be read: {error}") from None
         return found.size if found.is_file else None
 
     def list(self, path: str = "", recursive: bool = False) -> list[str]:

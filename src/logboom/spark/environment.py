@@ -115,7 +115,7 @@ def _packages() -> Iterator[Lack]:
 
 
 def _java(environment: Mapping[str, str]) -> Iterator[Lack]:
-    if "SPARK_REMOTE" in environment:
+    if environment.get("SPARK_REMOTE", "").startswith("sc:"):
         return
     found, too_old = search_java(environment)
     if found is None and too_old:

@@ -42,7 +42,8 @@ def session(
     remote: str | None = None,
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
-    """The session there is, else a new one: in this process, on a cluster (`master`), or at `remote`, `sc://host:port`."""
+    """The session there is, else a new one: in this process, on a cluster (`master`), or at `remote`, `sc://host:port`;
+    with `local[2]` for that, at a Spark Connect server which this process starts."""
     _require_pyspark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -57,17 +58,18 @@ def session(
                 spark.conf.set(key, value)
     else:
         builder = SparkSession.builder.appName(app)
-        is_new = False
+        server = remote if master is not None else remote or os.environ.get("SPARK_REMOTE")
+        is_ours = server is None or server.startswith("local")
+        is_new = is_ours and SparkContext._active_spark_context is None  # else it is active in another thread
+        wanted = {**(_prepare_process() if is_new else {}), **wanted}
         if remote is not None:
             builder = builder.remote(remote)
-        elif master is not None or "SPARK_REMOTE" not in os.environ:
-            is_new = SparkContext._active_spark_context is None  # else it is active in another thread
-            wanted = {**(_prepare_process() if is_new else {}), **wanted}
-            builder = builder if master is None else builder.master(master)
+        elif master is not None:
+            builder = builder.master(master)
         for key, value in wanted.items():
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
-        if is_new:
+        if is_new and server is None:
             _suit_one_machine(spark)
     follow(spark)
     return spark

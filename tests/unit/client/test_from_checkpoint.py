@@ -228,6 +228,21 @@ def test_the_command_reads_state_and_tail_and_a_cursor_only_once(
     with_node(tmp_path, read)
 
 
+@pytest.mark.parametrize("gone", ["manifest.json", "*.parquet"])
+def test_the_command_names_what_is_gone_and_the_job_that_makes_it_anew(
+    tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes], gone: str
+) -> None:
+    def read(broker: LocalBroker, address: str) -> None:
+        for file in (tmp_path / "results").rglob(gone):
+            file.unlink()
+        assert run(["read", "events", "-s", address, "--from", "checkpoint"]) == 2
+        (said,) = capfdbinary.readouterr().err.decode().splitlines()
+        assert "results/checkpoint/events/key" in said
+        assert "run the checkpoint job" in said
+
+    with_node(tmp_path, read)
+
+
 def test_the_command_commits_the_end_of_a_state_that_nothing_follows(
     tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +92,11 @@ def test_a_state_that_is_not_there_or_cannot_be_read_is_a_problem(tmp_path: Path
         assert problem(await node.client.get(URL, params={"by": "colour"})) == (400, "bad-parameter")
         assert problem(await node.client.get(URL, params={"partition": 3})) == (404, "partition-not-found")
         assert problem(await node.client.get(URL, headers={"accept": "text/html"})) == (406, "not-acceptable")
-        shutil.rmtree(tmp_path / "results")
-        assert problem(await node.client.get(URL, params={"by": "key"})) == (500, "results-unreadable")
+        for gone in ("*.parquet", "manifest.json"):
+            for file in (tmp_path / "results" / "checkpoint" / "t" / "key").rglob(gone):
+                file.unlink()
+            answer = await node.client.get(URL, params={"by": "key"})
+            assert problem(answer) == (500, "results-unreadable")
+            assert "run the checkpoint job" in answer.json()["detail"]
 
     tell(tmp_path, story)

@@ -114,6 +114,7 @@ def test_a_java_that_is_missing_or_too_old_is_named(
     assert finding.kind == "wrong version"
     assert finding.reason.endswith(f"here is Java 11 in {old}")
     assert examine_spark({"SPARK_REMOTE": "sc://there"}) == []
+    assert only(examine_spark({"SPARK_REMOTE": "local[2]"})).kind == "missing Java", "for the server it would start"
 
 
 def test_a_python_of_the_workers_that_is_this_one_is_right(versions: dict[str, str]) -> None:

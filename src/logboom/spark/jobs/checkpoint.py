@@ -7,7 +7,8 @@ itself. A task that reads holds the keys of its split, one that writes the keys 
 a name of its own, and the manifest lists the files of those tasks that Spark has taken the answer of.
 
 Goes on from the last result where that is of the same logs: not of a topic that was made again since, and not of a log
-that has lost records which are in it. Where that is in another directory, all of it is written anew.
+that has lost records which are in it. Where that is in another directory, all of it is written anew. And where its
+files are gone: a node that was restored from an older copy knows a result which later ones have swept away.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from logboom.client.address import parse_servers
 from logboom.client.calls import Calls
 from logboom.client.catalog import PATIENCE_S, Listed, NodeCatalog
 from logboom.client.catalog import Place as Point
-from logboom.errors import ConfigError, InvalidTopicName, TopicNotFound
+from logboom.errors import ConfigError, InvalidTopicName, ResultsUnreadable, TopicNotFound
 from logboom.protocols.binary.messages import DescribeTopic
 from logboom.results.catalogue import Covered
 from logboom.results.checkpoint import (
@@ -43,13 +44,14 @@ from logboom.results.checkpoint import (
     buckets_for,
     buckets_of,
     encode_manifest,
+    is_gone,
     job_id,
     latest,
     read_file,
     write_file,
 )
 from logboom.results.places import Place
-from logboom.spark.jobs.running import RUNS, Outcome, Run
+from logboom.spark.jobs.running import RUNS, Outcome, Run, logger
 from logboom.spark.jobs.tasks import watching
 from logboom.spark.options import ReadOptions
 from logboom.spark.planning import Span, Split, cut_spans, settle
@@ -67,6 +69,7 @@ GROWTH: Final = 2
 PIECE_BYTES: Final = 4 << 20
 HELD_BYTES: Final = 32 << 20
 """Of records that may be of the same keys, before that is looked at."""
+GONE: Final = "files of the last one are gone"
 _PIECES: Final = "place INT, piece BINARY, nameless BIGINT"
 _ANSWERS: Final = "answer BINARY, nameless BIGINT"
 _files: Final = msgspec.json.Decoder(LayerFile)
@@ -125,6 +128,8 @@ class _Making:
         topic, floors = self._look()
         before, anew = self._find_last(topic)
         spans, missed = self._find_spans(topic, floors, before)
+        if anew == GONE and missed:
+            self._check_seen()
         count = sum(span.seqno_until - span.seqno_from for span in spans)
         old_home = self._run.home if self._run.last is None else Place(self._run.last.place).above(2)
         moved = before is not None and old_home.uri != self._run.home.uri
@@ -167,6 +172,9 @@ class _Making:
             return None, "the first one"
         if last.covers[topic.name].topic_id != topic.id:
             return None, "the topic was made again"
+        if is_gone(last):
+            logger.warning("%s: %s, in %s: all of it is made anew", self._work.id, GONE, last.place)
+            return None, GONE
         manifest = Checkpoint.open(last).manifest
         for partition, mark in manifest.logs.items():
             if topic.ends[partition].committed < mark.until:
@@ -176,6 +184,16 @@ class _Making:
             if None not in (term, mark.term) and term != mark.term:
                 return None, "a log has lost its tail"
         return manifest, ""
+
+    def _check_seen(self) -> None:
+        """What only the lost files had is given up where others are seen beside them, or in another directory. Else
+        raises ResultsUnreadable."""
+        last = self._run.last
+        assert last is not None
+        runs = Place(last.place).above(1)
+        if runs.uri == self._run.home.below(RUNS).uri and not runs.list():
+            advice = "put it back; or, if all of it is lost, name another directory, to begin anew there"
+            raise ResultsUnreadable(f"{runs.uri} has nothing of the checkpoint. Is a volume not mounted? Else {advice}")
 
     def _find_spans(self, topic: Listed, floors: dict[int, int], before: Manifest | None) -> tuple[list[Span], int]:
         """What is new in each log; and how much of it nobody has any more."""
