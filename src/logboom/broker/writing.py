@@ -250,6 +250,7 @@ class LogWriter:
         except Exception as error:  # nothing of ours: what was written is not known
             failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
             self._committer.call_soon(self._committer.fail, failure, error)
+        entry.piece.let_go()
 
     append_on_thread = _append
 

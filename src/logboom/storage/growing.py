@@ -239,8 +239,8 @@ class GrowingLog(ReadableLog):
         """Make a file that holds these batches, one behind the other, and nothing else, a segment of this log.
 
         It is stamped where it is, synced, and gets a second name, and with that its batches are appended and synced.
-        Raises WriteFailed or LogReadOnly where it is not, and SyncFailed where nobody knows. Nobody must write to the
-        file any more; its first name is the caller's to remove.
+        Raises WriteFailed, LogReadOnly or BatchError where it is not, and SyncFailed where nobody knows. Nobody must
+        write to the file any more; its first name is the caller's to remove.
         """
         if self._end:
             self.roll()
@@ -250,6 +250,7 @@ class GrowingLog(ReadableLog):
             raise WriteFailed(f"{self.directory}: the last segment cannot be another file now")
         segment, disk, group = self._segments[-1], self._files.disk, self._group(now, term)
         for number, batch in enumerate(batches):
+            batch.verify(self.config.batch_bytes_max)
             group.add(number, batch, batch.header, None)
         try:
             for front, (_, _, _, position, _) in zip(group.buffers[::2], group.staged, strict=True):

@@ -15,12 +15,13 @@ from logboom.batch import build
 from logboom.broker import publishing
 from logboom.broker.api import Acks, Answer, Key, Part, Receipt, Settings
 from logboom.broker.config import BrokerConfig
+from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
 from logboom.errors import LogboomError, LogReadOnly
 from logboom.storage import stage
 from logboom.storage.topic import FlushSettings, SegmentSettings
-from simulation.disk import Call, SimulatedDisk
-from simulation.staged import ROOT, append, fill, killed, read_log, tell
+from simulation.disk import Call, PowerLoss, SimulatedDisk
+from simulation.staged import ROOT, Machine, append, fill, killed, read_log, tell
 from unit.broker.gated import GatedDisk
 from unit.broker.test_local import sync_begun
 
@@ -235,3 +236,29 @@ def test_a_log_whose_readers_cannot_be_told_stops_the_node_at_once(
 
     with pytest.raises(LogboomError):
         asyncio.run(story())
+
+
+def test_a_lower_limit_of_a_batch_keeps_a_publish_open_until_it_is_raised() -> None:
+    disk = SimulatedDisk()
+    receipts: list[Receipt] = []
+
+    def fault(call: Call) -> None:
+        if receipts and call.name == "write" and call.path.endswith(".piece"):
+            raise PowerLoss
+
+    async def before(broker: LocalBroker) -> None:
+        await broker.create_topic("a", 1, EACH)
+        receipts.append((await fill(broker, {A0: values("x", 20)}, size=6))[1])
+        await broker.publish(Key("k", 1), receipts)
+
+    async def refused(broker: LocalBroker) -> None:
+        assert await read_log(broker, A0) == []
+
+    async def raised(broker: LocalBroker) -> None:
+        assert await read_log(broker, A0) == values("x", 20)
+
+    Machine(disk, fault).run(before, CONFIG)
+    left = killed(disk)
+    said = tell(left, refused, BrokerConfig(Limits(batch_bytes=4096), reserve_bytes=0))
+    assert any("over limits.batch_bytes" in line for line in said)
+    assert any("was finished" in line for line in tell(killed(left), raised, CONFIG))
