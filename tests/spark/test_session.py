@@ -31,6 +31,7 @@ executable = spark.range(1).select(udf(lambda _: __import__("sys").executable)("
 names = [
     "spark.app.name", "spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions",
     "spark.sql.python.filterPushdown.enabled", "spark.sql.execution.arrow.pyspark.enabled",
+    "spark.python.unix.domain.socket.enabled",
 ]
 settings = [spark.conf.get(name) for name in names]
 again = session(config={"spark.sql.shuffle.partitions": "5", "spark.driver.memory": "9g"})
@@ -111,7 +112,7 @@ def test_the_source_is_found_without_being_registered(spark: SparkSession, tmp_p
 
 def test_a_new_session_has_our_settings_the_callers_and_our_python(tmp_path: Path) -> None:
     said = run_client(SETTINGS + FRESH, directory=tmp_path)
-    assert said["settings"] == ["mine", "local[2]", "1g", "3", "true", "true"]
+    assert said["settings"] == ["mine", "local[2]", "1g", "3", "true", "true", "true"]
     assert said["executable"] == sys.executable
     assert said["scans are there"]
     assert not os.path.exists(str(said["scans"])), "removed at exit"

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 BLOCK_BATCHES: Final = 1024
 PROBLEMS_MAX: Final = 100
 """Of one segment: what looks like more is one thing gone wrong."""
-CHUNK_BYTES: Final = 16 << 20
+CHUNK_BYTES: Final = 8 << 20
 """So much is looked at together: what that costs once is little then, for each batch."""
 _WITHOUT_LIMIT: Final = 2**62
 _INDEX_HEADER: Final = 64

@@ -29,7 +29,7 @@ from logboom.results.verification import (
 )
 
 ATTEMPTS: Final = 3
-GROUP_BYTES: Final = 128 << 20
+GROUP_BYTES: Final = 512 << 20
 """Of one task: to start and end one costs Spark as much as to examine some of this in the page cache."""
 SUSPECTS_MAX: Final = 100
 """Of one log: replicas that differ everywhere are not compared everywhere."""

@@ -34,6 +34,9 @@ AT_ANY_TIME: Final = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
 
+UNIX_SOCKETS: Final = "spark.python.unix.domain.socket"
+"""Between Spark and its Python workers: over TCP each task waits for an acknowledgement that comes 40 ms late."""
+
 
 def session(
     app: str = "logboom",
@@ -61,7 +64,7 @@ def session(
         server = remote if master is not None else remote or os.environ.get("SPARK_REMOTE")
         is_ours = server is None or server.startswith("local")
         is_new = is_ours and SparkContext._active_spark_context is None  # else it is active in another thread
-        wanted = {**(_prepare_process() if is_new else {}), **wanted}
+        wanted = {**(_prepare_process(remote or master) if is_new else {}), **wanted}
         if remote is not None:
             builder = builder.remote(remote)
         elif master is not None:
@@ -82,22 +85,32 @@ def _require_pyspark() -> None:
         raise SparkMissing(f"Spark needs pyspark {needed}, {here}", "pip install 'logboom[spark]'")
 
 
-def _prepare_process() -> dict[str, str]:
+def _prepare_process(master: str | None) -> dict[str, str]:
     """The environment that the JVM and its Python workers inherit, and what cannot be set later."""
     has_java = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started it
     if not has_java:
         prepare_java()
     python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
+    settings = {"spark.log.level": "WARN", f"{UNIX_SOCKETS}.enabled": "true"}
     if VARIABLE not in os.environ:
         os.environ[VARIABLE] = directory = tempfile.mkdtemp(prefix="logboom-scans-")
         atexit.register(_remove, directory, os.getpid())
-    settings = {"spark.log.level": "WARN"}
+        if _is_here(master):
+            settings[f"{UNIX_SOCKETS}.dir"] = directory  # else those of workers that are killed stay in /tmp
     if not has_java and "SPARK_DRIVER_MEMORY" not in os.environ:
         machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
         settings["spark.driver.memory"] = f"{heap_bytes(machine_bytes) >> 20}m"
     given = _find_defaults()
     return {key: value for key, value in settings.items() if key not in given}
+
+
+def _is_here(master: str | None) -> bool:
+    """Whether the workers will be on this machine, for certain."""
+    if master is not None:
+        return master.startswith("local")
+    others = ("MASTER", "SPARK_REMOTE", "PYSPARK_SUBMIT_ARGS", "PYSPARK_GATEWAY_PORT")
+    return "spark.master" not in _find_defaults() and not any(name in os.environ for name in others)
 
 
 def _find_defaults() -> frozenset[str]:
