@@ -18,6 +18,7 @@ import pytest
 
 from conformance.howto_page import HOWTO, blocks
 from logboom import Client, Reader, Record, Transaction, connect
+from logboom.broker.api import Settings
 from logboom.broker.publication import Key, Publication
 from logboom.client.staging import StageWriter, discard, publish
 from logboom.errors import (
@@ -29,6 +30,7 @@ from logboom.errors import (
     TopicError,
     TopicNotAllowed,
 )
+from logboom.storage.topic import SegmentSettings
 from system.node import NodeProcess
 
 PATIENCE_S = 60.0
@@ -46,10 +48,10 @@ def client(node: NodeProcess) -> Iterator[Client]:
         yield client
 
 
-def create(node: NodeProcess, topic: str, partitions: int = 1) -> None:
+def create(node: NodeProcess, topic: str, partitions: int = 1, settings: Settings | None = None) -> None:
     async def run() -> None:
         async with connect(node.address) as broker:
-            await broker.create_topic(topic, partitions)
+            await broker.create_topic(topic, partitions, settings)
 
     asyncio.run(run())
 
@@ -318,35 +320,39 @@ def test_a_node_killed_while_a_block_runs_is_not_noticed(codec: str, tmp_path: P
 
 
 MANY = [b"%d" % number for number in range(20_000)]
+LARGE = [b"%d " % number + b"x" * 2000 for number in range(5000)]
+"""More than a segment of SMALL takes: it becomes segments itself."""
+SMALL = Settings(SegmentSettings(4 * 1024 * 1024))
 LOGS = [("events", 0), ("events", 1), ("events", 2), ("others", 0)]
 
 
 class Publisher(threading.Thread):
-    """Publishes MANY in four logs at once."""
+    """Publishes the same in four logs at once."""
 
-    def __init__(self, client: Client, number: int) -> None:
+    def __init__(self, client: Client, number: int, content: list[bytes]) -> None:
         super().__init__()
         self.staged = threading.Event()
         self.answer: Publication | None = None
         self._transaction = client.transaction("k", number)
+        self._content = content
 
     def run(self) -> None:
         with self._transaction as transaction:
             for partition in range(3):
-                transaction.write_many("events", MANY, partition=partition)
-            transaction.write_many("others", MANY)
+                transaction.write_many("events", self._content, partition=partition)
+            transaction.write_many("others", self._content)
             self.staged.set()
         self.answer = transaction.publication
 
 
-def kill_while_publishing(root: Path, rounds: int) -> None:
+def kill_while_publishing(root: Path, rounds: int, content: list[bytes]) -> None:
     """The first round is not disturbed: it says how long a publish takes."""
     with NodeProcess(root) as node, Client(node.address) as client:
-        create(node, "events", 3)
-        create(node, "others", 1)
+        create(node, "events", 3, SMALL)
+        create(node, "others", 1, SMALL)
         took_s = PATIENCE_S
         for number in range(rounds):
-            publisher = Publisher(client, number)
+            publisher = Publisher(client, number, content)
             publisher.start()
             assert publisher.staged.wait(PATIENCE_S)
             began = time.monotonic()
@@ -360,22 +366,24 @@ def kill_while_publishing(root: Path, rounds: int) -> None:
             assert publisher.answer is not None
             assert publisher.answer.number == number
             for topic, partition in LOGS:
-                news = read(node, topic, partition, number * len(MANY))
-                assert [record.value for record in news] == MANY
+                news = read(node, topic, partition, number * len(content))
+                assert [record.value for record in news] == content
         for topic, partition in LOGS:
-            assert values(node, topic, partition) == MANY * rounds
+            assert values(node, topic, partition) == content * rounds
         assert client.stages() == []
         keys = client.keys()
         assert [(key.name, key.number, key.is_open) for key in keys] == [("k", rounds - 1, False)]
 
 
-def test_a_node_killed_while_it_publishes_has_all_of_it_once(tmp_path: Path) -> None:
-    kill_while_publishing(tmp_path, 4)
+@pytest.mark.parametrize("content", [MANY, LARGE], ids=["many", "large"])
+def test_a_node_killed_while_it_publishes_has_all_of_it_once(tmp_path: Path, content: list[bytes]) -> None:
+    kill_while_publishing(tmp_path, 4, content)
 
 
 @pytest.mark.soak
-def test_a_node_killed_very_often_while_it_publishes_has_all_of_it_once(tmp_path: Path) -> None:
-    kill_while_publishing(tmp_path, 40)
+@pytest.mark.parametrize("content", [MANY, LARGE], ids=["many", "large"])
+def test_a_node_killed_very_often_while_it_publishes_has_all_of_it_once(tmp_path: Path, content: list[bytes]) -> None:
+    kill_while_publishing(tmp_path, 40, content)
 
 
 def test_a_program_killed_anywhere_goes_on_where_it_was(tmp_path: Path) -> None:
