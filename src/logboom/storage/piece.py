@@ -66,8 +66,13 @@ class Piece(Sheet):
         return cls(disk, space, directory, name, producer_id, disk.create(path))
 
     @classmethod
-    def load(cls, disk: Disk, space: Space, directory: str, name: PieceName, producer_id: int) -> Piece:
-        """As much as is sound, as the disk has it."""
+    def load(
+        cls, disk: Disk, space: Space, directory: str, name: PieceName, producer_id: int, until: int | None = None
+    ) -> Piece:
+        """As much as is sound, as the disk has it; `until` is where the next piece begins.
+
+        What is that one's may have been appended here too, where this one has become the last segment of the log.
+        """
         piece = cls(disk, space, directory, name, producer_id)
         file = piece.file()
         file.sync()
@@ -76,6 +81,8 @@ class Piece(Sheet):
         try:
             for position, header in piece._walk(data, len(data)):
                 check_crc(header, data[position : position + header.size])
+                if piece.next == until:
+                    raise NotABatch("the next piece begins here")
                 piece._count(header.size, header.record_count)
         except BatchError:
             piece.is_torn = True

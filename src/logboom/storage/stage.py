@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import zip_longest
 from typing import Final, NamedTuple
 
 import msgspec
@@ -147,14 +148,16 @@ class StageFile:
 
     def _load_pieces(self) -> None:
         """Those that follow each other, of each target. The others count for nothing, and go with the stage."""
-        names = filter(None, map(PieceName.parse, self._disk.list(self._directory)))
-        for name in sorted(name for name in names if name.stage == self.opened.id):
+        parsed = filter(None, map(PieceName.parse, self._disk.list(self._directory)))
+        names = sorted(name for name in parsed if name.stage == self.opened.id)
+        for name, after in zip_longest(names, names[1:]):
             if name.number >= len(self._filled):
                 continue
             filled = self._filled[name.number]
             if name.first != (filled.records if name.number in self._growing else 0):
                 continue
-            piece = Piece.load(self._disk, self._space, self._directory, name, self.opened.producer_id)
+            until = after.first if after is not None and after.number == name.number else None
+            piece = Piece.load(self._disk, self._space, self._directory, name, self.opened.producer_id, until)
             if piece.next > name.first and piece.next >= filled.records:
                 self.pieces.append(piece)
                 self._growing[name.number] = None

@@ -194,6 +194,18 @@ def test_what_others_append_to_a_piece_that_became_a_segment_is_not_the_stages_a
     assert bytes(disk.names[path].cached) == content + others
 
 
+def test_a_piece_that_the_log_has_appended_the_next_one_to_ends_where_that_begins() -> None:
+    disk = filled()
+    first, second = piece_paths(disk)[:2]
+    content = bytes(disk.names[first].cached)
+    for size in (1, len(disk.names[second].cached) // 2, len(disk.names[second].cached)):
+        disk.open(first).write([bytes(disk.names[second].cached[:size])], len(content))
+        stage = load(disk)
+        stage.verify(LIMIT)
+        assert [(piece.first, piece.next) for piece in stage.pieces] == [(0, 2), (2, 4), (4, 6), (6, 7)]
+        assert staged(stage, A) == values(7)
+
+
 @pytest.mark.parametrize("name", ["create", "write", "sync", "truncate"])
 def test_a_call_that_fails_while_pieces_are_made_refuses_and_what_was_refused_never_comes_back(name: str) -> None:
     first, second = ("write", name) if name in ("sync", "truncate") else (name, None)
