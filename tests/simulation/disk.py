@@ -89,6 +89,9 @@ class SimulatedFile:
     def size(self) -> int:
         return len(self.inode.cached)
 
+    def links(self) -> int:
+        return sum(inode is self.inode for inode in self._disk.names.values())
+
     def read(self, size: int, position: int) -> bytes:
         self._disk.call("read", self._path)
         return bytes(self.inode.cached[position : position + size])

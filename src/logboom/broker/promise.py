@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Sequence
 from itertools import accumulate
@@ -126,9 +127,9 @@ class Adoption(Entry):
     __slots__ = ("piece",)
 
     def __init__(self, promise: Promise, piece: Piece, meter: Meter | None) -> None:
-        super().__init__(promise, 0, (), "durable", meter=meter)
+        super().__init__(promise, 0, (), "leader", meter=meter)  # it is synced when it is appended
         self.piece = piece
-        self.work_bytes = piece.size_bytes
+        self.work_bytes = sys.maxsize  # never on the loop
         self.is_staged = True
 
 

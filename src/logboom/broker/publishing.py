@@ -337,6 +337,7 @@ class Publishing:
         producer_id = file.opened.producer_id
         await self._pour_batches(file.batches(), [0] * len(logs), producer_id, logs, work)
         for piece in file.pieces:
+            self._check_not_ending(work)
             log = logs[piece.number]
             if log.done.get(producer_id, 0) <= piece.first and await self._adopt(piece, log):
                 work.room.redeem(piece.size_bytes)
@@ -345,6 +346,7 @@ class Publishing:
             counts[piece.number] = piece.first
             batches = (StagedBatch(piece.number, batch) for batch in piece.batches())
             await self._pour_batches(batches, counts, producer_id, logs, work)
+            piece.let_go()
 
     async def _adopt(self, piece: Piece, log: _Log) -> bool:
         """Make a piece a segment of its log. Whether that was worth it, and done."""
@@ -380,10 +382,13 @@ class Publishing:
                 work.room.redeem(size)
                 await self._append(slice_, logs)
                 slice_, size, count = {}, 0, 0
-                if self._ending.is_set():
-                    raise OutcomeUnknown(f"key {work.name!r} is published; the next start of the node finishes it")
+                self._check_not_ending(work)
         work.room.redeem(size)
         await self._append(slice_, logs)
+
+    def _check_not_ending(self, work: _Work) -> None:
+        if self._ending.is_set():
+            raise OutcomeUnknown(f"key {work.name!r} is published; the next start of the node finishes it")
 
     async def _append(self, slice_: dict[int, list[Batch]], logs: Sequence[_Log]) -> None:
         work = [self._append_to(logs[number], batches) for number, batches in slice_.items()]

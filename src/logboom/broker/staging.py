@@ -244,6 +244,8 @@ class Stages:
                 self._settle(stage, jobs, answers)
         finally:
             stage.work = None
+            if stage.id not in self._stages:  # thrown away meanwhile, but what was under way
+                self.remove([stage])
 
     async def _judged(self, stage: Stage, jobs: deque[_Job]) -> deque[_Job]:
         """Those that the validators of their topics have nothing against."""

@@ -248,6 +248,8 @@ class GrowingLog(ReadableLog):
             raise LogReadOnly(self._refusal)
         if self._end or self._named:
             raise WriteFailed(f"{self.directory}: the last segment cannot be another file now")
+        if file.links() != 1:
+            raise WriteFailed(f"{file.path} has another name: it is a segment already")
         segment, disk, group = self._segments[-1], self._files.disk, self._group(now, term)
         for number, batch in enumerate(batches):
             batch.verify(self.config.batch_bytes_max)
@@ -264,6 +266,8 @@ class GrowingLog(ReadableLog):
         try:
             disk.link(file.path, segment.log_path)
         except OSError as error:
+            if disk.exists(segment.log_path):  # it may be this file all the same: nobody must append to it
+                raise self.fail_sync(error) from error
             raise WriteFailed(f"{segment.log_path}: {error.strerror}") from error
         try:
             disk.sync_directory(self.directory)

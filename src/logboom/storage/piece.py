@@ -5,7 +5,7 @@ place in its stream. Their stamps count for nothing. So a piece whose batches ar
 machine dies is still the piece it was, however many stamps are new, old or torn.
 
 One that is found after a restart may be a segment of its log already, under another name, and one that others append
-to: it is never written to, and what lies behind its batches is never cut off.
+to: nothing is put into it any more, and what lies behind its batches is never cut off.
 """
 
 from __future__ import annotations
@@ -87,6 +87,7 @@ class Piece(Sheet):
         except BatchError:
             piece.is_torn = True
         piece.synced_bytes = piece.size_bytes
+        piece.let_go()
         return piece
 
     def add(self, batches: Sequence[tuple[Buffer, Buffer]], records: int) -> None:

@@ -30,6 +30,9 @@ class ReadOnlyFile:
     def size(self) -> int:
         return self._file.size()
 
+    def links(self) -> int:
+        return self._file.links()
+
     def read(self, size: int, position: int) -> bytes:
         try:
             return self._file.read(size, position)

@@ -58,6 +58,8 @@ from logboom.storage.sheet import Sheet
 SUFFIX: Final = ".stage"
 LARGE_BYTES: Final = 4 * MIB
 """What is more than this for one log is put into pieces."""
+LARGE_MAX: Final = 16
+"""But only for so many logs: each of them keeps a file open."""
 _SEGMENT_BYTES: Final = LogConfig().segment_bytes
 _FILE_NAME: Final = re.compile(rf"([0-9a-f]{{32}}){re.escape(SUFFIX)}")
 
@@ -114,6 +116,8 @@ class StageFile:
         """Those of one target in their order."""
         self._growing: dict[int, Piece | None] = {}
         """The piece that takes what comes for a target next; None where that is to be made."""
+        self._strays: list[str] = []
+        """Pieces that were found and count for nothing: they are gone before anything is written."""
         self._failure: StageFailed | None = None
         self._index = 1
 
@@ -147,21 +151,28 @@ class StageFile:
         return stage
 
     def _load_pieces(self) -> None:
-        """Those that follow each other, of each target. The others count for nothing, and go with the stage."""
+        """Those that follow each other, of each target."""
         parsed = filter(None, map(PieceName.parse, self._disk.list(self._directory)))
         names = sorted(name for name in parsed if name.stage == self.opened.id)
         for name, after in zip_longest(names, names[1:]):
-            if name.number >= len(self._filled):
-                continue
-            filled = self._filled[name.number]
-            if name.first != (filled.records if name.number in self._growing else 0):
-                continue
             until = after.first if after is not None and after.number == name.number else None
-            piece = Piece.load(self._disk, self._space, self._directory, name, self.opened.producer_id, until)
-            if piece.next > name.first and piece.next >= filled.records:
-                self.pieces.append(piece)
-                self._growing[name.number] = None
-                self._filled[name.number] = filled._replace(records=piece.next)
+            if not self._load_piece(name, until):
+                self._strays.append(name.path(self._directory))
+
+    def _load_piece(self, name: PieceName, until: int | None) -> bool:
+        """Whether it counts."""
+        if name.number >= len(self._filled):
+            return False
+        filled = self._filled[name.number]
+        if name.first != (filled.records if name.number in self._growing else 0):
+            return False
+        piece = Piece.load(self._disk, self._space, self._directory, name, self.opened.producer_id, until)
+        if piece.next == name.first or piece.next < filled.records:
+            return False
+        self.pieces.append(piece)
+        self._growing[name.number] = None
+        self._filled[name.number] = filled._replace(records=piece.next)
+        return True
 
     @property
     def path(self) -> str:
@@ -207,6 +218,7 @@ class StageFile:
         while len(answers) < len(entries):
             start = len(answers)
             try:
+                self._remove_strays()
                 sheet, room = self._find_sheet(entries[start], segment_bytes or {})
                 some = entries[start : start + self._count_fitting(entries, start, sheet, room)]
                 answers += self._write(sheet, some, now, limit_bytes)
@@ -225,31 +237,48 @@ class StageFile:
         if number is None or not self._is_large(number):
             return self._sheet, LARGE_BYTES
         most, piece = segment_bytes.get(target, _SEGMENT_BYTES), self._growing.get(number)
-        if piece is None or piece.size_bytes + batch.header.size > most:
+        while piece is None or (piece.batch_count and piece.size_bytes + batch.header.size > most):
             if self.failure is not None:
                 raise WriteFailed(str(self.failure))
             try:
-                piece = self._begin_piece(number)
+                piece = self._begin_piece(number, most)
             except OSError as error:
                 raise WriteFailed(f"{self.path}: no piece: {error.strerror}") from None
         return piece, most - piece.size_bytes
 
     def _is_large(self, number: int) -> bool:
-        return number in self._growing or self._filled[number].bytes_here >= LARGE_BYTES
+        if number in self._growing:
+            return True
+        return len(self._growing) < LARGE_MAX and self._filled[number].bytes_here >= LARGE_BYTES
 
-    def _begin_piece(self, number: int) -> Piece:
-        """The next piece of a target. The first begins with what the stage's own file has for it."""
+    def _begin_piece(self, number: int, most: int) -> Piece:
+        """The next piece of a target. The first begins with what the stage's own file has for it, and so may others."""
         is_first = number not in self._growing
-        name = PieceName(self.opened.id, number, 0 if is_first else self._filled[number].records)
-        piece = Piece.create(self._disk, self._space, self._directory, name, self.opened.producer_id)
-        if is_first:
-            for found, batch in self._batches_here():
-                if found == number:
-                    data = batch.data
-                    piece.add([(data[:HEADER_SIZE], data[HEADER_SIZE:])], batch.header.record_count)
-        self.pieces.append(piece)
-        self._growing[number] = piece
-        return piece
+        made = [self._create_piece(number, 0 if is_first else self._filled[number].records)]
+        for found, batch in self._batches_here() if is_first else ():
+            if found == number:
+                if made[-1].batch_count and made[-1].size_bytes + batch.header.size > most:
+                    made.append(self._create_piece(number, made[-1].next))
+                data = batch.data
+                made[-1].add([(data[:HEADER_SIZE], data[HEADER_SIZE:])], batch.header.record_count)
+        self._growing[number] = made[-1]
+        self.pieces += made  # only now: a sync may be under way, and closes those that do not grow
+        return made[-1]
+
+    def _create_piece(self, number: int, first: int) -> Piece:
+        name = PieceName(self.opened.id, number, first)
+        return Piece.create(self._disk, self._space, self._directory, name, self.opened.producer_id)
+
+    def _remove_strays(self) -> None:
+        """Else one of them could count for something with what is written now. Raises WriteFailed."""
+        try:
+            while self._strays:
+                if self._disk.exists(self._strays[-1]):
+                    self._disk.unlink(self._strays[-1])
+                self._disk.sync_directory(self._directory)
+                self._strays.pop()
+        except OSError as error:
+            raise WriteFailed(f"{self._strays[-1]}: {error.strerror}") from None
 
     def _count_fitting(self, entries: Sequence[Entry], start: int, sheet: Sheet, room: int) -> int:
         """How many of the entries from `start` on, at least one, go to this sheet with one write."""

@@ -21,7 +21,7 @@ from logboom.errors import LogboomError, LogReadOnly
 from logboom.storage import Appended, File, Log, stage
 from logboom.storage.topic import FlushSettings, SegmentSettings
 from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.staged import ROOT, Machine, append, fill, killed, read_log, tell
+from simulation.staged import ROOT, Machine, append, fill, killed, read_log, staged_batches, tell
 from unit.broker.gated import GatedDisk
 from unit.broker.test_local import sync_begun
 
@@ -269,3 +269,49 @@ def test_a_lower_limit_of_a_batch_keeps_a_publish_open_until_it_is_raised() -> N
     said = tell(left, refused, BrokerConfig(Limits(batch_bytes=4096), reserve_bytes=0))
     assert any("over limits.batch_bytes" in line for line in said)
     assert any("was finished" in line for line in tell(killed(left), raised, CONFIG))
+
+
+def test_a_stage_that_was_published_and_comes_back_harms_nothing_when_it_is_published_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(publishing, "STAGES_KEPT", 0)
+    disk = SimulatedDisk()
+    receipts: list[Receipt] = []
+
+    def fault(call: Call) -> None:
+        if call.name == "unlink" and "/staging/" in call.path:
+            raise OSError(errno.EIO, "injected", call.path)
+
+    async def before(broker: LocalBroker) -> None:
+        await broker.create_topic("a", 1, EACH)
+        receipts.append((await fill(broker, {A0: values("x", 20)}))[1])
+        await broker.publish(Key("k", 1), receipts)
+
+    async def after(broker: LocalBroker) -> None:
+        await broker.publish(Key("other", 1), receipts)
+        assert await read_log(broker, A0) == values("x", 20) * 2
+
+    Machine(disk, fault).run(before, CONFIG)
+    left = killed(disk)
+    tell(left, after, CONFIG)
+
+    async def later(broker: LocalBroker) -> None:
+        assert await read_log(broker, A0) == values("x", 20) * 2
+
+    tell(killed(left), later, CONFIG)
+
+
+def test_a_stage_that_is_discarded_while_it_is_written_leaves_no_files(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with opened(tmp_path) as (broker, _):
+            info = await broker.open_stage()
+            waiting = [
+                asyncio.ensure_future(broker.stage(info.id, [part]))
+                for part in staged_batches(info, {A0: values("x", 40), A1: values("y", 40)})
+            ]
+            assert await broker.discard([info.id]) == 1
+            await asyncio.gather(*waiting)
+            while list((tmp_path / "staging").iterdir()):
+                await asyncio.sleep(0.005)
+
+    asyncio.run(story())

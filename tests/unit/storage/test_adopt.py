@@ -131,6 +131,33 @@ def test_where_a_file_cannot_have_two_names_the_log_goes_on_without_it() -> None
     assert values(log) == wanted
 
 
+def test_a_file_that_is_a_segment_already_does_not_become_another_one() -> None:
+    disk = SimulatedDisk()
+    log, some = open_log(disk), batches()
+    file = piece(disk, some)
+    log.adopt(file, some, NOW)
+    content = bytes(disk.names[PATH].cached)
+    with pytest.raises(WriteFailed, match="another name"):
+        log.adopt(file, some, NOW + 1)
+    assert bytes(disk.names[PATH].cached) == content
+
+
+def test_a_link_that_fails_and_is_there_all_the_same_stops_the_log() -> None:
+    disk = SimulatedDisk()
+    log, some = open_log(disk), batches()
+    file = piece(disk, some)
+
+    def fault(call: Call) -> None:
+        if call.name == "link":
+            disk.names[call.path] = disk.names[PATH]
+            raise OSError(errno.EEXIST, "File exists", call.path)
+
+    disk.fault = fault
+    with pytest.raises(SyncFailed):
+        log.adopt(file, some, NOW)
+    assert log.failed
+
+
 def test_while_a_sync_is_under_way_nothing_becomes_a_segment() -> None:
     disk = SimulatedDisk()
     log, some = open_log(disk), batches()

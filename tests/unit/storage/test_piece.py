@@ -194,6 +194,55 @@ def test_what_others_append_to_a_piece_that_became_a_segment_is_not_the_stages_a
     assert bytes(disk.names[path].cached) == content + others
 
 
+def test_what_did_not_follow_is_gone_before_anything_is_written_and_never_counts_again() -> None:
+    disk = filled()
+    first, second, third, last = piece_paths(disk)
+    disk.unlink(second)
+    stage = load(disk)
+    assert stage.counts == [2, 1]
+    assert isinstance(write(stage, [entry(A, 2)])[0], Appended)
+    assert first in disk.names
+    assert not {third, last} & set(disk.names)
+    assert load(copy_of(disk)).counts == [3, 1]
+    disk = filled()
+    disk.unlink(second)
+    stage = load(disk)
+
+    def fault(call: Call) -> None:
+        if call.name == "unlink":
+            raise OSError(errno.EIO, "injected", call.path)
+
+    disk.fault = fault
+    assert isinstance(write(stage, [entry(A, 2)])[0], WriteFailed)
+    disk.fault = None
+    assert isinstance(write(stage, [entry(A, 2)])[0], Appended)
+    assert load(copy_of(disk)).counts == [3, 1]
+
+
+def test_so_many_logs_have_pieces_and_the_others_are_in_the_stages_own_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_module, "LARGE_MAX", 2)
+    disk = SimulatedDisk()
+    stage = create(disk)
+    targets = [Target(f"t{n}", f"{n:032}", 0) for n in range(4)]
+    for target in targets:
+        assert all(isinstance(answer, Appended) for answer in write(stage, entries(target, 0, 5)))
+    for again in (stage, load(copy_of(disk))):
+        again.verify(LIMIT)
+        assert {piece.number for piece in again.pieces} == {0, 1}
+        assert [staged(again, target) for target in targets] == [values(5)] * 4
+
+
+def test_what_was_staged_before_it_was_a_lot_is_cut_into_pieces_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stage_module, "LARGE_BYTES", 1000)
+    disk = SimulatedDisk()
+    stage = create(disk)
+    write(stage, entries(A, 0, 9))
+    for again in (stage, load(copy_of(disk))):
+        again.verify(LIMIT)
+        assert [(piece.first, piece.next) for piece in again.pieces] == [(0, 2), (2, 4), (4, 6), (6, 8), (8, 9)]
+        assert staged(again, A) == values(9)
+
+
 def test_a_piece_that_the_log_has_appended_the_next_one_to_ends_where_that_begins() -> None:
     disk = filled()
     first, second = piece_paths(disk)[:2]
