@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import zip_longest
+from itertools import groupby, zip_longest
 from typing import Final, NamedTuple
 
 import msgspec
@@ -151,28 +151,27 @@ class StageFile:
         return stage
 
     def _load_pieces(self) -> None:
-        """Those that follow each other, of each target."""
-        parsed = filter(None, map(PieceName.parse, self._disk.list(self._directory)))
-        names = sorted(name for name in parsed if name.stage == self.opened.id)
-        for name, after in zip_longest(names, names[1:]):
-            until = after.first if after is not None and after.number == name.number else None
-            if not self._load_piece(name, until):
-                self._strays.append(name.path(self._directory))
+        names = filter(None, map(PieceName.parse, self._disk.list(self._directory)))
+        mine = sorted(name for name in names if name.stage == self.opened.id)
+        for number, some in groupby(mine, lambda name: name.number):
+            self._load_pieces_of(number, list(some))
 
-    def _load_piece(self, name: PieceName, until: int | None) -> bool:
-        """Whether it counts."""
-        if name.number >= len(self._filled):
-            return False
-        filled = self._filled[name.number]
-        if name.first != (filled.records if name.number in self._growing else 0):
-            return False
-        piece = Piece.load(self._disk, self._space, self._directory, name, self.opened.producer_id, until)
-        if piece.next == name.first or piece.next < filled.records:
-            return False
-        self.pieces.append(piece)
-        self._growing[name.number] = None
-        self._filled[name.number] = filled._replace(records=piece.next)
-        return True
+    def _load_pieces_of(self, number: int, names: list[PieceName]) -> None:
+        """Those that follow each other count, if they have at least what the stage's own file has for the target."""
+        found, after = list[Piece](), 0
+        for name, following in zip_longest(names, names[1:]):
+            if number < len(self._filled) and name.first == after:
+                until = None if following is None else following.first
+                piece = Piece.load(self._disk, self._space, self._directory, name, self.opened.producer_id, until)
+                if piece.next > after:
+                    found.append(piece)
+                    after = piece.next
+        if found and after >= self._filled[number].records:
+            self.pieces += found
+            self._growing[number] = None
+            self._filled[number] = self._filled[number]._replace(records=after)
+        counted = {piece.path for piece in self.pieces}
+        self._strays += [path for name in names if (path := name.path(self._directory)) not in counted]
 
     @property
     def path(self) -> str:
