@@ -10,7 +10,15 @@ import schemathesis
 
 NAME = re.compile("[A-Za-z0-9._-]{1,249}")
 TOPICS = ("events", "readings", "nothing")
-EMPTY = {"seqno": 0, "timestamp": None, "key": None, "value": None, "channel": None, "tags": [], "headers": []}
+EMPTY: dict[str, Any] = {
+    "seqno": 0,
+    "timestamp": None,
+    "key": None,
+    "value": None,
+    "channel": None,
+    "tags": [],
+    "headers": [],
+}
 NEAR = {"partitions": 3, "partition": 2, "seqno": 5, "expect_seqno": 20, "id": 5}
 
 
