@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from logboom.errors import ConfigError, InvalidColumn
 from logboom.spark.option_table import is_catalogued
 from logboom.spark.options import ReadOptions, names_place, options_to_keep, overlay
+from logboom.spark.tidiness import leave_quietly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -55,6 +56,8 @@ COLUMNS: Final = tuple(TYPES)
 TEXTS: Final = frozenset(("key", "value"))
 """Bytes that may be read as STRING too: what a cast would do, without its cost."""
 METADATA: Final = "logboom.options"
+
+leave_quietly()  # processes that only plan begin no task
 
 
 class LogboomSource(DataSource):

@@ -254,12 +254,16 @@ class StageFile:
         """The next piece of a target. The first begins with what the stage's own file has for it, and so may others."""
         is_first = number not in self._growing
         made = [self._create_piece(number, 0 if is_first else self._filled[number].records)]
-        for found, batch in self._batches_here() if is_first else ():
-            if found == number:
-                if made[-1].batch_count and made[-1].size_bytes + batch.header.size > most:
-                    made.append(self._create_piece(number, made[-1].next))
-                data = batch.data
-                made[-1].add([(data[:HEADER_SIZE], data[HEADER_SIZE:])], batch.header.record_count)
+        try:
+            for found, batch in self._batches_here() if is_first else ():
+                if found == number:
+                    if made[-1].batch_count and made[-1].size_bytes + batch.header.size > most:
+                        made.append(self._create_piece(number, made[-1].next))
+                    data = batch.data
+                    made[-1].add([(data[:HEADER_SIZE], data[HEADER_SIZE:])], batch.header.record_count)
+        except (OSError, AppendRefused):
+            self._strays += [piece.path for piece in made]
+            raise
         self._growing[number] = made[-1]
         self.pieces += made  # only now: a sync may be under way, and closes those that do not grow
         return made[-1]
