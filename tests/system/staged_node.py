@@ -23,7 +23,10 @@ TIMEOUT_S = 60.0
 
 
 class StagedNode(NodeProcess):
-    """Two stages for three logs, each of which has a record already. The first stage is more than one slice."""
+    """Two stages for three logs, each of which has a record already. The first stage is more than one slice.
+
+    It has a piece for orders/0, so orders/1 gets its part before.
+    """
 
     def __init__(self, root: Path, *options: str) -> None:
         super().__init__(root, *options)

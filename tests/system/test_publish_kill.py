@@ -129,7 +129,7 @@ def test_a_publish_that_nobody_asks_for_again_is_whole_or_absent_wherever_the_no
             node.check_published()
 
 
-@pytest.mark.parametrize("what", ["orders/1", "alerts/0", "_publish/0"])
+@pytest.mark.parametrize("what", ["orders/0", "alerts/0", "_publish/0"])
 def test_a_node_that_dies_again_while_it_finishes_a_publish_finishes_it_the_next_time(
     tmp_path: Path, staged: StagedNode, what: str
 ) -> None:
