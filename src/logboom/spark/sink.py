@@ -31,7 +31,7 @@ from logboom.errors import LogboomError
 from logboom.protocols.binary.messages import Discard, ListStages
 from logboom.spark.layout import Layout
 from logboom.spark.rows import RowWriter, gather
-from logboom.spark.tidiness import begin_task
+from logboom.spark.tidiness import begin_task, leave_quietly
 from logboom.spark.write_options import WriteOptions
 
 if TYPE_CHECKING:
@@ -47,6 +47,8 @@ logger = logging.getLogger("logboom.spark")
 
 _stages = Decoder(list[StageInfo])
 _count = Decoder(int)
+
+leave_quietly()  # the process that commits begins no task
 
 
 @dataclass(frozen=True, slots=True)
