@@ -102,9 +102,3 @@ class Sheet:
         if len(data) < self.size_bytes:
             raise NotABatch(f"the file has {len(data)} bytes, {self.size_bytes} were written")
         return data
-
-    def remove(self) -> None:
-        """The file goes; whoever reads it goes on."""
-        self._file = None
-        if self._disk.exists(self.path):
-            self._disk.unlink(self.path)

@@ -436,15 +436,11 @@ class StageFile:
         self._index = header.index + 1
         self._sheet.size_bytes += header.size
 
-    def remove(self) -> None:
-        """The files go; whoever reads them goes on."""
-        remove_stages(self._disk, self._directory, [self.opened.id])
-
 
 def remove_stages(disk: Disk, directory: str, stages: Collection[str]) -> None:
-    """The file that says whose the others are goes first: without it they are removed by the next start.
+    """Their files go; whoever reads them goes on. Raises what went wrong first, when all the others are gone.
 
-    Raises what went wrong first, when all the others are gone.
+    The file that says whose the others are goes first: without it they are removed by the next start.
     """
     pieces = [(name, piece.stage) for name in disk.list(directory) if (piece := PieceName.parse(name)) is not None]
     names = [f"{stage}{SUFFIX}" for stage in stages] + [name for name, stage in pieces if stage in stages]

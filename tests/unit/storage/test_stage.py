@@ -23,7 +23,7 @@ from logboom.errors import (
 )
 from logboom.storage.append import Answer, Appended
 from logboom.storage.files import Space
-from logboom.storage.stage import Opened, StageFile, Target, stage_id
+from logboom.storage.stage import Opened, StageFile, Target, remove_stages, stage_id
 from simulation.broken import copy_of, overwrite, resize
 from simulation.disk import Call, Fault, SimulatedDisk
 
@@ -337,9 +337,9 @@ def test_many_tiny_batches_for_many_logs_are_staged_and_found_again() -> None:
 
 def test_removing_a_file_twice_is_no_error() -> None:
     disk = SimulatedDisk()
-    stage = create(disk)
-    stage.remove()
-    stage.remove()
+    create(disk)
+    for _ in range(2):
+        remove_stages(disk, "/staging", [ID])
     assert not disk.exists(PATH)
 
 
