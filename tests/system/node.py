@@ -74,6 +74,15 @@ class NodeProcess:
         """As an operator would; returns the exit code."""
         return self._end(signal.SIGTERM)
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """As long as this lasts it does nothing, and what reaches it waits."""
+        os.kill(self._pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self._pid, signal.SIGCONT)
+
     def _end(self, sent: signal.Signals) -> int:
         assert self._process is not None
         if self._process.poll() is None:

@@ -12,6 +12,7 @@ import threading
 import time
 import warnings
 from concurrent.futures import wait
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -337,6 +338,29 @@ def test_without_acks_a_close_still_sends_everything(tmp_path: Path) -> None:
                 time.sleep(0.05)
                 reader.refresh()
             assert reader.committed == 2 * count
+
+
+def test_without_acks_a_flush_waits_for_a_node_that_reads_nothing_for_a_while(tmp_path: Path) -> None:
+    """What is asked for while the connection is full goes once it has room, although no answer says so."""
+    sizes = [15 * 2**20, 1, 1]
+
+    async def write(node: NodeProcess) -> None:
+        async with AsyncWriter("events", node.address, acks="none", linger_ms=1) as writer:
+            with node.held():
+                for size in sizes:
+                    await writer.write(bytes(size))
+                    await asyncio.sleep(0.2)
+                flush = asyncio.create_task(writer.flush(60))
+                await asyncio.sleep(0.2)
+                assert not flush.done()
+            await flush
+
+    with NodeProcess(tmp_path) as node:
+        create(node)
+        asyncio.run(write(node))
+        with Reader("events", node.address) as reader:
+            read = islice(reader.records(follow=True, timeout_s=60), len(sizes))
+            assert [len(record.value or b"") for record in read] == sizes
 
 
 def test_a_writer_that_is_forgotten_says_so_and_lets_go_of_its_spill_file(tmp_path: Path) -> None:

@@ -32,6 +32,11 @@ class AsyncDriver:
         self._is_closed = False
         self._keeper = self.loop.create_task(self._keep_connected(), name=f"writer of {core.ledger.topic}")
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether everything that was to be sent is with the operating system."""
+        return not self.core.outgoing and (self._wire is None or not self._wire.is_paused)
+
     def step_soon(self) -> None:
         """At the end of this round of the loop: so what other tasks send in it goes along."""
         if self._soon is None:
@@ -43,12 +48,14 @@ class AsyncDriver:
         now = self.loop.time()
         try:
             core.turn(now)
+            while core.outgoing and self._wire is not None and not self._wire.is_paused:
+                buffers, core.outgoing = core.outgoing, []
+                self._wire.send(buffers)
+                if core.options.acks != "none":
+                    break
+                core.turn(now)  # no answer will come to say that there is room for more
         except LogboomError as error:
             self.lose(self._wire, error)
-        wire = self._wire
-        if core.outgoing and wire is not None and not wire.is_paused:
-            buffers, core.outgoing = core.outgoing, []
-            wire.send(buffers)
         self.tell()
         self._set_timer(now)
 
@@ -155,6 +162,7 @@ class _Wire(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.is_paused = False
+        """Whether the transport still holds something that the operating system has not taken."""
 
     def send(self, buffers: list[Any]) -> None:
         assert self._transport is not None
@@ -170,6 +178,7 @@ class _Wire(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)  # uvloop's is not one by birth
+        transport.set_write_buffer_limits(0)
         self._driver.made(self)
         here = transport.get_extra_info("sockname")
         if here and here == transport.get_extra_info("peername"):

@@ -171,7 +171,7 @@ class AsyncWriter:
         driver.step()
 
         def is_done() -> bool:
-            return all_safe(waiting) and (self.options.acks != "none" or not self._core.outgoing)
+            return all_safe(waiting) and (self.options.acks != "none" or driver.is_sent)
 
         if not await driver.until(is_done, timeout_s):
             raise TimeoutError(f"{count} records were not written within {timeout_s:g} s")
