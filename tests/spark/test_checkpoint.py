@@ -5,6 +5,7 @@ How they are read without Spark is in unit/client/test_from_checkpoint.py.
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections.abc import Iterator
@@ -13,10 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from logboom import Reader, Writer
 from logboom.batch import Record
+from logboom.batch.partitioner import murmur2
 from logboom.broker.api import PartitionInfo
 from logboom.client.remote import RemoteBroker
 from logboom.errors import CheckpointNotFound, ResultsUnreadable, SeqnoOutOfRange
@@ -94,6 +97,7 @@ class World:
         self.kept = {work.id: [Fold(work.by, work.tag) for _ in range(PARTITIONS)] for work in WORKS}
         """As the checkpoints have it."""
         self._made: set[str] = set()
+        self._manifests: dict[str, Path] = {}
 
     def write(self, count: int, keys: int) -> None:
         chance = self.chance
@@ -136,6 +140,7 @@ class World:
         for fold, records, first in zip(self.kept[work.id], self.records, self.firsts, strict=True):
             fold.take(records, first)
         if report.result is not None:
+            self._manifests[work.id] = Path(report.result.place, checkpoint.MANIFEST)
             assert report.result.facts["nameless"] == sum(fold.nameless for fold in self.kept[work.id])
         return report
 
@@ -152,6 +157,7 @@ class World:
             expected = fold.above(floor)
             assert {getattr(record, work.by): record for record in state} == expected
             assert len(state) == len(expected)
+            assert read_files(self._manifests[work.id], partition, floor) == {record.seqno for record in state}
             whole = Fold(work.by, work.tag, dict(expected), fold.until)
             whole.take(tail)
             follows = self.records[partition][max(floor, fold.until) :]
@@ -175,6 +181,26 @@ def read_all(topics: Topics, topic: str, partition: int, work: CheckpointWork) -
             (tail if behind else state).append(record)
             behind = reader.position is not None
     return state, tail
+
+
+def read_files(path: Path, partition: int, floor: int) -> set[int]:
+    """The seqnos of a state, found as docs/formats/checkpoint.md says."""
+    manifest = json.loads(path.read_text())
+    found: dict[Any, int] = {}
+    for layer in manifest["layers"]:
+        for file in layer["files"]:
+            if file["partition"] != partition:
+                continue
+            rows = pq.read_table(path.parents[2] / file["path"]).to_pylist()
+            assert len(rows) == file["records"]
+            for row in rows:
+                name = row[manifest["by"]]
+                data = name if isinstance(name, bytes) else name.encode()
+                assert (murmur2(data) & 0xFFFF_FFFF) >> 16 & layer["buckets"] - 1 == file["bucket"]
+                found.pop(name, None)
+                if row["value"] is not None:
+                    found[name] = row["seqno"]
+    return {seqno for seqno in found.values() if seqno >= floor}
 
 
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.soak), pytest.param(3, marks=pytest.mark.soak)])
