@@ -31,7 +31,7 @@ executable = spark.range(1).select(udf(lambda _: __import__("sys").executable)("
 names = [
     "spark.app.name", "spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions",
     "spark.sql.python.filterPushdown.enabled", "spark.sql.execution.arrow.pyspark.enabled",
-    "spark.python.unix.domain.socket.enabled",
+    "spark.python.unix.domain.socket.enabled", "spark.sql.execution.arrow.maxBytesPerBatch",
 ]
 settings = [spark.conf.get(name) for name in names]
 again = session(config={"spark.sql.shuffle.partitions": "5", "spark.driver.memory": "9g"})
@@ -62,7 +62,10 @@ print(json.dumps({
 """
 DEFAULTS = """
 from logboom.spark import session
-names = ["spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions"]
+names = [
+    "spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions",
+    "spark.sql.execution.arrow.maxRecordsPerBatch",
+]
 spark = session()
 settings = [spark.conf.get(name) for name in names]
 print(json.dumps({"settings": settings}))
@@ -112,7 +115,7 @@ def test_the_source_is_found_without_being_registered(spark: SparkSession, tmp_p
 
 def test_a_new_session_has_our_settings_the_callers_and_our_python(tmp_path: Path) -> None:
     said = run_client(SETTINGS + FRESH, directory=tmp_path)
-    assert said["settings"] == ["mine", "local[2]", "1g", "3", "true", "true", "true"]
+    assert said["settings"] == ["mine", "local[2]", "1g", "3", "true", "true", "true", "4194304"]
     assert said["executable"] == sys.executable
     assert said["scans are there"]
     assert not os.path.exists(str(said["scans"])), "removed at exit"
@@ -147,9 +150,10 @@ def test_a_connect_server_that_is_started_here_has_our_python(tmp_path: Path, wa
 def test_spark_defaults_count_where_the_caller_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "spark-defaults.conf").write_text(
         "spark.master local[1]\nspark.driver.memory 600m\nspark.sql.shuffle.partitions 7\nspark.ui.enabled false\n"
+        "spark.sql.execution.arrow.maxRecordsPerBatch 5000\n"
     )
     said = run_client(SETTINGS + DEFAULTS, directory=tmp_path, SPARK_CONF_DIR=str(tmp_path))
-    assert said == {"settings": ["local[1]", "600m", "7"]}
+    assert said == {"settings": ["local[1]", "600m", "7", "5000"]}
 
 
 def test_a_session_made_again_in_a_process_lets_cursors_follow_too(tmp_path: Path) -> None:

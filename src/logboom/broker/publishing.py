@@ -34,7 +34,7 @@ from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.internal import StateLog
 from logboom.broker.promise import Adoption, Entry, Promise
 from logboom.broker.slices import slices
-from logboom.broker.staging import Stage, Stages
+from logboom.broker.staging import Stage, Stages, all_done
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
     AppendRefused,
@@ -65,8 +65,8 @@ SLICE_BYTES: Final = 4 * MIB
 """So much of a stage is appended at a time: others write in between."""
 SLICE_BATCHES: Final = 1024
 """And so many batches, however small they are."""
-ADOPTED_PART: Final = 4
-"""A piece becomes a segment if it has at least the fourth part of the bytes of one."""
+ADOPTED_PART: Final = 8
+"""A piece becomes a segment if it has at least the eighth part of the bytes of one."""
 ADOPTED_BATCHES: Final = 4096
 """And no more batches than this: others wait while they are stamped."""
 PARTS_KEPT: Final = 64
@@ -331,12 +331,19 @@ class Publishing:
         return Publication(work.name, intent.number, False, parts)
 
     async def _pour(self, stage: Stage, work: _Work) -> None:
-        """What is large becomes segments; of the rest one slice after the other, each into all of its logs at once."""
+        """What is large becomes segments, of all logs at once; of the rest one slice after the other, each into all."""
         file = stage.loaded
         logs = [work.logs[target] for target in file.targets]
         producer_id = file.opened.producer_id
         await self._pour_batches(file.batches(), [0] * len(logs), producer_id, logs, work)
+        pieces: dict[int, list[Piece]] = {}
         for piece in file.pieces:
+            pieces.setdefault(piece.number, []).append(piece)
+        await all_done(self._pour_pieces(some, producer_id, logs, work) for some in pieces.values())
+
+    async def _pour_pieces(self, pieces: Sequence[Piece], producer_id: int, logs: Sequence[_Log], work: _Work) -> None:
+        """Of one log, in their order."""
+        for piece in pieces:
             self._check_not_ending(work)
             log = logs[piece.number]
             if log.done.get(producer_id, 0) <= piece.first and await self._adopt(piece, log):
@@ -391,10 +398,7 @@ class Publishing:
             raise OutcomeUnknown(f"key {work.name!r} is published; the next start of the node finishes it")
 
     async def _append(self, slice_: dict[int, list[Batch]], logs: Sequence[_Log]) -> None:
-        work = [self._append_to(logs[number], batches) for number, batches in slice_.items()]
-        for outcome in await asyncio.gather(*work, return_exceptions=True):
-            if outcome is not None:
-                raise outcome
+        await all_done(self._append_to(logs[number], batches) for number, batches in slice_.items())
 
     async def _append_to(self, log: _Log, batches: Sequence[Batch]) -> None:
         """Until all are written; each only after the one before it."""

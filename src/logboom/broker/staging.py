@@ -16,7 +16,7 @@ import secrets
 import time
 from asyncio import AbstractEventLoop, Future, Task
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -49,6 +49,8 @@ QUEUED_BYTES: Final = 256 * MIB
 """What may wait for one stage."""
 SYNC_BYTES: Final = 32 * MIB
 """A sync is begun when so much is unsynced: so that a publish finds little to do."""
+PREPARED_AT_ONCE: Final = 4
+"""Stages of one publish that are synced and verified at a time."""
 IDLE_US: Final = 1_000_000
 """So long after the last write a stage is synced and its file closed."""
 TEND_S: Final = 1.0
@@ -344,8 +346,10 @@ class Stages:
         if not stages:
             return
         files = [stage.loaded for stage in stages]
+        lanes = [files[number::PREPARED_AT_ONCE] for number in range(PREPARED_AT_ONCE)]
+        await all_done(self._on_thread(partial(self._make_sure, lane)) for lane in lanes if lane)
         try:
-            await self._on_thread(lambda: self._make_sure(files))
+            await self._on_thread(lambda: self._files.disk.sync_directory(self._directory))
         except OSError as error:  # nobody knows which names are durable, and it is said only once
             for stage in self._stages.values():
                 stage.failed = StageFailed(stage.id, f"its name could not be synced: {error}")
@@ -358,7 +362,6 @@ class Stages:
         for file in files:
             file.sync()
             file.verify(self._limits.batch_bytes)
-        self._files.disk.sync_directory(self._directory)
 
     def remove(self, stages: Sequence[Stage]) -> None:
         """They are gone; their files soon."""
@@ -432,6 +435,13 @@ class Stages:
 
     async def _on_thread(self, work: Callable[[], Result]) -> Result:
         return await self._loop.run_in_executor(self._threads, work)
+
+
+async def all_done(work: Iterable[Awaitable[None]]) -> None:
+    """Until all of it has come to an end. Raises what went wrong with the first that failed."""
+    for outcome in await asyncio.gather(*work, return_exceptions=True):
+        if outcome is not None:
+            raise outcome
 
 
 def _now_us() -> int:

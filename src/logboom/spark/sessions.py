@@ -37,6 +37,12 @@ AT_ANY_TIME: Final = {
 UNIX_SOCKETS: Final = "spark.python.unix.domain.socket"
 """Between Spark and its Python workers: over TCP each task waits for an acknowledgement that comes 40 ms late."""
 
+ARROW: Final = {
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "32768",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 << 20),
+}
+"""What goes to Python at once: Spark has 10,000 rows, however short they are, and each time costs something."""
+
 
 def session(
     app: str = "logboom",
@@ -73,7 +79,7 @@ def session(
             builder = builder.config(key, value)
         spark = builder.getOrCreate()
         if is_new and server is None:
-            _suit_one_machine(spark)
+            _suit(spark)
     follow(spark)
     return spark
 
@@ -125,11 +131,16 @@ def _find_defaults() -> frozenset[str]:
     return frozenset(re.split(r"[\s=:]", line.strip(), maxsplit=1)[0] for line in lines)
 
 
-def _suit_one_machine(spark: SparkSession) -> None:
-    """Spark makes 200 partitions of every shuffle, which is for clusters: on one machine a trigger would drag along."""
-    key, context = "spark.sql.shuffle.partitions", spark.sparkContext
-    if (context.master or "").startswith("local") and not context.getConf().contains(key):
-        spark.conf.set(key, str(max(4, os.cpu_count() or 1)))
+def _suit(spark: SparkSession) -> None:
+    """Unless the user has said otherwise. Spark makes 200 partitions of every shuffle, which is for clusters: on one
+    machine a trigger would drag along."""
+    context, wanted = spark.sparkContext, dict(ARROW)
+    if (context.master or "").startswith("local"):
+        wanted["spark.sql.shuffle.partitions"] = str(max(4, os.cpu_count() or 1))
+    given = context.getConf()
+    for key, value in wanted.items():
+        if not given.contains(key):
+            spark.conf.set(key, value)
 
 
 def _remove(directory: str, owner: int) -> None:
