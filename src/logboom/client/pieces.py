@@ -61,7 +61,7 @@ class Piece(Columns):
         total = int(ends[-1]) if self.count else 0
         pieces = max(1, round(total / batch_bytes))
         for number in range(1, pieces + 1):
-            until = min(int(np.searchsorted(ends, total * number / pieces)) + 1, self.count)
+            until = min(int(np.searchsorted(ends, total * number // pieces)) + 1, self.count)
             if until > start:
                 yield Slice(partition, self._range(start, until), int(ends[until - 1]) - done, False)
                 start, done = until, int(ends[until - 1])
