@@ -76,12 +76,13 @@ class NodeProcess:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """As long as this lasts it does nothing, and what reaches it waits."""
+        """As long as this lasts it does nothing, and what reaches it waits. It may be killed meanwhile."""
         os.kill(self._pid, signal.SIGSTOP)
         try:
             yield
         finally:
-            os.kill(self._pid, signal.SIGCONT)
+            if self._process is not None:
+                os.kill(self._pid, signal.SIGCONT)
 
     def _end(self, sent: signal.Signals) -> int:
         assert self._process is not None

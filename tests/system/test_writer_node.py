@@ -11,10 +11,10 @@ import textwrap
 import threading
 import time
 import warnings
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 import pytest
@@ -31,7 +31,7 @@ from logboom.errors import (
     TopicNotAllowed,
     TopicRecreated,
 )
-from system.node import NodeProcess
+from system.node import NodeProcess, free_port
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "durable": {"acks": "durable", "batch_bytes": 2000},
@@ -361,6 +361,155 @@ def test_without_acks_a_flush_waits_for_a_node_that_reads_nothing_for_a_while(tm
         with Reader("events", node.address) as reader:
             read = islice(reader.records(follow=True, timeout_s=60), len(sizes))
             assert [len(record.value or b"") for record in read] == sizes
+
+
+@pytest.mark.parametrize("policy", ["drop", "error"])
+def test_who_asks_for_room_again_and_again_gets_it(tmp_path: Path, policy: Literal["drop", "error"]) -> None:
+    with NodeProcess(tmp_path) as node:
+        create(node)
+        with Writer("events", node.address, on_full=policy, buffer_bytes=2000, batch_bytes=500) as writer:
+            written, deadline = 0, time.monotonic() + 60
+            while written < 200 and time.monotonic() < deadline:
+                full = writer.stats["dropped"]
+                try:
+                    writer.write(bytes(100))
+                    written += writer.stats["dropped"] == full
+                except BufferFull:
+                    time.sleep(0.001)
+            assert written == 200
+
+
+@pytest.mark.parametrize("way", ["blocking", "asyncio"])
+def test_who_waits_for_room_is_told_at_once_that_records_have_failed(tmp_path: Path, way: str) -> None:
+    options: Any = {"idempotent": False, "acks": "leader", "buffer_bytes": 20_000, "batch_bytes": 2000}
+
+    def write(address: str) -> None:
+        with Writer("events", address, delivery_timeout_s=600, **options) as writer:
+            stopped.set()
+            assert held.wait(60)
+            while True:
+                writer.write(bytes(1000))
+
+    async def write_async(address: str) -> None:
+        async with AsyncWriter("events", address, delivery_timeout_s=600, **options) as writer:
+            stopped.set()
+            assert held.wait(60)
+            while True:
+                await writer.write(bytes(1000))
+
+    def run() -> None:
+        try:
+            write(node.address) if way == "blocking" else asyncio.run(write_async(node.address))
+        except LogboomError as error:
+            raised.append(error)
+
+    stopped, held = threading.Event(), threading.Event()
+    raised: list[LogboomError] = []
+    with NodeProcess(tmp_path) as node:
+        create(node)
+        user = threading.Thread(target=run)
+        user.start()
+        assert stopped.wait(60)
+        with node.held():
+            held.set()
+            time.sleep(0.5)
+            node.kill()
+        node.start()
+        user.join(60)
+        assert [type(error) for error in raised] == [OutcomeUnknown]
+
+
+def test_a_record_that_is_dropped_has_its_callback_called(tmp_path: Path) -> None:
+    told: list[Written | LogboomError] = []
+    with NodeProcess(tmp_path) as node:
+        create(node)
+        with Writer("events", node.address, on_full="drop", buffer_bytes=2000, batch_bytes=500) as writer:
+            with node.held():
+                for _ in range(100):
+                    writer.write(bytes(100), callback=told.append)
+            writer.flush()
+            dropped = writer.stats["dropped"]
+        assert len(told) == 100
+        assert dropped == sum(isinstance(outcome, BufferFull) for outcome in told)
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_what_was_spilled_for_any_partition_comes_before_what_is_for_one(tmp_path: Path, partitions: int) -> None:
+    node = NodeProcess(tmp_path)
+    node.start()
+    create(node, partitions=partitions)
+    node.kill()
+    with node.ended():
+        with Writer("events", node.address, spill=tmp_path / "spill") as writer:
+            writer.write(b"1")
+        with Writer("events", node.address, spill=tmp_path / "spill", partition=0, linger_ms=60_000) as writer:
+            written = writer.send(b"2")
+            writer.write(b"3")
+            node.start()
+            assert written.result(60).seqno == 1
+            writer.flush(60)
+        assert values(node, 0) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_who_waits_for_a_record_does_not_linger_when_the_node_comes(tmp_path: Path, partitions: int) -> None:
+    async def write(spill: Path) -> None:
+        async with AsyncWriter("events", node.address, spill=spill, linger_ms=600_000) as writer:
+            waiting = asyncio.create_task(writer.send(b"2"))
+            await asyncio.sleep(0.1)
+            node.start()
+            async with asyncio.timeout(60):
+                await waiting
+
+    node = NodeProcess(tmp_path)
+    node.start()
+    create(node, partitions=partitions)
+    node.kill()
+    with node.ended():
+        with Writer("events", node.address, spill=tmp_path / "spill", linger_ms=600_000) as writer:
+            waiting = writer.send(b"1")
+            threading.Timer(0.1, node.start).start()
+            waiting.result(60)
+        node.kill()
+        asyncio.run(write(tmp_path / "spill"))
+        assert sorted(value for partition in range(partitions) for value in values(node, partition)) == [1, 2]
+
+
+def test_a_flush_ends_where_a_late_node_has_more_partitions_than_anybody_knew(tmp_path: Path) -> None:
+    node = NodeProcess(tmp_path)
+    node.start()
+    create(node, partitions=3)
+    node.kill()
+    with node.ended():
+        with Writer("events", node.address, spill=tmp_path / "spill", spill_bytes=1024) as writer:
+            for number in range(10):
+                writer.write(b"%d" % number, key=b"%d" % number)
+            threading.Timer(0.5, node.start).start()
+            writer.flush(60)
+        assert sorted(value for partition in range(3) for value in values(node, partition)) == list(range(10))
+
+
+def test_who_waits_while_another_thread_closes_is_told_what_became_of_it(tmp_path: Path) -> None:
+    seen: list[type] = []
+
+    def wait_for(future: Future[Written]) -> None:
+        try:
+            future.result()
+        except Exception as error:
+            seen.append(type(error))
+
+    writer = Writer("events", f"127.0.0.1:{free_port()}", spill=tmp_path / "spill")
+    writer.write(b"0", callback=lambda _: time.sleep(0.05))
+    futures = [writer.send(b"%d" % number) for number in range(300)]
+    writer.flush()
+    users = [threading.Thread(target=wait_for, args=(futures[-1],)) for _ in range(2)]
+    for user in users:
+        user.start()
+    time.sleep(0.1)
+    writer.close()
+    for user in users:
+        user.join(60)
+    assert seen == [OutcomeUnknown] * 2
 
 
 def test_a_writer_that_is_forgotten_says_so_and_lets_go_of_its_spill_file(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ An open intent holds the logs' retention, and the deletion of its topics is refu
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
@@ -69,6 +70,8 @@ ADOPTED_PART: Final = 8
 """A piece becomes a segment if it has at least the eighth part of the bytes of one."""
 ADOPTED_BATCHES: Final = 4096
 """And no more batches than this: others wait while they are stamped."""
+ADOPTED_AT_ONCE: Final = 2
+"""Pieces of one publish: a log that waits for a thread takes nothing else, and a pause waits for all of them."""
 PARTS_KEPT: Final = 64
 STAGES_KEPT: Final = 256
 KEY_EXPIRY_US: Final = 86_400_000_000
@@ -78,6 +81,7 @@ RETRY_MAX_S: Final = 10.0
 RECOVERY_S: Final = 60.0
 """So long a start waits for open intents; what waits for room on the volume is finished while others are served."""
 _TRANSIENT: Final = (LowSpace, WriteFailed, Overloaded)
+_SCARCE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 logger = logging.getLogger("logboom.broker")
 
@@ -162,6 +166,9 @@ class _Work:
     stages: Sequence[Stage]
     logs: dict[Target, _Log]
     room: _Room
+    adopting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ADOPTED_AT_ONCE))
+    slicing: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One piece at a time is appended in slices: its batches are read on the loop."""
 
 
 class Publishing:
@@ -331,11 +338,12 @@ class Publishing:
         return Publication(work.name, intent.number, False, parts)
 
     async def _pour(self, stage: Stage, work: _Work) -> None:
-        """What is large becomes segments, of all logs at once; of the rest one slice after the other, each into all."""
+        """What is large becomes segments, of two logs at once; of the rest one slice after the other, each into all."""
         file = stage.loaded
         logs = [work.logs[target] for target in file.targets]
         producer_id = file.opened.producer_id
         await self._pour_batches(file.batches(), [0] * len(logs), producer_id, logs, work)
+        file.let_go()
         pieces: dict[int, list[Piece]] = {}
         for piece in file.pieces:
             pieces.setdefault(piece.number, []).append(piece)
@@ -346,23 +354,44 @@ class Publishing:
         for piece in pieces:
             self._check_not_ending(work)
             log = logs[piece.number]
-            if log.done.get(producer_id, 0) <= piece.first and await self._adopt(piece, log):
+            if log.done.get(producer_id, 0) <= piece.first and await self._adopt(piece, log, work):
                 work.room.redeem(piece.size_bytes)
                 continue
-            counts = [0] * len(logs)
-            counts[piece.number] = piece.first
-            batches = (StagedBatch(piece.number, batch) for batch in piece.batches())
-            await self._pour_batches(batches, counts, producer_id, logs, work)
-            piece.let_go()
+            async with work.slicing:
+                await self._pour_piece(piece, producer_id, logs, work)
 
-    async def _adopt(self, piece: Piece, log: _Log) -> bool:
+    async def _pour_piece(self, piece: Piece, producer_id: int, logs: Sequence[_Log], work: _Work) -> None:
+        """In slices."""
+        self._check_not_ending(work)
+        await self._open(piece, logs[piece.number])
+        counts = [0] * len(logs)
+        counts[piece.number] = piece.first
+        batches = (StagedBatch(piece.number, batch) for batch in piece.batches())
+        await self._pour_batches(batches, counts, producer_id, logs, work)
+        piece.let_go()
+
+    async def _open(self, piece: Piece, log: _Log) -> None:
+        """Where there are no more files, or no memory for maps, that may pass."""
+        wait_s = 0.0
+        while True:
+            try:
+                piece.data()
+                return
+            except OSError as error:
+                if error.errno not in _SCARCE:
+                    raise
+                wait_s = await self._wait(log.writer.name, WriteFailed(f"{piece.path}: {error.strerror}"), wait_s)
+
+    async def _adopt(self, piece: Piece, log: _Log, work: _Work) -> bool:
         """Make a piece a segment of its log. Whether that was worth it, and done."""
         small = piece.size_bytes < log.writer.log.config.segment_bytes // ADOPTED_PART
         if small or piece.is_torn or piece.batch_count > ADOPTED_BATCHES:
             return False
         promise = Promise(asyncio.get_running_loop(), 0, 1)
-        log.writer.submit(Adoption(promise, piece, log.hosted.meter))
-        appended = [answer for answer in await promise.future if isinstance(answer, Appended)]
+        async with work.adopting:
+            self._check_not_ending(work)
+            log.writer.submit(Adoption(promise, piece, log.hosted.meter))
+            appended = [answer for answer in await promise.future if isinstance(answer, Appended)]
         for answer in appended:
             log.note(answer)
         return bool(appended)

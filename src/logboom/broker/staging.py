@@ -49,7 +49,7 @@ QUEUED_BYTES: Final = 256 * MIB
 """What may wait for one stage."""
 SYNC_BYTES: Final = 32 * MIB
 """A sync is begun when so much is unsynced: so that a publish finds little to do."""
-PREPARED_AT_ONCE: Final = 4
+PREPARED_AT_ONCE: Final = 2
 """Stages of one publish that are synced and verified at a time."""
 IDLE_US: Final = 1_000_000
 """So long after the last write a stage is synced and its file closed."""
@@ -347,7 +347,7 @@ class Stages:
             return
         files = [stage.loaded for stage in stages]
         lanes = [files[number::PREPARED_AT_ONCE] for number in range(PREPARED_AT_ONCE)]
-        await all_done(self._on_thread(partial(self._make_sure, lane)) for lane in lanes if lane)
+        await all_done(self._make_sure(lane) for lane in lanes)
         try:
             await self._on_thread(lambda: self._files.disk.sync_directory(self._directory))
         except OSError as error:  # nobody knows which names are durable, and it is said only once
@@ -358,10 +358,11 @@ class Stages:
             if stage.failure is not None:  # somebody else was told
                 raise said_again(stage.failure)
 
-    def _make_sure(self, files: Sequence[StageFile]) -> None:
+    async def _make_sure(self, files: Sequence[StageFile]) -> None:
+        """One after the other: between two of them others have their turn."""
         for file in files:
-            file.sync()
-            file.verify(self._limits.batch_bytes)
+            await self._on_thread(file.sync)
+            await self._on_thread(partial(file.verify, self._limits.batch_bytes))
 
     def remove(self, stages: Sequence[Stage]) -> None:
         """They are gone; their files soon."""

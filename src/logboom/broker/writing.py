@@ -298,7 +298,7 @@ class LogWriter:
                 log.commit(log.last_index, tell=False)
                 self.wake()
                 self._committer.tell_later(self)
-        if size and log.synced_index == log.last_index:
+        if size and (log.synced_index > log.committed_index or log.synced_index == log.last_index):
             self._synced()
         elif durable or size:
             self._see_to_sync(durable)

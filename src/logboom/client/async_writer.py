@@ -22,7 +22,7 @@ from logboom.client.address import Servers, parse_servers
 from logboom.client.async_driving import AsyncDriver
 from logboom.client.gathering import Waiter, Written
 from logboom.client.lane import all_safe
-from logboom.client.ledger import OnError
+from logboom.client.ledger import OnError, tell
 from logboom.client.options import WriterArguments, WriterOptions
 from logboom.client.slices import Columns
 from logboom.client.spill import Spill
@@ -107,6 +107,8 @@ class AsyncWriter:
         """Take a record, to be sent with others; waits only where there is no room. See Writer.write."""
         core, driver = self._core, self._running()
         if core.is_barred and not await self._make_room(1):
+            if callback is not None:
+                tell([(callback, self._full())], [], None)
             return
         if core.routing.add(value, key, timestamp, channel, tags, headers, callback):
             driver.step()
@@ -208,12 +210,13 @@ class AsyncWriter:
         driver = self._running()
         driver.step()
         patience_s = self.options.delivery_timeout_s if policy == "block" else 0.0
-        if not await driver.until(lambda: not core.is_barred, patience_s):
+        is_over = await driver.until(lambda: not core.is_barred or core.is_in_trouble, patience_s)
+        self._raise_trouble()
+        if not is_over:
             if policy != "drop":
                 raise self._full()
             core.ledger.dropped += count
             return False
-        self._raise_trouble()
         return True
 
     def _full(self) -> BufferFull:

@@ -88,7 +88,7 @@ class Driver:
 
     def drive(self, is_done: Callable[[], bool], deadline: float | None = None, hasten: bool = False) -> bool:
         """Without the lock: until it is done, or time is up. Whether it is done. `hasten`: nothing lingers."""
-        polled = readable = False
+        polled, readable = False, deadline is not None and self.core.is_busy
         while True:
             with self.lock:
                 self._driven_at = now = time.monotonic()
@@ -102,7 +102,7 @@ class Driver:
                     # What this one waits for may have been received and told by another thread.
                     if is_done():
                         return True
-                    if (deadline is not None and now >= deadline) or self.is_closed:
+                    if (deadline is not None and now >= deadline) or (self.is_closed and self.is_told):
                         return False
                     pause_s = self._pause_s(now, deadline)
                     connects = self._begin_connecting(now)

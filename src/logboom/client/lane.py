@@ -64,7 +64,7 @@ class Place(NamedTuple):
 class Parcel:
     """A batch on its way to its log, and who waits for it."""
 
-    __slots__ = ("count", "data", "doubt", "error", "place", "producer", "since", "size", "state", "waiters")
+    __slots__ = ("count", "data", "doubt", "error", "parts", "place", "producer", "since", "size", "state", "waiters")
 
     def __init__(
         self,
@@ -86,10 +86,14 @@ class Parcel:
         self.doubt = False
         self.error: LogboomError | None = None
         self.place: Place | None = None
+        self.parts: list[Parcel] | None = None
+        """What it was dealt out as, when there were partitions to choose from."""
 
     @property
     def is_safe(self) -> bool:
         """Whether its writer may forget it: answered, failed, or in the spill file."""
+        if self.parts is not None and self.place is None:
+            return all(part.is_safe for part in self.parts)
         return self.state is State.SETTLED or self.place is not None
 
     def failure(self, error: LogboomError) -> LogboomError:
@@ -147,7 +151,8 @@ class Lane:
     def adopt(self, other: Lane) -> None:
         """Go on with what the other had, of which nothing was sent."""
         self.queue += other.queue
-        self.gathered, self._producer_id, self._seq = other.gathered, other._producer_id, other._seq
+        self.gathered, self.urgent = other.gathered, other.urgent
+        self._producer_id, self._seq = other._producer_id, other._seq
 
     @property
     def is_idle(self) -> bool:

@@ -31,7 +31,7 @@ class Overflow:
         self.topic_id: str | None = None
         """Of the topic everything in the file is for, once that is known."""
         for partition, parcel in self._recover(spill) if spill is not None else ():
-            routing.enqueue(routing.lane(partition), parcel)
+            routing.enqueue(routing.home if partition is None else routing.lane(partition), parcel)
 
     @property
     def path(self) -> str | None:

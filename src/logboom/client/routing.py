@@ -44,6 +44,11 @@ class Routing:
             lane = self._lanes[partition] = Lane(partition, self.new_id())
         return lane
 
+    @property
+    def home(self) -> Lane:
+        """Of what is for no partition yet: the writer's own, where it has one."""
+        return self.lane(self._options.partition)
+
     def add(
         self, value: Any, key: Any, timestamp: Any, channel: Any, tags: Any, headers: Any, waiter: Waiter | None
     ) -> bool:
@@ -200,6 +205,7 @@ class Routing:
         for lane in [lane for lane in self.active.values() if lane.gathered.values]:
             self.cut(lane, parcel.since)
             made.append((lane, lane.queue[-1]))
+        parcel.parts = [part for _, part in made]
         return made
 
     def pass_on(self, gathered: Gathered) -> None:

@@ -25,7 +25,7 @@ from logboom.client.delivery import Delivery
 from logboom.client.driving import Driver
 from logboom.client.gathering import Waiter, Written
 from logboom.client.lane import all_safe
-from logboom.client.ledger import OnError
+from logboom.client.ledger import OnError, tell
 from logboom.client.options import WriterArguments, WriterOptions
 from logboom.client.slices import Columns
 from logboom.client.spill import Spill
@@ -127,6 +127,8 @@ class Writer:
                 self._driver.push(time.monotonic())
         if barred:
             if not self._make_room(1):
+                if callback is not None:
+                    tell([(callback, self._full())], [], None)
                 return
             with self._lock:
                 self._add(value, key, timestamp, channel, tags, headers, callback)
@@ -239,8 +241,9 @@ class Writer:
         core, policy = self._core, self.options.on_full
         self._raise_trouble()
         patience_s = self.options.delivery_timeout_s if policy == "block" else 0.0
-        if not self._driver.drive(lambda: not core.is_barred, time.monotonic() + patience_s):
-            self._raise_trouble()
+        is_over = self._driver.drive(lambda: not core.is_barred or core.is_in_trouble, time.monotonic() + patience_s)
+        self._raise_trouble()
+        if not is_over:
             if policy != "drop":
                 raise self._full()
             core.ledger.dropped += count

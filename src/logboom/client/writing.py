@@ -99,6 +99,11 @@ class Writing:
             self._trouble = error
         self.is_barred = True
 
+    @property
+    def is_in_trouble(self) -> bool:
+        """Whether whoever comes next, or waits for room, is to be told of an error first."""
+        return self._trouble is not None or self.contact.fatal is not None
+
     def take_trouble(self) -> LogboomError | None:
         """What to raise, once; and always, where there is no hope."""
         trouble, self._trouble = self._trouble, None
@@ -187,7 +192,8 @@ class Writing:
     def turn(self, now: float) -> None:
         """Cut, send and give up whatever it is time for. Raises ConnectionLost where the other side is dead."""
         options, contact = self.options, self.contact
-        is_stuck = options.acks == "none" and bool(self.outgoing)
+        unsent = len(self.outgoing)
+        is_stuck = options.acks == "none" and unsent > 0
         is_much = self._is_flushing or self.ledger.buffered >= options.buffer_bytes // 2
         if is_much and not contact.ready and contact.error is not None:
             self.spill(now)
@@ -206,7 +212,7 @@ class Writing:
             if lane.is_idle:
                 del self._active[lane.partition]
         self.outgoing += contact.tend(now, bool(self._asked))
-        if self.outgoing:
+        if len(self.outgoing) > unsent:
             contact.spoke(now)
         self._is_flushing = self._is_flushing and bool(self._active)
         is_full = self.ledger.buffered >= options.buffer_bytes
@@ -286,7 +292,9 @@ class Writing:
         try:
             return self.overflow.take(now)
         except OSError as error:
-            self.contact.error = ConnectionLost(f"{self.contact.error}; and {self.overflow.path}: {error}")
+            also = f"; and {self.overflow.path}: {error}"
+            if not str(self.contact.error).endswith(also):
+                self.contact.error = ConnectionLost(f"{self.contact.error}{also}")
             return False
 
     def abandon(self, error: LogboomError) -> None:

@@ -147,6 +147,7 @@ class StageFile:
         except (BatchError, *UNREADABLE):
             stage._sheet.is_torn = True
         stage._sheet.synced_bytes = stage._sheet.size_bytes
+        stage._sheet.let_go()
         stage._load_pieces()
         return stage
 
@@ -404,6 +405,7 @@ class StageFile:
             for piece in self.pieces:
                 piece.verify(limit_bytes)
                 piece.let_go()
+            self._sheet.let_go()
         except (BatchError, OSError, IndexError) as error:
             self._failure = StageFailed(self.opened.id, f"it cannot be read as it was written: {error}")
             raise self._failure from error

@@ -336,6 +336,17 @@ def test_a_silent_node_is_asked_then_given_up() -> None:
         line.core.turn(line.now)
 
 
+def test_a_node_that_reads_nothing_any_more_is_given_up_also_where_no_answers_come() -> None:
+    line = Line(ScriptedNode(), acks="none", batch_bytes=1).connect()
+    line.write(b"0")
+    for _ in range(200 + 10):
+        line.core.turn(line.now)
+        line.now += 1
+    line.now += 31
+    with pytest.raises(ConnectionLost, match="not been heard"):
+        line.core.turn(line.now)
+
+
 def test_an_idle_connection_is_kept_alive() -> None:
     line = Line(ScriptedNode()).connect()
     look = line.core.next_look(line.now)
