@@ -71,7 +71,7 @@ def test_a_closed_watch_leaves_no_descriptor(path: str) -> None:
         watch = Watch(path)
         watch.close()
         watch.close()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 def test_a_reader_rests_after_small_reads_and_not_after_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def test_a_map_is_read_only_holds_no_descriptor_and_goes_with_its_last_view(tmp_
     before = len(os.listdir("/proc/self/fd"))
     view = map_file(fd, 10_000)[:10_000]
     part = view[5:10]
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     os.close(fd)
     with pytest.raises(TypeError):
         view[0] = 1
