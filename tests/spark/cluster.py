@@ -79,13 +79,14 @@ def wait_until(true: Callable[[], bool], said: Callable[[], str]) -> None:
 @contextmanager
 def standalone(directory: Path, workers: int = WORKERS, memory: str = "700m") -> Iterator[str]:
     """A master and its workers, one core each; gives the master's URL."""
-    port, web = free_port(), free_port()
-    master, run = f"spark://127.0.0.1:{port}", SPARK_HOME / "bin" / "spark-class"
+    run = SPARK_HOME / "bin" / "spark-class"
     bare = environment(SPARK_HOME=str(SPARK_HOME), PYSPARK_PYTHON="/nonexistent/python", SPARK_DAEMON_MEMORY="256m")
     with ExitStack() as stack:
         command: list[str | Path] = [run, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1"]
-        command += ["--port", str(port), "--webui-port", str(web)]
+        command += ["--port", "0", "--webui-port", "0"]
         said = stack.enter_context(process(command, directory, "master", bare))
+        master = f"spark://127.0.0.1:{_port_of('sparkMaster', said)}"
+        web = _port_of("MasterUI", said)
         for number in range(workers):
             home = directory / f"worker-{number}"
             home.mkdir()
@@ -96,12 +97,20 @@ def standalone(directory: Path, workers: int = WORKERS, memory: str = "700m") ->
         yield master
 
 
+def _port_of(service: str, said: Callable[[], str]) -> int:
+    """As the process says. A port that was free before it began may be another's by now, and then it takes the next."""
+    announced = re.compile(rf"started service '{service}' on port (\d+)")
+    wait_until(lambda: announced.search(said()) is not None, said)
+    (port,) = announced.findall(said())
+    return int(port)
+
+
 def _alive(web: int) -> int:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
             alive: int = json.load(answer)["aliveworkers"]
             return alive
-    except OSError:
+    except (OSError, ValueError):  # it is not up, or not so far that it speaks JSON
         return 0
 
 

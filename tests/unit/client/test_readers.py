@@ -246,7 +246,7 @@ def test_what_makes_no_sense_is_refused_before_anybody_is_asked(wrong: dict[str,
 
 def test_a_node_that_is_not_there_is_named_with_what_to_do() -> None:
     with pytest.raises(ConnectionLost, match="logboom serve"):
-        Reader("events", "127.0.0.1:1")
+        Reader("events", "127.0.0.1:1", connect_timeout_s=0.1)
 
     async def ask() -> None:
         async with connect("127.0.0.1:1"):
@@ -255,7 +255,7 @@ def test_a_node_that_is_not_there_is_named_with_what_to_do() -> None:
     with pytest.raises(ConnectionLost, match="logboom serve"):
         asyncio.run(ask())
     with pytest.raises(ConnectionLost, match="unix:/nowhere"):
-        Reader("events", "unix:/nowhere")
+        Reader("events", "unix:/nowhere", connect_timeout_s=0.1)
 
 
 class Stranger(asyncio.Protocol):
