@@ -225,7 +225,14 @@ def _run(origin: Origin, plan: Plan, sink: io.FileIO, begun: Contents | None, qu
     from logboom.storage.moving.dump import dump as write_dump
 
     with bytes_read("dumping", plan.size_bytes, not quiet) as progress:
-        return write_dump(origin, plan, sink, begun, progress)
+        try:
+            return write_dump(origin, plan, sink, begun, progress)
+        except RuntimeError as error:
+            if isinstance(
+                error.__context__, KeyboardInterrupt
+            ):  # just when a lock was taken: of which Python complains
+                raise error.__context__ from None
+            raise
 
 
 def _advice(damage: Damage, origin: Origin) -> str:

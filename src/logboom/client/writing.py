@@ -67,10 +67,10 @@ class Writing:
         return not self._active
 
     def __len__(self) -> int:
-        """Records that are neither settled nor spilled."""
+        """Records that are neither settled nor spilled. Copies are made first: another thread may be at work."""
         return sum(
-            len(lane.gathered.values) + sum(parcel.count for parcel in lane.queue if not parcel.is_safe)
-            for lane in self._active.values()
+            len(lane.gathered.values) + sum(parcel.count for parcel in list(lane.queue) if not parcel.is_safe)
+            for lane in list(self._active.values())
         )
 
     def __str__(self) -> str:
