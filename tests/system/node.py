@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 READY_S = 60.0
+_given: set[int] = set()
 
 
 def free_port() -> int:
@@ -23,7 +24,9 @@ def free_port() -> int:
         port = 20_000 + secrets.randbelow(12_000)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
-            return port
+            if port not in _given:
+                _given.add(port)
+                return port
 
 
 class NodeProcess:
