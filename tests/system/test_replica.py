@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import subprocess
 import sys
 import time
@@ -302,3 +303,31 @@ def test_a_new_replica_needs_its_source_and_says_so(tmp_path: Path) -> None:
     done = command("serve", "--data", str(tmp_path / "new"), "--replicate-from", f"127.0.0.1:{free_port()}")
     assert done.returncode == 2
     assert "a replica needs its source when it is started for the first time" in done.stderr
+
+
+def test_a_source_that_comes_back_from_a_backup_takes_nothing_from_its_replica(tmp_path: Path) -> None:
+    with Twins(tmp_path) as twins:
+        with Writer("orders", twins.source.address) as writer:
+            for number in range(100):
+                writer.write(b"%d" % number)
+        twins.catch_up()
+        shutil.copytree(twins.source.directory, tmp_path / "backup")
+        for topic in ("orders", "invoices"):
+            with Writer(topic, twins.source.address) as writer:
+                for number in range(1000):
+                    writer.write(b"%d" % number)
+        twins.catch_up()
+        before = ends_of(twins.replica.address)
+        assert before == {"invoices/0": 1000, "orders/0": 1100}
+        twins.source.kill()
+        shutil.rmtree(twins.source.directory)
+        shutil.copytree(tmp_path / "backup", twins.source.directory)
+        twins.source.start()
+        assert command("topic", "create", "later", "--server", twins.source.address).returncode == 0
+        wait_until(lambda: "later/0" in ends_of(twins.replica.address), twins._said)
+        assert ends_of(twins.replica.address) == before | {"later/0": 0}
+        doctor = command("doctor", "--server", twins.replica.address)
+        assert "replica keeps topics" in doctor.stdout, doctor
+        assert "invoices" in command("stats", "--server", twins.replica.address).stdout
+        assert command("topic", "delete", "invoices", "--yes", "--server", twins.replica.address).returncode == 0
+        assert ends_of(twins.replica.address) == {"later/0": 0, "orders/0": 1100}

@@ -32,6 +32,7 @@ from logboom.broker.publication import Key, KeyInfo, Publication, PublishedPart,
 from logboom.errors import Damage
 from logboom.storage.append import Answer, Appended
 from logboom.storage.bookmark import Bookmark
+from logboom.storage.deletions import Deletion
 from logboom.storage.reading import READ_BYTES
 from logboom.storage.topic import Acks, Settings
 
@@ -45,6 +46,7 @@ __all__ = [
     "Broker",
     "Chunk",
     "CursorInfo",
+    "Deletion",
     "DiskStats",
     "Feed",
     "Feeds",
@@ -195,6 +197,10 @@ class Feeds(Protocol):
         Where that one is gone the feed begins with the first that is not, and says so. Raises IndexOutOfRange for one
         that is not next or before.
         """
+        ...
+
+    def deleted(self, topic_ids: Sequence[str]) -> list[Deletion]:
+        """Those of these topics, none of which is here, that were deleted on purpose, as far as that is remembered."""
         ...
 
 
@@ -425,6 +431,8 @@ class NodeStats(msgspec.Struct, frozen=True):
     staging: dict[str, int] = {}
     """stages, staged_bytes, keys and publishing (what cannot be finished too) as they are now; published,
     published_records, repeats, opened, discarded and expired since the start."""
+    deletions: int | None = None
+    """How many deleted topics are remembered, for those who copy the node."""
 
 
 class ReplicaStats(msgspec.Struct, frozen=True):
@@ -439,3 +447,7 @@ class ReplicaStats(msgspec.Struct, frozen=True):
     """When the source was last heard of, microseconds."""
     error: str | None = None
     """Why it does not copy, or what it cannot copy."""
+    kept: list[str] = []
+    """Topics that the source has no more and was not told to delete: some of them."""
+    kept_topics: int = 0
+    """How many there are."""

@@ -41,6 +41,7 @@ from logboom.errors import (
     TopicRecreated,
 )
 from logboom.storage.config import LogConfig
+from logboom.storage.deletions import Deletions
 from logboom.storage.directory import DataDirectory
 from logboom.storage.log import Log
 from logboom.storage.tail import Floor, Snapshot
@@ -129,6 +130,8 @@ class Catalog:
         """In how many logs the term that was to begin in them is not written down."""
         self._topics: dict[str, Hosted] = {}
         self._internal: set[str] = set()
+        self.deletions = Deletions.open(data.files.disk, data.path)
+        """Of topics that are here no more, for copies of this node."""
         self.changing = asyncio.Lock()
         """Held by whoever changes which topics there are, or what their logs are made of."""
         self._change: asyncio.Task[Hosted] | None = None
@@ -307,6 +310,7 @@ class Catalog:
 
     def _make(self, topic: Topic) -> dict[str, Log | LogboomError]:
         """On a thread. A topic whose logs cannot be made is taken back."""
+        self.deletions.take_back(topic.id)
         self._data.adopt_topic(topic)
         config, names = self.log_config(topic.settings), topic.log_names
         try:
@@ -346,9 +350,26 @@ class Catalog:
 
     async def _delete(self, name: str, topic_id: str | None) -> Hosted:
         hosted = self.find(name, topic_id)
+        self._check_idle(hosted.topic)
+        try:
+            await asyncio.to_thread(self.deletions.add, hosted.topic, time.time_ns() // 1000)
+        except OSError as error:
+            raise StorageError(f"topic {name!r} could not be deleted: {error}") from error
+        try:
+            await self._take_away(hosted)
+        finally:
+            if name in self._topics:
+                await asyncio.to_thread(self.deletions.take_back, hosted.topic.id)
+        return hosted
+
+    def _check_idle(self, topic: Topic) -> None:
+        if topic.id in self.busy:
+            raise TopicBusy(topic.name, min(self.busy[topic.id]))
+
+    async def _take_away(self, hosted: Hosted) -> None:
+        name = hosted.topic.name
         async with self._committer.pause():
-            if hosted.topic.id in self.busy:
-                raise TopicBusy(name, min(self.busy[hosted.topic.id]))
+            self._check_idle(hosted.topic)
             del self._topics[name]
             self._internal.discard(name)
             self._committer.writers.difference_update(hosted.open_writers)
@@ -359,7 +380,6 @@ class Catalog:
             except OSError as error:
                 await self._take_back(hosted)
                 raise StorageError(f"topic {name!r} could not be deleted: {error}") from error
-        return hosted
 
     async def _take_back(self, hosted: Hosted) -> None:
         """A deletion has failed: where the topic is still there on disk, it is here again."""

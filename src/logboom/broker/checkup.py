@@ -35,6 +35,8 @@ FREE_SHARE_MIN: Final = 0.05
 SLOW_SYNC_S: Final = 1.0
 REPLICA_LAG_MAX: Final = 100_000
 """Records that a replica may be behind before that is a warning."""
+KEPT_SHOWN: Final = 5
+"""So many topics are named that a replica keeps."""
 STAGE_END: Final = 0.1
 """A stage is about to expire in this last share of the time it is kept unused."""
 STAGED_SHARE: Final = 0.2
@@ -216,6 +218,15 @@ def _of_replica(replica: ReplicaStats | None, now: int) -> Iterator[Complaint]:
         yield Complaint("warning", "replica not connected", where, reason, advice)
     elif replica.error is not None:
         yield Complaint("warning", "replica does not copy all", where, replica.error, "as the error says")
+    if replica.kept:
+        some = ", ".join(replica.kept[:KEPT_SHOWN])
+        more = f" and {replica.kept_topics - KEPT_SHOWN:,} more" if replica.kept_topics > KEPT_SHOWN else ""
+        reason = f"the source does not have {some}{more}, and does not say that they were deleted there"
+        advice = (
+            "was the source restored from an older backup? Then read them here, or promote this node; "
+            "what nobody wants goes with `logboom topic delete NAME --server` and this node's address"
+        )
+        yield Complaint("warning", "replica keeps topics", where, reason, advice)
     if replica.lag_records:
         most = ", ".join(f"{log} by {lag:,}" for log, lag in replica.lag_logs.items())
         reason = f"{counted(replica.lag_records, 'record')} behind" + (f"; most are {most}" if most else "")

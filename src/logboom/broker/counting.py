@@ -141,6 +141,7 @@ class Counters:
             disk=disk,
             unreadable=unreadable,
             staging=self._staging(),
+            deletions=len(self.catalog.deletions),
         )
 
     def _writes(self) -> dict[str, int]:

@@ -84,6 +84,7 @@ from logboom.errors import (
     WritesRefused,
 )
 from logboom.storage.bookmark import Bookmark
+from logboom.storage.deletions import Deletion
 from logboom.storage.directory import DataDirectory
 from logboom.storage.disk import Disk
 from logboom.storage.role import Role, is_copying
@@ -195,6 +196,8 @@ class LocalBroker:
             for topic in data.topics():
                 broker._catalog.host(topic, logs)
             broker.unreadable = await asyncio.to_thread(unreadable_topics, data.files.disk, data.path)
+            here = [*broker.unreadable, *(topic.id for topic in data.topics())]
+            await asyncio.to_thread(broker._catalog.deletions.take_back, *here)
             broker.recovered = [
                 *(
                     f"the topic with id {lost} cannot be served: its topic.json cannot be read"
@@ -224,11 +227,12 @@ class LocalBroker:
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
 
     @contextmanager
-    def _counting(self) -> Iterator[None]:
+    def _counting(self, on_copies: bool = False) -> Iterator[None]:
         """A request that changes something, and is counted where it is refused."""
         try:
             self._check_open()
-            self._check_original()
+            if not on_copies:
+                self._check_original()
             yield
         except LogboomError as error:
             self.rejections.note(error)
@@ -260,7 +264,7 @@ class LocalBroker:
         ]
 
     async def delete_topic(self, name: str, topic_id: str | None = None) -> None:
-        with self._counting():
+        with self._counting(self.replica is not None and self.replica.keeps(name)):
             _check_not_internal(name)
             await asyncio.shield(self._spawn(self._delete(name, topic_id)))  # who asked may wait no longer
 
@@ -510,6 +514,10 @@ class LocalBroker:
         self._check_open()
         _check_not_internal(topic)
         return await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
+
+    def deleted(self, topic_ids: Sequence[str]) -> list[Deletion]:
+        """See broker.api.Feeds."""
+        return self._catalog.deletions.find(topic_ids)
 
     async def promote(self) -> None:
         self._check_open()

@@ -112,6 +112,8 @@ class Replica:
         """How the copying goes; whoever does it says so."""
         self.stop: Callable[[], Awaitable[None]] = _nothing
         """Ends the copying; returns when what has come is synced."""
+        self.kept: dict[str, str] = {}
+        """Ids by name, of topics that the source has no more and was not told to delete."""
         self._data = data
         self._catalog = catalog
         self._committer = committer
@@ -135,8 +137,13 @@ class Replica:
             return hosted.writer(partition).log
         return None
 
+    def keeps(self, topic: str) -> bool:
+        """Whether this is a topic that only an operator can remove, and here: the source does not have it."""
+        hosted = self._catalog.get(topic)
+        return hosted is not None and self.kept.get(topic) == hosted.topic.id
+
     async def delete(self, topic: Topic) -> None:
-        """The source has it no more."""
+        """It was deleted at the source."""
         self._standings = None
         with suppress(TopicDeleted, TopicRecreated):
             await self._delete(topic.name, topic.id)
@@ -154,6 +161,7 @@ class Replica:
             if origin.index == writer.log.last_index + 1:
                 _check_follows(writer, snapshot)
             elif origin.index > writer.log.last_index:
+                _check_beyond(writer, snapshot)
                 await self._catalog.begin_anew(hosted, origin.partition, snapshot)
         return Copy(writer, hosted, origin.index)
 
@@ -161,8 +169,7 @@ class Replica:
         wanted = Topic.make(origin.topic, origin.partitions, origin.settings, origin.topic_id)
         hosted = self._catalog.get(wanted.name)
         if hosted is not None and hosted.topic.id != wanted.id:
-            await self.delete(hosted.topic)
-            hosted = None
+            raise TopicRecreated(wanted.name, hosted.topic.id, wanted.id)  # whether this one may go, its source says
         if hosted is None:
             return await self._catalog.adopt(wanted)
         if hosted.topic.partitions != wanted.partitions:
@@ -190,10 +197,11 @@ class Replica:
             return None if hosted is None else hosted.writer(partition).log
         return None
 
-    async def set_cursors(self, found: Mapping[CursorKey, str], now: int) -> bool:
+    async def set_cursors(self, found: Mapping[CursorKey, str], now: int, is_same: Callable[[str, int], bool]) -> bool:
         """Make the cursors what they are at the source; False where some stand at what has not come yet.
 
-        Such a cursor stays where it is: whoever goes on here after a take-over must find what it stands at.
+        Such a cursor stays where it is: whoever goes on here after a take-over must find what it stands at. So do those
+        of logs that are not known to be the same: a source that came back from a backup knows less of them.
         """
         if self._standings is None:
             self._standings = {
@@ -201,13 +209,21 @@ class Replica:
             }
         here = self._standings
         moved = {key: bookmark for key, bookmark in found.items() if here.get(key) != bookmark}
-        ready = {key: bookmark for key, bookmark in moved.items() if self._holds(key, Bookmark.parse(bookmark))}
-        gone = here.keys() - found.keys()
+        ready = {
+            key: bookmark
+            for key, bookmark in moved.items()
+            if is_same(*key[1:]) and self._holds(key, Bookmark.parse(bookmark))
+        }
+        gone = {key for key in here.keys() - found.keys() if is_same(*key[1:]) or not self._is_of_ours(key, here[key])}
         if ready or gone:
             self._standings = None  # until it is known that this was written
             await self._cursors().copy(ready | dict.fromkeys(gone), now)
             self._standings = {key: bookmark for key, bookmark in (here | ready).items() if key not in gone}
-        return len(ready) == len(moved)
+        return len(ready) == len(moved) and not here.keys() - found.keys() - gone
+
+    def _is_of_ours(self, key: CursorKey, bookmark: str) -> bool:
+        """Whether its log is here."""
+        return self.log(key[1], Bookmark.parse(bookmark).topic_id.hex(), key[2]) is not None
 
     def _holds(self, key: CursorKey, place: Bookmark) -> bool:
         """Whether what stands before this place is here."""
@@ -247,10 +263,17 @@ class Copy:
         """Of the batch that comes next."""
         self._known = writer.log.last_index
         """Up to here it was here already."""
+        self.is_same = index > self._known or not self._known
+        """Whether nothing is here that is not there; until the last batch that both have is compared, nobody knows."""
 
     @property
     def committed(self) -> int:
         return self._writer.log.committed
+
+    def check_end(self, committed_index: int) -> None:
+        """Raises ReplicaDiverged where the source has less than was here."""
+        if committed_index < self._known:
+            raise ReplicaDiverged(self.name, self._known, "the log ends before it there")
 
     async def take(self, data: memoryview) -> Future[list[Answer]]:
         """Take batches of the source; the future has an answer for each that is new, when it is synced.
@@ -292,6 +315,7 @@ class Copy:
             same = (header.next_seqno, header.term, header.append_time) == (log.next, log.term, log.append_time)
         if not same:
             raise ReplicaDiverged(self.name, self._known, "it is another one there")
+        self.is_same = True
 
 
 def _same(run: Run | None, batch: Batch) -> bool:
@@ -306,6 +330,13 @@ def _check_follows(writer: LogWriter, snapshot: Snapshot) -> None:
     log = writer.log
     if (snapshot.next_seqno, snapshot.term, snapshot.append_time) != (log.next, log.term, log.append_time):
         raise ReplicaDiverged(writer.name, log.last_index, "it was another one there")
+
+
+def _check_beyond(writer: LogWriter, snapshot: Snapshot) -> None:
+    """The source begins behind a gap: then its numbers there are not below what the copy has already."""
+    log = writer.log
+    if snapshot.next_seqno < log.next or snapshot.term < log.term or snapshot.append_time < log.append_time:
+        raise ReplicaDiverged(writer.name, log.last_index, "what follows it there is older")
 
 
 def _may_drop(log: Log, first: int) -> bool:

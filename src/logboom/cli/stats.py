@@ -95,6 +95,9 @@ def _replica_pairs(replica: ReplicaStats, now: int) -> Iterator[tuple[str, Any]]
     yield "replica.lag", f"{replica.lag_records:,} records"
     for log, lag in replica.lag_logs.items():
         yield f"replica.lag.{log}", lag
+    if replica.kept_topics:
+        more = ", …" if replica.kept_topics > len(replica.kept) else ""
+        yield "replica.kept", f"{replica.kept_topics:,} topics that the source lacks: {', '.join(replica.kept)}{more}"
     if replica.error is not None:
         yield "replica.error", replica.error
 

@@ -56,6 +56,8 @@ class Followed:
     """Of what kind that is: the same again and again is logged once."""
     diverged: bool = False
     """Then it is not tried again: only a new log of that name is."""
+    is_same: bool = False
+    """It comes in just now, and the last batch that both have was compared."""
     ended: int = 0
     """How often the source has ended the feed without anything new."""
     retry_s: float = 0.0
@@ -126,7 +128,7 @@ class Carrier:
 
     def _release(self, followed: Followed) -> None:
         """Nothing comes of this log, and nothing is on its way into it."""
-        followed.carrier = None
+        followed.carrier, followed.is_same = None, False
         self._carried.discard(followed)
 
     async def run(self) -> None:
@@ -215,14 +217,16 @@ class Carrier:
         followed, copy = self._fed[piece.log]
         listed = followed.listed
         followed.listed = listed._replace(first=piece.first, committed=piece.committed)
-        if not len(piece.data):
-            followed.ended = 0
-            followed.succeed()
-            return
         try:
-            future = await copy.take(piece.data)
+            copy.check_end(piece.committed_index)
+            future = await copy.take(piece.data) if len(piece.data) else None
         except (LogboomError, OSError) as error:
             self._fail(followed, error)
+            return
+        followed.is_same = copy.is_same
+        if future is None:
+            followed.ended = 0
+            followed.succeed()
             return
         self._held.add(len(piece.data))
         self._under_way[future] = followed

@@ -50,6 +50,24 @@ def read_unreadable(body: memoryview) -> frozenset[str]:
         raise RemoteProtocolError("the source says something else of its unreadable topics than which") from None
 
 
+def tells_deletions(body: memoryview) -> bool:
+    """Of STATS: whether this source can say which topics were deleted; earlier releases cannot.
+
+    >>> tells_deletions(memoryview(b"node_id: n\\r\\n")), tells_deletions(memoryview(b"deletions: 0\\r\\n"))
+    (False, True)
+    """
+    return "deletions" in dict(_lines(body))
+
+
+def read_deleted(body: memoryview) -> frozenset[str]:
+    """The ids of topics that were deleted.
+
+    >>> read_deleted(memoryview(b"7f: news 1700000000000000\\r\\n"))
+    frozenset({'7f'})
+    """
+    return frozenset(topic_id for topic_id, _ in _lines(body))
+
+
 def read_topics(body: memoryview) -> list[Listed]:
     """
     >>> read_topics(memoryview(b"news/0: id=7f first=0 committed=12\\r\\n"))

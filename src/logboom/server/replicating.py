@@ -1,9 +1,10 @@
 """A node that copies another one: finds the source, keeps up with it, and says how far behind it is.
 
-Every second the source is asked for its logs and cursors. What it has and this node has not is asked for, what it has
-no more is deleted here; only an answer that came whole counts. Batches come over connections of their own, see
-replica_carrier. Where the source is gone, or the connection, it is tried again for ever; one that is another node than
-the first time is left alone, whatever it has.
+Every second the source is asked for its logs and cursors. What it has and this node has not is asked for. What it lacks
+is deleted here only where it says that somebody deleted it there: it may have come back from an older backup. Segments
+go, and cursors move, with those of the source only where the log is known to be the same. Batches come over connections
+of their own, see replica_carrier. Where the source is gone, or the connection, it is tried again for ever; one that is
+another node than the first time is left alone, whatever it has.
 
 Closing stops the copying; when `close` returns, what has come is synced. `Replica.take_over` does that first.
 """
@@ -26,10 +27,19 @@ from logboom.client.backoff import Backoff
 from logboom.errors import ConfigError, DirectoryUnusable, LogboomError, Unavailable
 from logboom.server.endpoint import LOGD_PORT, Endpoint
 from logboom.server.replica_carrier import Carrier, Followed, Held, logger
-from logboom.server.replica_facts import Listed, read_cursors, read_identity, read_topics, read_unreadable
+from logboom.server.replica_facts import (
+    Listed,
+    read_cursors,
+    read_deleted,
+    read_identity,
+    read_topics,
+    read_unreadable,
+    tells_deletions,
+)
 from logboom.server.replica_link import Link
 from logboom.storage.disk import OsDisk
 from logboom.storage.role import Role, is_copying, read_role
+from logboom.storage.topic import Topic
 
 FIRST_START_S: Final = 10.0
 """So long the first start of a replica waits for its source."""
@@ -37,6 +47,14 @@ POLL_S: Final = 1.0
 POLL_SHARE: Final = 0.05
 """Of the time, at most, is spent on asking: many logs or cursors are asked for less often."""
 LAG_LOGS_MAX: Final = 10
+_KEPT: Final = (
+    "topic {topic} is kept: the source does not have it, and does not say that it was deleted there; "
+    "`logboom topic delete {topic}` on this node removes it"
+)
+KEPT_MAX: Final = 100
+"""So many topics are named that the source does not have."""
+ASKED_MAX: Final = 100
+"""So many topics are asked about in one line."""
 
 
 async def prepare(address: str | None, directory: str, cluster_id: str | None = None) -> Role | None:
@@ -111,6 +129,7 @@ class Replication:
         self._error: str | None = None
         self._unreadable: frozenset[str] = frozenset()
         """Ids of topics that the source has and cannot serve: what is here of them may be all there is."""
+        self._tells_deletions = False
         self._cursors_said: bytes | None = None
         """What the source said last, where all of it is done."""
         self._task: asyncio.Task[None] | None = None
@@ -139,6 +158,7 @@ class Replication:
     def stats(self) -> ReplicaStats:
         lags = {name: lag for name, followed in self._logs.items() if (lag := self._lag(followed.listed))}
         most = sorted(lags, key=lags.__getitem__, reverse=True)[:LAG_LOGS_MAX]
+        kept = sorted(self._replica.kept)
         return ReplicaStats(
             source=str(self._source),
             connected=self._connected,
@@ -146,6 +166,8 @@ class Replication:
             lag_logs={name: lags[name] for name in most},
             heard=self._heard_at,
             error=NOT_COPYING.format(source=self._source) if self._closing else self._error or self._trouble(),
+            kept=kept[:KEPT_MAX],
+            kept_topics=len(kept),
         )
 
     def _lag(self, listed: Listed) -> int:
@@ -184,6 +206,7 @@ class Replication:
             stats = await link.ask("STATS")
             self._check_source(*read_identity(stats))
             self._unreadable = read_unreadable(stats)
+            self._tells_deletions = tells_deletions(stats)
             async with asyncio.TaskGroup() as carrying:
                 self._connected, self._error = True, None
                 logger.info("copying from %s", self._source)
@@ -204,19 +227,26 @@ class Replication:
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
-            await self._reconcile(read_topics(await link.ask("TOPICS")))
+            await self._reconcile(link, read_topics(await link.ask("TOPICS")))
             await self._want(carrying)
             await self._copy_cursors(await link.ask("CURSORS"))
             await self._drop()
             await asyncio.sleep(max(POLL_S, (clock() - began) / POLL_SHARE))
 
-    async def _reconcile(self, listed: list[Listed]) -> None:
-        """What the source has no more goes; what it has is followed."""
+    async def _reconcile(self, link: Link, listed: list[Listed]) -> None:
+        """What was deleted at the source goes; what it has is followed, unless another topic has that name here."""
         ids = {log.topic: log.topic_id for log in listed}
-        for topic in self._replica.topics():
-            if ids.get(topic.name) != topic.id and topic.id not in self._unreadable:
-                logger.info("topic %s, id %s, is gone at the source: deleted", topic.name, topic.id)
+        lacking = [
+            topic
+            for topic in self._replica.topics()
+            if ids.get(topic.name) != topic.id and topic.id not in self._unreadable
+        ]
+        deleted = await self._ask_deleted(link, lacking)
+        for topic in lacking:
+            if topic.id in deleted:
+                logger.info("topic %s, id %s, was deleted at the source: deleted", topic.name, topic.id)
                 await self._replica.delete(topic)
+        self._keep([topic for topic in lacking if topic.id not in deleted])
         before, self._logs = self._logs, {}
         for log in listed:
             followed = before.get(log.name)
@@ -224,13 +254,31 @@ class Replication:
                 followed = Followed(log)
             else:
                 followed.listed = log
+            if log.topic in self._replica.kept:
+                followed.error = f"{log.name}: {_KEPT.format(topic=log.topic)}, and has another one of that name"
             self._logs[log.name] = followed
+
+    async def _ask_deleted(self, link: Link, topics: list[Topic]) -> frozenset[str]:
+        """The ids of those that were deleted at the source, as far as it can tell."""
+        found: frozenset[str] = frozenset()
+        for at in range(0, len(topics) if self._tells_deletions else 0, ASKED_MAX):
+            ids = " ".join(topic.id for topic in topics[at : at + ASKED_MAX])
+            found |= read_deleted(await link.ask(f"DELETED {ids}"))
+        return found
+
+    def _keep(self, topics: list[Topic]) -> None:
+        for topic in topics:
+            if topic.name not in self._replica.kept:
+                logger.warning("%s", _KEPT.format(topic=topic.name))
+        self._replica.kept = {topic.name: topic.id for topic in topics}
 
     async def _want(self, carrying: asyncio.TaskGroup) -> None:
         now = asyncio.get_running_loop().time()
         self._carriers = [carrier for carrier in self._carriers if not carrier.has_ended]
         for followed in self._logs.values():
             if followed.carrier is not None or followed.diverged or followed.retry_at > now:
+                continue
+            if followed.listed.topic in self._replica.kept:
                 continue
             carrier = next((carrier for carrier in self._carriers if carrier.has_room), None)
             if carrier is None:
@@ -244,12 +292,17 @@ class Replication:
         if said == self._cursors_said:
             return
         self._cursors_said = None
-        if await self._replica.set_cursors(read_cursors(body), time.time_ns() // 1000):
+        if await self._replica.set_cursors(read_cursors(body), time.time_ns() // 1000, self._same):
             self._cursors_said = said
 
     async def _drop(self) -> None:
-        logs = [followed.listed for followed in self._logs.values() if not followed.diverged]
+        logs = [followed.listed for followed in self._logs.values() if followed.is_same]
         await self._replica.drop({(log.topic, log.partition): log.first for log in logs})
+
+    def _same(self, topic: str, partition: int) -> bool:
+        """Whether this log is known to be what the source has."""
+        followed = self._logs.get(f"{topic}/{partition}")
+        return followed is not None and followed.is_same
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -169,6 +169,10 @@ def test_what_the_copy_has_dropped_is_compared_by_what_its_log_knows(tmp_path: P
     tell(tmp_path, story)
 
 
+def same(_topic: str, _partition: int) -> bool:
+    return True
+
+
 def test_a_cursor_stays_where_it_is_until_the_copy_has_what_lies_before_it(tmp_path: Path) -> None:
     async def story(source: LocalBroker, copy: LocalBroker) -> None:
         feed = await source.feed("t", 0, 1)
@@ -177,13 +181,13 @@ def test_a_cursor_stays_where_it_is_until_the_copy_has_what_lies_before_it(tmp_p
         early = str(Bookmark(bytes.fromhex(topic_id), 0, 0, TERM_UNKNOWN))
         late = str(Bookmark(bytes.fromhex(topic_id), 0, 3, 0))
         replica = replica_of(copy)
-        assert await replica.set_cursors({("c", "t", 0): early}, 1)
-        assert not await replica.set_cursors({("c", "t", 0): late}, 2)
+        assert await replica.set_cursors({("c", "t", 0): early}, 1, same)
+        assert not await replica.set_cursors({("c", "t", 0): late}, 2, same)
         assert await copy.fetch_cursor("c", "t") == early
         await take(log, bytes((await feed.next(wait_ms=0)).data))
-        assert await replica.set_cursors({("c", "t", 0): late}, 3)
+        assert await replica.set_cursors({("c", "t", 0): late}, 3, same)
         assert await copy.fetch_cursor("c", "t") == late
-        assert await replica.set_cursors({}, 4)
+        assert await replica.set_cursors({}, 4, same)
         assert await copy.list_cursors() == []
 
     tell(tmp_path, story)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ import pytest
 from binary.memory import MemoryBroker
 from binary.peer import LOOPS, run
 from logboom.batch import build
-from logboom.broker.api import NodeStats, Origin, Part, Settings, Stored
+from logboom.broker.api import Deletion, NodeStats, Origin, Part, Settings, Stored
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -277,6 +278,9 @@ class Feeding:
             raise IndexOutOfRange(index, 1, 100)
         feed = self.feeds[f"{topic}/{partition}"] = Fed(index)
         return feed
+
+    def deleted(self, topic_ids: Sequence[str]) -> list[Deletion]:
+        return []
 
 
 @pytest.mark.parametrize("loop", LOOPS)

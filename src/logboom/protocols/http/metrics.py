@@ -413,6 +413,11 @@ FAMILIES: Final[tuple[Family, ...]] = (
     _counter("trash_emptied", "Deleted topics whose files were removed.", _upkeep(lambda upkeep: upkeep.trash_emptied)),
     _counter("upkeep_errors", "What went wrong in upkeep.", _upkeep(lambda upkeep: upkeep.errors)),
     _gauge("replica_connected", "1 where its source is connected.", _replica(lambda replica: int(replica.connected))),
+    _gauge(
+        "replica_kept_topics",
+        "Topics that the source lacks and did not say it deleted.",
+        _replica(lambda replica: replica.kept_topics),
+    ),
     _gauge("replica_lag_records", "Records that the source has and we do not.", _replica(lambda it: it.lag_records)),
     _gauges(
         "replica_log_lag_records",

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import msgspec
 
-from logboom.broker.api import Chunk, CursorInfo, Stored, TopicInfo
+from logboom.broker.api import Chunk, CursorInfo, Deletion, Stored, TopicInfo
 from logboom.errors import BatchError, Damage, LogboomError
 from logboom.protocols.logd.errors import reason_of
 from logboom.protocols.logd.requests import LogName
@@ -86,6 +86,10 @@ def encode_topic(topic: TopicInfo) -> Iterator[bytes]:
 
 def encode_cursor(cursor: CursorInfo) -> bytes:
     return encode_fact(cursor.cursor, f"{cursor.topic}/{cursor.partition} {cursor.bookmark}")
+
+
+def encode_deletion(deletion: Deletion) -> bytes:
+    return encode_fact(deletion.topic_id, f"{deletion.name} {deletion.time}")
 
 
 def encode_batch(log: LogName, values: list[bytes | None]) -> bytes:

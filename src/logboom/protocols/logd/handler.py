@@ -26,6 +26,7 @@ from logboom.protocols.logd.errors import INVALID_REQUEST
 from logboom.protocols.logd.following import CHUNK_BYTES, NO_LIMIT, follow, push_stored, read_page
 from logboom.protocols.logd.requests import (
     Close,
+    Deleted,
     Head,
     LogName,
     Messages,
@@ -275,6 +276,11 @@ class Handler:
         self._push(Replicate, feed, push_stored(self._peer, self._front_end, log, feed, self._share))
         return b""
 
+    async def _deleted(self, request: Deleted) -> bytes:
+        if self._front_end.feeds is None:
+            raise Refused(INVALID_REQUEST)
+        return answers.encode_facts([*map(answers.encode_deletion, self._front_end.feeds.deleted(request.topic_ids))])
+
     def _share(self) -> int:
         """What one feed may hold, so that all of them hold no more than a connection may."""
         return max(1, min(CHUNK_BYTES, self._front_end.limits.in_flight_bytes // max(1, len(self._pushes))))
@@ -350,6 +356,7 @@ _PERFORM: Final[dict[type, Callable[[Handler, Any], Awaitable[bytes]]]] = {
     Tail: Handler._tail,
     Head: Handler._head,
     Replicate: Handler._replicate,
+    Deleted: Handler._deleted,
     Show: Handler._show,
     Switch: Handler._switch,
     Shutdown: Handler._shutdown,

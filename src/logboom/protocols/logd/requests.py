@@ -6,6 +6,7 @@ that ends the conversation where nobody can tell where the next command begins, 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Final
 
@@ -15,6 +16,7 @@ from logboom.protocols.logd.errors import INVALID_PROTOCOL, INVALID_REQUEST, MIS
 
 NUMBER_MAX: Final = 2**63 - 1
 _DIGITS_MAX: Final = 19
+_TOPIC_ID: Final = re.compile(rb"[0-9a-f]{32}")
 
 
 class LogName(msgspec.Struct, frozen=True):
@@ -74,6 +76,10 @@ class Replicate(msgspec.Struct, frozen=True):
     index: int
 
 
+class Deleted(msgspec.Struct, frozen=True):
+    topic_ids: tuple[str, ...]
+
+
 class Ping(msgspec.Struct, frozen=True):
     pass
 
@@ -104,7 +110,9 @@ class Refusal(msgspec.Struct, frozen=True):
     is_last: bool = False
 
 
-Request = Messages | Mixed | Read | Tail | Head | Replicate | Ping | Close | Shutdown | Show | Switch | Refusal
+Request = (
+    Messages | Mixed | Read | Tail | Head | Replicate | Deleted | Ping | Close | Shutdown | Show | Switch | Refusal
+)
 
 
 class Refused(Exception):
@@ -170,6 +178,12 @@ def _replicate(_: bytes, arguments: list[bytes]) -> Request:
     return Replicate(log, index)
 
 
+def _deleted(_: bytes, arguments: list[bytes]) -> Request:
+    if not arguments or not all(map(_TOPIC_ID.fullmatch, arguments)):
+        raise Refused(INVALID_REQUEST)
+    return Deleted(tuple(argument.decode() for argument in arguments))
+
+
 def _switch(word: bytes, arguments: list[bytes]) -> Request:
     if not arguments:
         return Switch(word, None)
@@ -200,6 +214,7 @@ LINES: Final[dict[bytes, Callable[[bytes, list[bytes]], Request]]] = {
     b"REFUSE": _switch,
     b"ACCEPT": _switch,
     b"REPLICATE": _replicate,
+    b"DELETED": _deleted,
     b"CLOSE": _alone(Close()),
     b"SHUTDOWN": _alone(Shutdown()),
 }
