@@ -19,9 +19,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from logboom.batch import Batch
-from logboom.batch.builder import build_control
-from logboom.batch.header import HEADER_SIZE, stamp
 from logboom.broker.api import PartitionInfo, TopicInfo
 from logboom.broker.archived import Archives
 from logboom.broker.committing import Committer, logger
@@ -44,8 +41,8 @@ from logboom.storage.config import LogConfig
 from logboom.storage.deletions import Deletions
 from logboom.storage.directory import DataDirectory
 from logboom.storage.log import Log
-from logboom.storage.tail import Floor, Snapshot
-from logboom.storage.topic import FlushSettings, Settings, Topic
+from logboom.storage.tail import Snapshot
+from logboom.storage.topic import FlushSettings, Settings, Topic, unreadable_topics
 
 Maker = Literal["user", "write", "node"]
 
@@ -180,10 +177,13 @@ class Catalog:
                 opened.update(zip(names, self._data.open_logs(names, config), strict=True))
             except (OSError, LogboomError):
                 opened.update({name: self._open_one(name, config) for name in names})
-        if takes_over or not (self._data.was_clean or self.is_copy):
-            topics = [topic for topic in self._data.topics() if takes_over or topic.settings.flush.policy == "os"]
+        if takes_over or (self._data.owes_terms and not self.is_copy):
+            topics = [topic for topic in self._data.topics() if takes_over or self._data.owes_term(topic)]
             self._begin_terms({name: opened[name] for topic in topics for name in topic.log_names})
             self._data.sync()
+        if self._data.owes_terms:  # a copy shows only what is synced: nobody has seen what it lost
+            unknown = self.terms_missing or unreadable_topics(self._data.files.disk, self._data.path)
+            self._data.owes_terms = bool(unknown) and not self.is_copy
         return opened
 
     def _begin_terms(self, logs: Mapping[str, Log | LogboomError]) -> None:
@@ -199,7 +199,7 @@ class Catalog:
             else:
                 term = log.term + 1
                 try:
-                    _begin_term(log, term)
+                    log.begin_term(term, time.time_ns() // 1000)
                 except LogboomError as error:
                     logger.warning("%s: term %d is not written down yet: %s", name, term, error)
                     self._terms[name] = term
@@ -337,16 +337,27 @@ class Catalog:
     async def _configure(self, name: str, settings: Settings) -> Hosted:
         hosted = self.find(name)
         try:
+            if settings.flush.policy != "os":
+                await self._sync_shown(hosted, settings)
             hosted.topic = await asyncio.to_thread(self._data.configure_topic, name, settings)
         except OSError as error:
             raise StorageError(f"the settings of topic {name!r} could not be written: {error}") from error
+        finally:
+            for writer in hosted.open_writers:
+                writer.configure(self._written_as(hosted.topic))
         for writer in hosted.open_writers:
-            writer.configure(self._written_as(hosted.topic))
             writer.wake()  # whoever copies the log must learn of this
             writer.log.config = self.log_config(settings)
             if writer.unsynced_bytes:
                 self._committer.want(writer)  # it may be waiting for longer than is allowed now
         return hosted
+
+    async def _sync_shown(self, hosted: Hosted, settings: Settings) -> None:
+        """Whoever starts after a crash must find flush = os as long as readers have seen what it may take back."""
+        if hosted.topic.settings.flush.policy == "os":
+            for writer in hosted.open_writers:
+                writer.configure(settings)
+            await asyncio.gather(*(writer.synced(writer.log.last_index) for writer in hosted.open_writers))
 
     async def _delete(self, name: str, topic_id: str | None) -> Hosted:
         hosted = self.find(name, topic_id)
@@ -389,11 +400,3 @@ class Catalog:
             config = self.log_config(topic.settings)
             logs = await asyncio.to_thread(lambda: {name: self._open_one(name, config) for name in topic.log_names})
             self.host(topic, logs).refused = hosted.refused
-
-
-def _begin_term(log: Log, term: int) -> None:
-    """Write a batch that says nothing new but its term."""
-    batch = build_control(Floor(log.floor))
-    when = max(log.append_time, time.time_ns() // 1000)
-    front = stamp(batch.data, log.next, log.last_index + 1, when, term, 1)
-    log.replicate([Batch.parse(b"".join((front, batch.data[HEADER_SIZE:])))])

@@ -51,6 +51,9 @@ class LogWriter:
         self._committer = committer
         self._loop: AbstractEventLoop = committer.loop
         self._term = term
+        """What is appended is of this one, which is not in the log yet, durably; None where the log's own is."""
+        self._term_index: int | None = None
+        """Up to where the log must be synced to have it."""
         self.busy = False
         """Whether a thread has the log."""
         self._queue: deque[Entry] = deque()
@@ -294,7 +297,9 @@ class LogWriter:
         if size:
             self._unsynced_from.append((log.last_index, size))
             self._count_unsynced(size)
-            if self._commits_unsynced:
+            if self._term is not None and self._term_index is None and log.term >= self._term:
+                self._term_index = log.last_index
+            if self._commits_unsynced and self._term is None:
                 log.commit(log.last_index, tell=False)
                 self.wake()
                 self._committer.tell_later(self)
@@ -310,8 +315,8 @@ class LogWriter:
         self.break_off(LogReadOnly(str(failure)), failure)  # the node may have stopped before this came back
 
     def _see_to_sync(self, now: bool) -> None:
-        """At once where somebody waits for it, else as the topic says."""
-        if now or not self._sync_after_s or self.unsynced_bytes >= LAZY_SYNC_BYTES:
+        """At once where somebody waits for it, or nothing can be shown before it; else as the topic says."""
+        if now or not self._sync_after_s or self._term is not None or self.unsynced_bytes >= LAZY_SYNC_BYTES:
             self._committer.want(self)
         elif self._timer is None:
             self._timer = self._loop.call_later(self._sync_after_s, self._due)
@@ -351,6 +356,8 @@ class LogWriter:
         if log.failed:
             return self._stop_all()
         synced = log.synced_index
+        if self._term_index is not None and self._term_index <= synced:
+            self._term = self._term_index = None
         while self._unsynced_from and self._unsynced_from[0][0] <= synced:
             self._count_unsynced(-self._unsynced_from.popleft()[1])
         self._commit(synced)
@@ -458,8 +465,11 @@ class LogWriter:
         self.wake()
 
     def begin_term(self, term: int) -> None:
-        """What is appended from now on is of this term."""
-        self._term = term
+        """What is appended from now on is of this term.
+
+        Nothing of it is shown before it is durable: else it could be lost with what it tells of, and begin twice.
+        """
+        self._term, self._term_index = term, None
 
     def stop(self, error: OSError) -> None:
         """A sync of this or another log has failed: no more writes, though reads go on."""

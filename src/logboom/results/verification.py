@@ -224,7 +224,7 @@ def plan(path: str, wanted: Wanted) -> Holding:
             raise DirectoryUnusable(f"{path} is no data directory: it has no node.json")
         # In this order: what the state file promises now is in the files that are listed later.
         said = read_file(disk, f"{path}/lock")
-        in_motion = bool(said) and not decode_holder(said or b"").clean
+        in_motion = bool(said) and not decode_holder(said or b"").is_done
         slots = read_state(disk, path)
         if slots.newer:
             raise DirectoryUnusable(f"{path}/state is of a newer format: use the release that wrote it")

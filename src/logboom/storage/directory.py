@@ -1,13 +1,16 @@
 """A data directory: one writer, the `state` file, and the logs below it.
 
     DATA/node.json   node id, cluster id, format version; another's, or a newer format, is refused
-    DATA/lock        held while open; says who holds it, and whether the last shut-down was clean
+    DATA/lock        held while open; says who holds it, whether the last shut-down was clean, and if terms are owed
     DATA/state       where every log stands
     DATA/topics/<name>~<topic id, 32 hex digits>/<partition>/    one log each
     DATA/trash/      what deleted topics left
 
 A log is a path whose last two parts carry its identity. Logs are opened concurrently, because opening is mostly waiting
 for the disk.
+
+An unclean end may have taken back what readers of a log with flush = os have seen: a new term tells them. Until every
+such log has one, durably, the directory is never called clean again, whoever opens and closes it meanwhile.
 """
 
 from __future__ import annotations
@@ -52,19 +55,34 @@ class Node(msgspec.Struct, frozen=True):
 
 
 class Holder(msgspec.Struct, frozen=True):
-    """What the lock file says: the process that writes here, and whether it closed the directory properly."""
+    """What the lock file says: the process that writes here, and how it left the directory.
+
+    Releases that do not know `closed` take a directory that owes terms for one with an unclean end, and begin them.
+    """
 
     pid: int
     clean: bool
+    """Whether it closed the directory properly, and no log is owed a term."""
+    closed: bool = False
+    """Whether it closed the directory properly."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nobody has the directory open, and everything of it is on disk."""
+        return self.clean or self.closed
 
 
 class DataDirectory:
-    def __init__(self, path: str, disk: Disk, files: OpenFiles, lock: File, node: Node, clean: bool) -> None:
+    def __init__(self, path: str, disk: Disk, files: OpenFiles, lock: File, node: Node, left: Holder) -> None:
         self.path = path
         self.files = files
         self.node = node
-        self.was_clean = clean
+        self.was_clean = left.is_done
         """Whether whoever wrote here last closed it properly; true for a new directory."""
+        self.owes_terms = not left.clean
+        """Whether a term is to begin in the logs with flush = os. Whoever has begun it in all of them, and synced that,
+        says False here; until then no close calls the directory clean.
+        """
         self._disk = disk
         self._lock: File | None = lock
         self._state = State.open(disk, f"{path}/state")
@@ -94,9 +112,9 @@ class DataDirectory:
         lock = disk.lock(f"{path}/lock")
         is_new = not disk.exists(f"{path}/node.json")
         node = _claim_node(disk, path, node_id, cluster_id)
-        clean = is_new or decode_holder(lock.read(lock.size(), 0)).clean
+        left = Holder(0, True, True) if is_new else decode_holder(lock.read(lock.size(), 0))
         write_holder(lock, Holder(os.getpid(), False))
-        return cls(path, disk, OpenFiles(disk, files_max, reserve_bytes), lock, node, clean)
+        return cls(path, disk, OpenFiles(disk, files_max, reserve_bytes), lock, node, left)
 
     def __enter__(self) -> DataDirectory:
         return self
@@ -122,6 +140,10 @@ class DataDirectory:
             )
             self._logs.update(zip(closed, opened, strict=True))
         return [self._logs[name] for name in names]
+
+    def owes_term(self, topic: Topic) -> bool:
+        """Whether what is appended to the logs of this topic must be of a new term."""
+        return self.owes_terms and topic.settings.flush.policy == "os"
 
     def topics(self) -> list[Topic]:
         """By name."""
@@ -263,7 +285,10 @@ class DataDirectory:
             log.commit(begun.index)
 
     def close(self) -> None:
-        """Close all logs and let go of the directory. It counts as closed properly only if everything is on disk."""
+        """Close all logs and let go of the directory. It counts as closed properly only if everything is on disk.
+
+        A term that is owed stays so.
+        """
         if self._lock is None:
             return
         lock, self._lock = self._lock, None
@@ -277,7 +302,7 @@ class DataDirectory:
             raise SyncFailed(self._failure or f"{self.path}: a log failed")
         try:
             self._state.sync()
-            write_holder(lock, Holder(os.getpid(), True))
+            write_holder(lock, Holder(os.getpid(), not self.owes_terms, True))
         except OSError as error:  # then it was not closed properly, which the next start makes good
             raise SyncFailed(f"{self.path}: a sync failed: {error}") from error
 

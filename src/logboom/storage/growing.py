@@ -294,6 +294,13 @@ class GrowingLog(ReadableLog):
         self._put(group)
         return group.answers[0][1]
 
+    def begin_term(self, term: int, now: int) -> None:
+        """Write a batch that says nothing new but its term. It tells readers that the log may have lost its tail."""
+        group = self._group(now, term)
+        batch = build_control(Floor(self.floor))
+        group.add(0, batch, batch.header, Floor(self.floor))
+        self._put(group)
+
     def _segment_age(self, now: int) -> int:
         return 0 if self._segment_append_time is None else now - self._segment_append_time
 

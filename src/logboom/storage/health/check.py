@@ -141,7 +141,7 @@ def writer_of(disk: Disk, root: str) -> tuple[bool, Holder | None]:
     """
     said = read_file(disk, f"{root}/lock")
     holder = decode_holder(said) if said else None
-    if holder is None or holder.clean:
+    if holder is None or holder.is_done:
         return False, holder
     try:
         disk.lock(f"{root}/lock")
@@ -231,7 +231,15 @@ def judge_directory(disk: ReadOnlyDisk, place: Place, active: bool, holder: Hold
             reason=f"process {holder.pid if holder else 'unknown'} writes here: the newest tail may be in motion",
             advice="nothing; check again when it is stopped for a verdict on the last batches too",
         )
-    elif holder is not None and not holder.clean:
+    elif holder is not None and holder.is_done and not holder.clean:
+        yield Finding(
+            kind="term owed",
+            severity="info",
+            file=f"{root}/lock",
+            reason="the node ended uncleanly, and what has opened the directory since then was not the node",
+            advice="nothing; the next start begins a term in the logs with flush = os, so that bookmarks know",
+        )
+    elif holder is not None and not holder.is_done:
         yield Finding(
             kind="unclean shut-down",
             severity="info",

@@ -26,6 +26,7 @@ Kind = Literal[
     "lost",
     "kept by repair",
     "unclean shut-down",
+    "term owed",
     "writer active",
     "bad node file",
     "missing state",

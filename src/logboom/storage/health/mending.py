@@ -8,7 +8,8 @@ batches than before. What is taken away is kept as NAME.damaged or NAME.torn, ne
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from logboom.batch.builder import build_control
 from logboom.batch.header import HEADER_SIZE, KIND_LOST, SYNCED_UNKNOWN, stamp
@@ -26,6 +27,20 @@ _CHUNK: Final = 1 << 20
 _REASON_MAX: Final = 500
 
 
+class Ending(NamedTuple):
+    """What a mended segment ends with."""
+
+    floor: int | None = None
+    """One that was lost with the last hole."""
+    term: bytes | None = None
+    """The batch that begins a term, where the end of the log was lost."""
+
+    @property
+    def batches(self) -> int:
+        """How many there are besides those that stand for lost ones."""
+        return 0 if self.term is None else 1
+
+
 def lost_batches(hole: Hole, floor: int | None = None) -> Iterator[bytes]:
     """One for each index of the hole; the first holds its seqnos. The last may set a floor again that went with it."""
     seqno, left = hole.seqno_from, hole.records
@@ -41,13 +56,13 @@ def lost_batches(hole: Hole, floor: int | None = None) -> Iterator[bytes]:
         seqno, left = seqno + count, left - count
 
 
-def rewrite_segment(disk: Disk, survey: SegmentSurvey, generation: int, floor: int | None = None) -> None:
+def rewrite_segment(disk: Disk, survey: SegmentSurvey, generation: int, ending: Ending) -> None:
     """A new generation: the sound batches as they are, lost ones in the holes, no torn tail."""
     old = survey.segment
     new = Segment(OpenFiles(disk), old.directory, old.first_seqno, old.first_index, generation)
     file = ReadOnlyDisk(disk).open(old.log_path) if survey.exists else None
-    batches = survey.batches + sum(hole.batches for hole in survey.holes)
-    write_segment(disk, new, _pieces(file, survey, floor), survey.start, batches)
+    batches = survey.batches + sum(hole.batches for hole in survey.holes) + ending.batches
+    write_segment(disk, new, _pieces(file, survey, ending), survey.start, batches)
     if file is not None:
         if disk.exists(old.index_path):
             disk.unlink(old.index_path)
@@ -55,13 +70,14 @@ def rewrite_segment(disk: Disk, survey: SegmentSurvey, generation: int, floor: i
         disk.sync_directory(old.directory)
 
 
-def add_segment(disk: Disk, survey: SegmentSurvey, generation: int, floor: int | None = None) -> None:
+def add_segment(disk: Disk, survey: SegmentSurvey, generation: int, ending: Ending) -> None:
     """A segment of lost batches where one is missing."""
     hole, start = survey.holes[-1], survey.before_missing
     assert start is not None
     new = Segment(OpenFiles(disk), survey.segment.directory, hole.seqno_from, hole.index_from, generation)
     replace_file(disk, new.snap_path, start.encode())
-    write_segment(disk, new, lost_batches(hole, floor), start, hole.batches)
+    pieces = chain(lost_batches(hole, ending.floor), _term_of(ending))
+    write_segment(disk, new, pieces, start, hole.batches + ending.batches)
 
 
 def write_segment(disk: Disk, segment: Segment, pieces: Iterable[bytes], start: Snapshot, batches: int) -> None:
@@ -83,13 +99,19 @@ def write_segment(disk: Disk, segment: Segment, pieces: Iterable[bytes], start: 
     disk.sync_directory(segment.directory)
 
 
-def _pieces(file: File | None, survey: SegmentSurvey, floor: int | None) -> Iterator[bytes]:
+def _term_of(ending: Ending) -> Iterator[bytes]:
+    if ending.term is not None:
+        yield ending.term
+
+
+def _pieces(file: File | None, survey: SegmentSurvey, ending: Ending) -> Iterator[bytes]:
     position = 0
     for hole in survey.holes:
         yield from _copy(file, position, hole.position)
-        yield from lost_batches(hole, floor if hole is survey.holes[-1] else None)
+        yield from lost_batches(hole, ending.floor if hole is survey.holes[-1] else None)
         position = hole.end
     yield from _copy(file, position, survey.end)
+    yield from _term_of(ending)
 
 
 def _copy(file: File | None, position: int, end: int) -> Iterator[bytes]:
@@ -137,9 +159,10 @@ def write_snapshot(disk: Disk, survey: SegmentSurvey) -> None:
     replace_file(disk, path, survey.start.encode())
 
 
-def cut_tail(disk: Disk, survey: SegmentSurvey) -> None:
-    """Cut a torn tail off; its bytes are kept first."""
+def cut_tail(disk: Disk, survey: SegmentSurvey, ending: Ending) -> None:
+    """Cut a torn tail off; its bytes are kept first. A crash half way leaves a tail that is torn still."""
     assert survey.torn is not None
+    assert ending.term is not None
     path, position = survey.segment.log_path, survey.torn.position
     file = disk.open(path)
     kept = _unused(disk, f"{path}.torn")
@@ -151,7 +174,9 @@ def cut_tail(disk: Disk, survey: SegmentSurvey) -> None:
     copy.sync()
     disk.rename(temporary, kept)
     disk.sync_directory(survey.segment.directory)
-    file.truncate(position)
+    write_all(file, ending.term, position)
+    file.sync()
+    file.truncate(position + len(ending.term))
     file.sync()
 
 

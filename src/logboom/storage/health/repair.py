@@ -2,7 +2,8 @@
 
 Whoever runs the steps holds the directory (`hold`). Steps are independent and each is whole or undone after a crash, so
 a repair can be stopped anywhere and run again; run to the end it leaves nothing to do. Afterwards every sound batch is
-where it was, with its old numbers, and what could not be saved is marked as lost.
+where it was, with its old numbers, and what could not be saved is marked as lost. Where the end of a log went, and
+nobody knows how many records that were, a new term tells those who have read them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
 
+from logboom.batch.builder import build_control
+from logboom.batch.header import HEADER_SIZE, SYNCED_UNKNOWN, stamp
 from logboom.storage.directory import Holder, decode_holder, write_holder
 from logboom.storage.disk import Disk, write_all
 from logboom.storage.health import mending
@@ -21,6 +24,7 @@ from logboom.storage.health.findings import Finding
 from logboom.storage.health.survey import LogSurvey, Progress, SegmentSurvey
 from logboom.storage.readonly import ReadOnlyDisk
 from logboom.storage.state import FRONT, SLOT_SIZE, Standing, State
+from logboom.storage.tail import Floor
 
 
 class Step(NamedTuple):
@@ -105,20 +109,31 @@ def _mend_segment(disk: Disk, log: LogSurvey, survey: SegmentSurvey, generation:
     name = survey.segment.log_path
     if survey.unknown is not None or not all(hole.fillable for hole in survey.holes):
         return None
+    ending = mending.Ending(_lost_floor(log, survey) if survey.holes else None, _new_term(log, survey))
     if survey.holes:
         batches = sum(hole.batches for hole in survey.holes)
-        floor = _lost_floor(log, survey)
         if survey.size and len(survey.holes) == 1 and survey.before_missing is not None and survey.torn is None:
             text = f"put a segment of {batches} lost batches behind {name}"
-            return Step(text, partial(mending.add_segment, disk, survey, generation, floor))
+            return Step(text, partial(mending.add_segment, disk, survey, generation, ending))
         text = f"write {name} anew: {survey.batches} sound batches, {batches} lost"
         if survey.exists:
             text += "; the old file is kept as .damaged"
-        return Step(text, partial(mending.rewrite_segment, disk, survey, generation, floor))
+        return Step(text, partial(mending.rewrite_segment, disk, survey, generation, ending))
     if survey.torn is not None:
         text = f"cut {survey.size - survey.torn.position} torn bytes off {name}; they are kept as .torn"
-        return Step(text, partial(mending.cut_tail, disk, survey))
+        return Step(text, partial(mending.cut_tail, disk, survey, ending))
     return None
+
+
+def _new_term(log: LogSurvey, survey: SegmentSurvey) -> bytes | None:
+    """The batch that a log ends with when its end is taken away; None where sound batches follow."""
+    ends = survey.torn is not None or (bool(survey.holes) and survey.holes[-1].position >= survey.end)
+    if survey is not log.segments[-1] or not ends:
+        return None
+    tail, known = log.tail, 0 if log.standing is None else log.standing.term
+    batch = build_control(Floor(tail.floor)).data
+    numbers = tail.next_seqno, tail.next_index, tail.append_time, max(tail.term, known) + 1
+    return stamp(batch[:HEADER_SIZE], *numbers, SYNCED_UNKNOWN) + batch[HEADER_SIZE:]
 
 
 def _lost_floor(log: LogSurvey, survey: SegmentSurvey) -> int | None:

@@ -4,7 +4,7 @@ Where there is no writer the directory is taken and recovered, so that nothing t
 after a power loss. Beside a writer, and where the directory cannot be written to, logs are read as another process
 sees them. There files come and go: `refresh` catches up.
 
-Close rule: what was taken is given back as a proper shut-down.
+Close rule: what was taken is given back as a proper shut-down; a term that is owed stays so.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Origin:
         except OSError as error:
             if error.errno not in _READ_ONLY:
                 raise
-            if holder is None or not holder.clean:
+            if holder is None or not holder.is_done:
                 raise DirectoryUnusable(
                     f"{path} was not closed properly, and cannot be opened to recover it ({error.strerror}): "
                     "run this as the user that owns it, or on a copy"

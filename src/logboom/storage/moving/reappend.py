@@ -3,6 +3,8 @@
 Batches keep their records, timestamps and codec, and get new numbers. What is hidden below the floor is left out, and
 so are control batches and what a repair had given up.
 
+What is appended to a log that may have lost its tail is of a new term, as it is where a node appends.
+
 Crash rule: a repeated load goes on where the first one ended. Batches come as from a producer of their own, one per
 dump and log, numbered through; the log knows how far that producer came, as long as it remembers it.
 """
@@ -79,6 +81,8 @@ class AppendLoader:
         config = replace(self._topic.settings.log_config(), batch_bytes_max=BATCH_SIZE_MAX)
         log = self._log = self._data.open_log(self._topic.log_name(span.partition), config)
         log.commit(log.synced_index)
+        if self._data.owes_term(self._topic):
+            log.begin_term(log.term + 1, self._now)
         key = f"{self._head.dump_id}/{self._dumped_id}/{span.partition}".encode()
         self._next = Producer(int.from_bytes(sha256(key).digest()[:8], "little") >> 1 or 1)
         stream = log.producer(self._next.id)
