@@ -597,8 +597,8 @@ class ReplicaDiverged(StorageError):
     def __init__(self, log: str, index: int, reason: str) -> None:
         super().__init__(
             f"{log}: batch {index} is not what the source has: {reason}; "
-            "nothing more is copied; see which of the two is right, then promote the replica, or move its data directory "
-            "away to begin anew"
+            "nothing more is copied; see which of the two is right, then promote the replica, "
+            "or move its data directory away to begin anew"
         )
         self.log = log
         self.index = index

@@ -22,8 +22,8 @@ class HastyDisk(OsDisk):
     def create(self, path: str) -> OsFile:
         return HastyFile(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
 
-    def sync_directory(self, path: str) -> None:
-        pass
+    def open_directory(self, path: str) -> OsFile:
+        return HastyFile(path, os.O_RDONLY | os.O_DIRECTORY)
 
     def sync(self, files: Collection[File]) -> None:
         pass

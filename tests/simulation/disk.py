@@ -19,6 +19,9 @@ from itertools import product
 from logboom.errors import DirectoryInUse
 from logboom.storage.disk import File
 
+UNCOUNTED = ("read", "open", "open_directory")
+"""Calls that change nothing: a fault may look at them, but their number is -1."""
+
 
 class PowerLoss(BaseException):
     """The machine is gone in the middle of a call. Not an Exception, so that nothing handles it."""
@@ -134,6 +137,15 @@ class SimulatedFile:
         return memoryview(bytes(self.inode.cached[:end]))
 
 
+class SimulatedDirectory:
+    def __init__(self, disk: SimulatedDisk, path: str) -> None:
+        self._disk = disk
+        self._path = path
+
+    def sync(self) -> None:
+        self._disk.sync_names(self._path)
+
+
 class LockFile(SimulatedFile):
     """Held as long as it is open."""
 
@@ -168,7 +180,7 @@ class SimulatedDisk:
         self._locked: set[str] = set()
 
     def call(self, name: str, path: str, size: int = 0) -> int | None:
-        if name == "read":
+        if name in UNCOUNTED:
             return self.fault(Call(-1, name, path)) if self.fault else None
         self.calls += 1
         return self.fault(Call(self.calls, name, path, size)) if self.fault else None
@@ -176,6 +188,7 @@ class SimulatedDisk:
     def open(self, path: str) -> SimulatedFile:
         if path not in self.names:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
+        self.call("open", path)
         return SimulatedFile(self, path, self.names[path])
 
     def create(self, path: str) -> SimulatedFile:
@@ -199,6 +212,7 @@ class SimulatedDisk:
         return path in self.directories
 
     def make_directory(self, path: str) -> None:
+        self.call("open_directory", os.path.dirname(path))
         while path and path not in self.directories:
             self.directories.add(path)
             path = os.path.dirname(path)
@@ -240,7 +254,14 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self.unsynced_names.append(Rename(path, None, self.names.pop(path)))
 
+    def open_directory(self, path: str) -> SimulatedDirectory:
+        self.call("open_directory", path)
+        return SimulatedDirectory(self, path)
+
     def sync_directory(self, path: str) -> None:
+        self.open_directory(path).sync()
+
+    def sync_names(self, path: str) -> None:
         self.call("sync_directory", path)
         rest = []
         for change in self.unsynced_names:

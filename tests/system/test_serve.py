@@ -20,10 +20,12 @@ from typing import Any
 import pytest
 
 from logboom import Writer, connect
-from logboom.broker.api import NodeStats
+from logboom.batch import build
+from logboom.broker.api import Appended, NodeStats, Part, ReadRequest, Settings, Start
 from logboom.client import FileReader
 from logboom.errors import LogboomError
 from logboom.storage import DataDirectory
+from logboom.storage.topic import FlushSettings, SegmentSettings
 
 WAIT_S = 60.0
 DEFAULT = ("127.0.0.1", 1773)
@@ -289,9 +291,9 @@ def test_with_few_descriptors_connections_are_refused_in_words_and_welcome_again
         address = node.ready()["binary"][0]
         host, _, port = address.rpartition(":")
         crowd = [socket.create_connection((host, int(port))) for _ in range(200)]
-        with pytest.raises(LogboomError, match=r"limits\.connections = 64"):
+        with pytest.raises(LogboomError, match=r"limits\.connections = 40"):
             asyncio.run(stats_of(address))
-        with pytest.raises(LogboomError, match=r"limits\.connections = 64"):
+        with pytest.raises(LogboomError, match=r"limits\.connections = 40"):
             asyncio.run(stats_of(address))
         for one in crowd:
             one.close()
@@ -303,7 +305,41 @@ def test_with_few_descriptors_connections_are_refused_in_words_and_welcome_again
             except LogboomError:
                 assert time.monotonic() < deadline
                 time.sleep(0.05)
-        assert stats.rejections["limits.connections"] >= 136
+        assert stats.rejections["limits.connections"] >= 160
         with Writer("events", address) as writer:
             writer.write(b"x")
         assert node.end(signal.SIGTERM) == 0, node.said
+
+
+def test_with_few_descriptors_many_topics_and_a_crowd_of_connections_nothing_is_refused(tmp_path: Path) -> None:
+    def few() -> None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+
+    async def write_all(address: str, crowd: list[socket.socket]) -> None:
+        host, _, port = address.rpartition(":")
+        async with connect(address) as broker:
+            crowd += [socket.create_connection((host, int(port))) for _ in range(200)]
+            settings = Settings(segment=SegmentSettings(bytes=4096), flush=FlushSettings("interval", 60_000))
+            for number in range(0, 60, 2):
+                await broker.create_topic(f"t{number}", 1, settings)
+            for turn in range(3):
+                value = b"%d" % turn * 3000
+                parts = [Part(f"t{number}", [build([value])]) for number in range(60)]
+                answers = await broker.append(parts, "leader" if turn % 2 else "durable")
+                assert [answer for answer in answers if not isinstance(answer, Appended)] == []
+            for number in range(60):
+                chunk = await broker.read(ReadRequest(f"t{number}", Start(seqno=0), 0, wait_ms=0))
+                assert chunk.next_seqno >= 1
+
+    with started(tmp_path, *LOCAL, before=few) as node:
+        ready, crowd = node.ready(), list[socket.socket]()
+        try:
+            asyncio.run(write_all(ready["binary"][0], crowd))
+            assert "no more writes" not in node.said
+            assert "Too many open files" not in node.said
+        finally:
+            for one in crowd:
+                one.close()
+        assert node.end(signal.SIGTERM) == 0, node.said
+    with DataDirectory.open(ready["directory"]) as data:
+        assert {data.open_partition(f"t{number}", 0).next for number in range(60)} == {3}

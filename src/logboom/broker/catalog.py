@@ -127,6 +127,8 @@ class Catalog:
         """In how many logs the term that was to begin in them is not written down."""
         self._topics: dict[str, Hosted] = {}
         self._internal: set[str] = set()
+        self._half_made: set[str] = set()
+        """Names of topics whose making failed, and whose directory could not be taken back either."""
         self.deletions = Deletions.open(data.files.disk, data.path)
         """Of topics that are here no more, for copies of this node."""
         self.changing = asyncio.Lock()
@@ -309,15 +311,20 @@ class Catalog:
             raise StorageError(f"topic {topic.name!r} could not be made: {error}") from error
 
     def _make(self, topic: Topic) -> dict[str, Log | LogboomError]:
-        """On a thread. A topic whose logs cannot be made is taken back."""
+        """On a thread. A topic whose logs cannot be made is taken back; if need be, when it is made the next time."""
+        if topic.name in self._half_made:
+            self._data.delete_topic(topic.name)
+            self._half_made.discard(topic.name)
         self.deletions.take_back(topic.id)
         self._data.adopt_topic(topic)
         config, names = self.log_config(topic.settings), topic.log_names
         try:
             return dict(zip(names, self._data.open_logs(names, config), strict=True))
         except Exception:
+            self._half_made.add(topic.name)
             with suppress(OSError, LogboomError):
                 self._data.delete_topic(topic.name)
+                self._half_made.discard(topic.name)
             raise
 
     async def _begin_anew(self, hosted: Hosted, partition: int, snapshot: Snapshot) -> Hosted:

@@ -251,7 +251,7 @@ def _of_limits(stats: NodeStats, cursors: int) -> Iterator[Complaint]:
             reason = f"{count:,} of {allowed:,}"
             yield Complaint("warning", "near a limit", f"limits.{name}", reason, f"raise limits.{name}, or use less")
     if stats.open_files_limit and stats.open_files >= NEAR * stats.open_files_limit:
-        reason = f"{stats.open_files:,} of {stats.open_files_limit:,} are open; without any, no connection is accepted"
+        reason = f"{stats.open_files:,} of {stats.open_files_limit:,} are open; without any, writes are refused too"
         advice = "raise it with `ulimit -n`, or LimitNOFILE= of the systemd unit, or close connections"
         yield Complaint("warning", "near a limit", "open files of the process", reason, advice)
     if stats.memory_limit_bytes and stats.memory_bytes >= NEAR * stats.memory_limit_bytes:

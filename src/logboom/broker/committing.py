@@ -80,7 +80,13 @@ class Turn:
 
 class Committer:
     def __init__(
-        self, loop: AbstractEventLoop, files: OpenFiles, threads: Executor, syncs: Executor, limits: Limits
+        self,
+        loop: AbstractEventLoop,
+        files: OpenFiles,
+        threads: Executor,
+        syncs: Executor,
+        limits: Limits,
+        dirty_max: int,
     ) -> None:
         self.loop = loop
         self.limits = limits
@@ -96,6 +102,9 @@ class Committer:
         self.queued_bytes = 0
         self.unsynced_bytes = 0
         self.writers: set[LogWriter] = set()
+        self.dirty: dict[LogWriter, None] = {}
+        """Logs with something that is written and not synced, or about to be written on a thread."""
+        self._dirty_max = dirty_max
         self._files = files
         self._threads = threads
         self._syncs = syncs
@@ -105,9 +114,10 @@ class Committer:
         self._untold: dict[LogWriter, None] = {}
 
     def room(self, writer: LogWriter, size: int) -> bool:
-        """Whether so many bytes more may be unsynced. An idle log always has room: for one batch of any size."""
+        """Whether so many bytes more may be unsynced. An idle log has room for one batch of any size, as long as there
+        are files: it holds one open until it is synced."""
         if not writer.unsynced_bytes:
-            return True
+            return len(self.dirty) < self._dirty_max
         limits = self.limits
         return (
             writer.unsynced_bytes + size <= limits.unsynced_bytes_per_log
@@ -157,8 +167,14 @@ class Committer:
             self._started = False
             return
         turns = []
-        for writer in [writer for writer in self._due if not writer.busy]:  # the others come back when they are free
-            del self._due[writer]
+        due = [writer for writer in self._due if not writer.busy]  # the others come back when they are free
+        fresh = [writer for writer in due if writer.is_fresh]
+        crowd = dict.fromkeys(fresh[max(1, self._dirty_max - len(self.dirty)) :])
+        if crowd:  # there are no files for them before others are synced
+            others = (writer for writer in self.dirty if not writer.busy)
+            due = [writer for writer in dict.fromkeys((*due, *others)) if writer not in crowd]
+        for writer in due:
+            self._due.pop(writer, None)
             turn = Turn(writer, writer.take_queue())
             if turn.entries:
                 writer.seize()
@@ -169,7 +185,9 @@ class Committer:
             if turn.entries or turn.pending is not None:
                 turns.append(turn)
         if not turns:
-            self._started = False
+            self._started = bool(crowd)
+            if crowd:
+                self.loop.call_soon(self._begin)
             return
         self._syncing = True
         self._syncs.submit(self._guarded, self._work, turns, [turn for turn in turns if turn.entries])

@@ -50,6 +50,10 @@ class BrokerConfig:
     """For writes that take long, filters, and reads of what is not in memory."""
     reserve_bytes: int = 64 * MIB
     """Free space on the volume below which nothing is written."""
+    files_max: int = 512
+    """Files of logs that are kept open because they were used lately."""
+    dirty_logs_max: int = 2**30
+    """Logs that are written and not synced at the same time: each of them holds a file open."""
 
     def __post_init__(self) -> None:
         self.limits.check()

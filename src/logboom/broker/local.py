@@ -126,7 +126,7 @@ class LocalBroker:
         syncs = ThreadPoolExecutor(1, "logboom-sync")
         reads = ThreadPoolExecutor(config.threads, "logboom-read")
         self._pools: tuple[ThreadPoolExecutor, ...] = (writes, syncs, reads)
-        self._committer = Committer(loop, data.files, writes, syncs, config.limits)
+        self._committer = Committer(loop, data.files, writes, syncs, config.limits, config.dirty_logs_max)
         self.rejections = self._committer.rejections
         """How often each rule and limit has said no; front-ends count here too."""
         self.archives = archives = Archives()
@@ -185,7 +185,7 @@ class LocalBroker:
         """
         config = config or BrokerConfig()
         began = time.monotonic()
-        take = partial(DataDirectory.open, path, disk, reserve_bytes=config.reserve_bytes, cluster_id=cluster_id)
+        take = partial(DataDirectory.open, path, disk, config.files_max, config.reserve_bytes, cluster_id)
         data = await asyncio.to_thread(take)
         ears = ExitStack()
         try:

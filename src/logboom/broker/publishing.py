@@ -17,7 +17,6 @@ An open intent holds the logs' retention, and the deletion of its topics is refu
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
@@ -52,10 +51,11 @@ from logboom.errors import (
 )
 from logboom.storage.append import Appended
 from logboom.storage.config import MIB
+from logboom.storage.disk import SCARCE
 from logboom.storage.files import Space
 from logboom.storage.log import Log
 from logboom.storage.piece import Piece
-from logboom.storage.stage import StagedBatch, Target
+from logboom.storage.stage import StagedBatch, StageFile, Target
 
 TOPIC: Final = "_publish"
 """The internal topic behind the keys."""
@@ -81,7 +81,6 @@ RETRY_MAX_S: Final = 10.0
 RECOVERY_S: Final = 60.0
 """So long a start waits for open intents; what waits for room on the volume is finished while others are served."""
 _TRANSIENT: Final = (LowSpace, WriteFailed, Overloaded)
-_SCARCE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 logger = logging.getLogger("logboom.broker")
 
@@ -342,6 +341,7 @@ class Publishing:
         file = stage.loaded
         logs = [work.logs[target] for target in file.targets]
         producer_id = file.opened.producer_id
+        await self._open(file, f"key {work.name!r}")
         await self._pour_batches(file.batches(), [0] * len(logs), producer_id, logs, work)
         file.let_go()
         pieces: dict[int, list[Piece]] = {}
@@ -363,24 +363,24 @@ class Publishing:
     async def _pour_piece(self, piece: Piece, producer_id: int, logs: Sequence[_Log], work: _Work) -> None:
         """In slices."""
         self._check_not_ending(work)
-        await self._open(piece, logs[piece.number])
+        await self._open(piece, logs[piece.number].writer.name)
         counts = [0] * len(logs)
         counts[piece.number] = piece.first
         batches = (StagedBatch(piece.number, batch) for batch in piece.batches())
         await self._pour_batches(batches, counts, producer_id, logs, work)
         piece.let_go()
 
-    async def _open(self, piece: Piece, log: _Log) -> None:
+    async def _open(self, file: Piece | StageFile, where: str) -> None:
         """Where there are no more files, or no memory for maps, that may pass."""
         wait_s = 0.0
         while True:
             try:
-                piece.data()
+                file.data()
                 return
             except OSError as error:
-                if error.errno not in _SCARCE:
+                if error.errno not in SCARCE:
                     raise
-                wait_s = await self._wait(log.writer.name, WriteFailed(f"{piece.path}: {error.strerror}"), wait_s)
+                wait_s = await self._wait(where, WriteFailed(f"{file.path}: {error.strerror}"), wait_s)
 
     async def _adopt(self, piece: Piece, log: _Log, work: _Work) -> bool:
         """Make a piece a segment of its log. Whether that was worth it, and done."""

@@ -39,8 +39,10 @@ from logboom.errors import (
     StageIncomplete,
     StageNotFound,
     StorageError,
+    WriteFailed,
 )
 from logboom.storage.config import MIB
+from logboom.storage.disk import SCARCE
 from logboom.storage.files import OpenFiles
 from logboom.storage.piece import PieceName
 from logboom.storage.stage import SUFFIX, Opened, StageFile, Target, remove_stages, stage_id
@@ -297,13 +299,15 @@ class Stages:
             stage.sync = None
 
     async def load(self, stage: Stage) -> None:
-        """Read it, where it is from before a restart. Raises StageFailed."""
+        """Read it, where it is from before a restart. Raises StageFailed, or WriteFailed where that may pass."""
         if stage.file is not None:
             return
         disk, space = self._files.disk, self._files.space
         try:
             file = await self._on_thread(lambda: StageFile.load(disk, space, stage.path))
         except (OSError, BatchError) as error:
+            if isinstance(error, OSError) and error.errno in SCARCE:
+                raise WriteFailed(f"stage {stage.id} cannot be opened now: {error.strerror}") from error
             stage.failed = StageFailed(stage.id, f"its file cannot be read: {error}")
             raise stage.failed from error
         stage.file = stage.file or file
@@ -349,7 +353,11 @@ class Stages:
         lanes = [files[number::PREPARED_AT_ONCE] for number in range(PREPARED_AT_ONCE)]
         await all_done(self._make_sure(lane) for lane in lanes)
         try:
-            await self._on_thread(lambda: self._files.disk.sync_directory(self._directory))
+            directory = self._files.disk.open_directory(self._directory)
+        except OSError as error:
+            raise WriteFailed(f"{self._directory}: {error.strerror}") from error
+        try:
+            await self._on_thread(directory.sync)
         except OSError as error:  # nobody knows which names are durable, and it is said only once
             for stage in self._stages.values():
                 stage.failed = StageFailed(stage.id, f"its name could not be synced: {error}")

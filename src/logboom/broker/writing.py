@@ -88,6 +88,11 @@ class LogWriter:
         return self.queued_bytes + self.unsynced_bytes
 
     @property
+    def is_fresh(self) -> bool:
+        """Whether writing what is queued takes another file: nothing of the log waits for a sync."""
+        return bool(self._queue) and not self.unsynced_bytes
+
+    @property
     def has_work(self) -> bool:
         return bool(self._queue or self._awaiting or self.busy)
 
@@ -179,6 +184,10 @@ class LogWriter:
     def _count_unsynced(self, size: int) -> None:
         self.unsynced_bytes += size
         self._committer.unsynced_bytes += size
+        if not self.unsynced_bytes:
+            self._committer.dirty.pop(self, None)
+        elif size > 0:
+            self._committer.dirty[self] = None
 
     def _write_queue(self, entries: list[Entry]) -> None:
         """On a thread."""
@@ -267,11 +276,14 @@ class LogWriter:
     def seize(self) -> None:
         """A thread gets the log."""
         self.busy = True
+        self._committer.dirty[self] = None
         self._committer.seized += 1
 
     def free(self) -> None:
         """No thread has the log any more."""
         self.busy = False
+        if not self.unsynced_bytes:
+            self._committer.dirty.pop(self, None)
         self._committer.seized -= 1
         if self._untold:
             self.tell()

@@ -52,7 +52,12 @@ class Gate:
     """What all listeners of a node share. `open_now` says how many connections there are."""
 
     def __init__(
-        self, connections_max: int, per_second: int, open_now: Callable[[], int], rejections: Rejections
+        self,
+        connections_max: int,
+        per_second: int,
+        open_now: Callable[[], int],
+        rejections: Rejections,
+        lingering_max: int = LINGERING_MAX,
     ) -> None:
         self._connections_max = connections_max
         self._pace = Pace(per_second)
@@ -60,6 +65,7 @@ class Gate:
         self._rejections = rejections
         self._entering: set[asyncio.Task[None]] = set()
         self._lingering: set[socket.socket] = set()
+        self._lingering_max = min(lingering_max, LINGERING_MAX)
         self._told_at = -TELL_EVERY_S
 
     async def serve(self, listening: socket.socket, factory: Factory, refusal: bytes) -> None:
@@ -111,7 +117,7 @@ class Gate:
         with contextlib.suppress(OSError):
             connection.send(refusal)
             connection.shutdown(socket.SHUT_WR)
-        if len(self._lingering) >= LINGERING_MAX:
+        if len(self._lingering) >= self._lingering_max:
             connection.close()
             return
         self._lingering.add(connection)

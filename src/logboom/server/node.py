@@ -12,6 +12,7 @@ import logging
 import os
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -26,7 +27,7 @@ from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.results.following import Following
 from logboom.server.accepting import Gate
 from logboom.server.config import PORTS
-from logboom.server.descriptors import connections_allowed, raise_limit
+from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
 from logboom.server.endpoint import Endpoint
 from logboom.server.keys import KEYS
 from logboom.server.listening import UnixSocket, bind_all, endpoint_of, listen_all
@@ -61,12 +62,13 @@ class FrontEnd(Protocol):
 
 
 class Node:
-    def __init__(self, broker: LocalBroker, hooks: WebHooks, fronts: dict[str, FrontEnd], connections_max: int) -> None:
+    def __init__(self, broker: LocalBroker, hooks: WebHooks, fronts: dict[str, FrontEnd], shares: Shares) -> None:
         self.broker = broker
         self._hooks = hooks
         self._replication: Replication | None = None
         self._following: Following | None = None
-        self.connections_max = connections_max
+        self.connections_max = shares.connections
+        self._lingering_max = shares.lingering
         self.endpoints: dict[str, list[Endpoint]] = {}
         """Where it listens, by protocol."""
         self.unix: UnixSocket | None = None
@@ -85,15 +87,15 @@ class Node:
         `end` is called where a client may end the node, and does.
         """
         config = loaded.config
-        connections_max = _connections_max(loaded)
+        shares = _share_descriptors(loaded)
         sockets = _bind(loaded)
         hooks = WebHooks()
         try:
-            broker = await _open_broker(loaded, connections_max, hooks)
+            broker = await _open_broker(loaded, shares, hooks)
         except BaseException:
             _close_all(sockets)
             raise
-        node = cls(broker, hooks, _make_fronts(broker, loaded, end), connections_max)
+        node = cls(broker, hooks, _make_fronts(broker, loaded, end), shares)
         try:
             node._following = await Following.start(broker, broker.archives.put)
             if config.replicate_from is not None:
@@ -111,7 +113,9 @@ class Node:
 
     def _listen(self, sockets: dict[str, list[socket.socket]], loaded: Loaded) -> None:
         per_second, counts = self.broker.limits.connections_per_second, self.broker.rejections
-        self._gate = gate = Gate(self.connections_max, per_second, lambda: self._open_connections, counts)
+        self._gate = gate = Gate(
+            *(self.connections_max, per_second, lambda: self._open_connections, counts, self._lingering_max)
+        )
         self._sockets = sockets
         for protocol, some in sockets.items():
             sockets[protocol] = listen_all(some, are_default=_is_default(loaded, protocol))
@@ -192,17 +196,18 @@ def _check_any(sockets: dict[str, list[socket.socket]], loaded: Loaded) -> None:
         raise ConfigError("listen", "nothing is left to listen on: name a free port, such as --listen 127.0.0.1:0")
 
 
-async def _open_broker(loaded: Loaded, connections_max: int, hooks: WebHooks) -> LocalBroker:
+async def _open_broker(loaded: Loaded, shares: Shares, hooks: WebHooks) -> LocalBroker:
     loop = asyncio.get_running_loop()
     gives_up_at = loop.time() + IN_USE_S
-    limits = msgspec.structs.replace(loaded.config.limits, connections=connections_max)
+    limits = msgspec.structs.replace(loaded.config.limits, connections=shares.connections)
     config = msgspec.structs.replace(loaded.config, limits=limits)
+    broker = replace(config.broker(), files_max=shares.files, dirty_logs_max=shares.dirty_logs)
     _check_directory(config.data)
     role = await prepare(config.replicate_from, config.data, config.cluster_id)
     cluster_id = config.cluster_id if role is None else role.cluster_id
     while True:
         try:
-            return await LocalBroker.open(config.data, config.broker(), cluster_id, validators=hooks, replicate=role)
+            return await LocalBroker.open(config.data, broker, cluster_id, validators=hooks, replicate=role)
         except DirectoryInUse:
             if loop.time() >= gives_up_at:
                 raise
@@ -223,17 +228,23 @@ def _check_directory(path: str) -> None:
         )
 
 
-def _connections_max(loaded: Loaded) -> int:
-    wanted, files_max = loaded.config.limits.connections, raise_limit()
-    allowed = connections_allowed(wanted, files_max)
-    if allowed < wanted:
+def _share_descriptors(loaded: Loaded) -> Shares:
+    wanted, limit = loaded.config.limits.connections, raise_limit()
+    shares = share_out(limit, wanted)
+    if shares.connections < wanted:
         logger.log(
             logging.INFO if loaded.sources["limits.connections"] == DEFAULT else logging.WARNING,
-            "limits.connections is %d instead of %d: the process may open %d files; raise that with `ulimit -n`, "
-            "or LimitNOFILE= of its systemd unit",
-            *(allowed, wanted, files_max),
+            "limits.connections is %d instead of %d: the process may open %d files, and logs need some of them; raise "
+            "that with `ulimit -n`, or LimitNOFILE= of its systemd unit",
+            *(shares.connections, wanted, limit),
         )
-    return allowed
+    if limit < FEW:
+        logger.warning(
+            "the process may open %d files: %d logs at a time can be written; raise that with `ulimit -n`, or "
+            "LimitNOFILE= of its systemd unit",
+            *(limit, shares.dirty_logs),
+        )
+    return shares
 
 
 def _close_all(sockets: dict[str, list[socket.socket]]) -> None:

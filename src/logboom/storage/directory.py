@@ -36,7 +36,7 @@ from logboom.storage.recovery import begin_log
 from logboom.storage.segment import parse_name
 from logboom.storage.state import State
 from logboom.storage.tail import Snapshot
-from logboom.storage.topic import Settings, Topic, read_topics, write_topic
+from logboom.storage.topic import Settings, Topic, read_topics, take_back_topic, write_topic
 
 FORMAT: Final = 1
 OPEN_THREADS: Final = 16
@@ -164,7 +164,11 @@ class DataDirectory:
         """Make this topic exist, with the id it has."""
         if topic.name in self._topics:
             raise TopicExists(topic.name, self._topics[topic.name].id)
-        write_topic(self._disk, self.path, topic)
+        try:
+            write_topic(self._disk, self.path, topic)
+        except OSError:
+            take_back_topic(self._disk, self.path, topic)
+            raise
         self._topics[topic.name] = topic
 
     def configure_topic(self, name: str, settings: Settings) -> Topic:
@@ -201,19 +205,20 @@ class DataDirectory:
         logs = {log_name: self._logs[log_name] for log_name in topic.log_names if log_name in self._logs}
         if any(log.syncing for log in logs.values()):
             raise RuntimeError(f"{topic.directory}: a sync is under way")
+        trash = f"{self.path}/trash"
+        self._disk.make_directory(trash)
+        directories = [self._disk.open_directory(path) for path in (trash, f"{self.path}/topics")]
         for log_name, log in logs.items():
             with suppress(SyncFailed):
                 log.close()
             del self._logs[log_name]
-        trash = f"{self.path}/trash"
-        self._disk.make_directory(trash)
         entry = topic.directory.rpartition("/")[2]
         while self._disk.exists(f"{trash}/{entry}"):  # a topic that was loaded again has the id it had
             entry = f"again-{entry}"
         self._disk.rename(f"{self.path}/{topic.directory}", f"{trash}/{entry}")
         del self._topics[name]
-        self._disk.sync_directory(f"{self.path}/trash")
-        self._disk.sync_directory(f"{self.path}/topics")
+        for directory in directories:
+            directory.sync()
         self._state.release(topic.id_bytes)
 
     def empty_trash(self) -> int:

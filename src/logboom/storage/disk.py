@@ -4,7 +4,9 @@ Everything storage does to files goes through a `Disk`, so that tests can tear, 
 plain strings. A `File` closes itself when the last reference goes; views of its map keep it alive.
 
 `Disk.sync` is the group commit of the whole node: a few files get fdatasync, many get one syncfs of the volume, which
-reports write-back errors since Linux 5.8. Names are durable only after `sync_directory`.
+reports write-back errors since Linux 5.8. Names are durable only after their directory is synced. Whoever changes a
+name that matters opens its directory first: what cannot be opened, because there are no descriptors, then changes
+nothing, and only a sync that was really tried can fail.
 """
 
 from __future__ import annotations
@@ -45,6 +47,14 @@ class File(Protocol):
     def map(self, end: int) -> memoryview: ...
 
 
+class Directory(Protocol):
+    """An open directory."""
+
+    def sync(self) -> None:
+        """The names in it are durable."""
+        ...
+
+
 class Disk(Protocol):
     def open(self, path: str) -> File: ...
     def create(self, path: str) -> File: ...
@@ -56,6 +66,7 @@ class Disk(Protocol):
     def rename(self, old: str, new: str) -> None: ...
     def link(self, path: str, new: str) -> None: ...
     def unlink(self, path: str) -> None: ...
+    def open_directory(self, path: str) -> Directory: ...
     def sync_directory(self, path: str) -> None: ...
     def sync(self, files: Collection[File]) -> None: ...
     def free_bytes(self) -> int: ...
@@ -128,6 +139,18 @@ class OsFile:
             os.close(self._fd)
 
 
+class OsDirectory(OsFile):
+    """A directory of this machine."""
+
+    __slots__ = ()
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, os.O_RDONLY | os.O_DIRECTORY)
+
+    def sync(self) -> None:
+        os.fsync(self.fileno())
+
+
 class OsDisk:
     """The file systems of this machine; `root` names the volume that `syncfs` and `free_bytes` speak of."""
 
@@ -195,9 +218,11 @@ class OsDisk:
     def unlink(self, path: str) -> None:
         os.unlink(path)
 
+    def open_directory(self, path: str) -> Directory:
+        return OsDirectory(path)
+
     def sync_directory(self, path: str) -> None:
-        directory = OsFile(path, os.O_RDONLY | os.O_DIRECTORY)
-        os.fsync(directory.fileno())
+        self.open_directory(path).sync()
 
     def sync(self, files: Collection[File]) -> None:
         if len(files) > SYNCFS_ABOVE and self._syncfs is not None:
@@ -229,6 +254,8 @@ class OsDisk:
         return file
 
 
+SCARCE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+"""No descriptors or no memory for an open: it may pass, and says nothing about the file."""
 _READ_ONLY_ERRORS: Final = (errno.EPERM, errno.EACCES, errno.EROFS)  # a check may run where it must not write
 _SYNCFS_KERNEL: Final = (5, 17)  # before, errors of the file system's own commit were not reported
 _SYNCFS_FILE_SYSTEMS: Final = ("ext4", "xfs", "btrfs", "f2fs")  # others may not reach what fdatasync reaches
@@ -288,9 +315,10 @@ def write_aside(disk: Disk, path: str, data: bytes, durable: bool = True) -> str
 
 
 def publish_file(disk: Disk, temporary: str, path: str, durable: bool = True) -> None:
+    directory = disk.open_directory(os.path.dirname(path)) if durable else None
     disk.rename(temporary, path)
-    if durable:
-        disk.sync_directory(os.path.dirname(path))
+    if directory is not None:
+        directory.sync()
 
 
 def write_all(file: File, data: Buffer, position: int = 0) -> None:

@@ -36,7 +36,7 @@ from logboom.errors import (
 )
 from logboom.storage.append import Answer, Appended, Group
 from logboom.storage.config import LogConfig
-from logboom.storage.disk import File, publish_file, write_all, write_aside
+from logboom.storage.disk import SCARCE, File, write_all, write_aside
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import Summary
 from logboom.storage.labels import label_columns
@@ -48,7 +48,7 @@ from logboom.storage.state import Slot
 from logboom.storage.tail import Floor, read_control
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
-_TRANSIENT: Final = (*_NO_SPACE, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_TRANSIENT: Final = (*_NO_SPACE, *SCARCE)
 
 
 class PendingSync(NamedTuple):
@@ -264,13 +264,14 @@ class GrowingLog(ReadableLog):
         except OSError as error:
             raise self.fail_sync(error) from error
         try:
+            directory = disk.open_directory(self.directory)
             disk.link(file.path, segment.log_path)
         except OSError as error:
             if disk.exists(segment.log_path):  # it may be this file all the same: nobody must append to it
                 raise self.fail_sync(error) from error
             raise WriteFailed(f"{segment.log_path}: {error.strerror}") from error
         try:
-            disk.sync_directory(self.directory)
+            directory.sync()
         except OSError as error:
             raise self.fail_sync(error) from error
         self._named = True
@@ -338,17 +339,20 @@ class GrowingLog(ReadableLog):
         try:
             self._files.space.take(size)
             file = self._active_file()
+        except LowSpace as error:
+            return error
+        except SyncFailed as error:
+            return LogReadOnly(str(error))
+        except OSError as error:  # nothing was written
+            return WriteFailed(f"{self.directory}: {error.strerror}")
+        try:
             written = file.write(group.buffers, group.start)
             if written != size:
                 # A full volume takes what fits, and says so only to the next call.
                 full = self._files.disk.free_bytes() < size - written
                 raise OSError(errno.ENOSPC if full else errno.EIO, f"only {written} of {size} bytes were written")
-        except LowSpace as error:
-            return error
-        except SyncFailed as error:
-            return LogReadOnly(str(error))
         except OSError as error:
-            if not self._cut_back():
+            if not self._cut_back(file):
                 return SyncFailed(self._refusal)
             if error.errno in _NO_SPACE:
                 return LowSpace(0, self._files.space.reserve_bytes)
@@ -381,27 +385,30 @@ class GrowingLog(ReadableLog):
         if self._dirty is not None:
             return self._dirty
         segment = self._segments[-1]
-        if not self._named:
-            disk = self._files.disk
-            if not disk.exists(segment.log_path):
-                self._files.put(disk.create(segment.log_path))
-            try:
-                disk.sync_directory(self.directory)
-            except OSError as error:
-                raise self.fail_sync(error) from error
-            self._named = True
-        return segment.file()
+        if self._named:
+            return segment.file()
+        disk = self._files.disk
+        directory = disk.open_directory(self.directory)
+        if disk.exists(segment.log_path):
+            file = segment.file()
+        else:
+            file = disk.create(segment.log_path)
+            self._files.put(file)
+        try:
+            directory.sync()
+        except OSError as error:
+            raise self.fail_sync(error) from error
+        self._named = True
+        return file
 
-    def _cut_back(self) -> bool:
+    def _cut_back(self, file: File) -> bool:
         """After a short or failed write: the file ends with its last whole batch again, durably, before anything else.
 
         Else nobody knows whether the batches that were refused will be there after a restart.
         """
         try:
-            segment = self._segments[-1]
-            if self._files.disk.exists(segment.log_path):
-                segment.file().truncate(self._end)
-                segment.file().sync()
+            file.truncate(self._end)
+            file.sync()
         except OSError as error:
             self._fail(f"a write failed and what it left could not be cut off: {error}")
             return False
@@ -515,13 +522,15 @@ class GrowingLog(ReadableLog):
         with suppress(OSError):  # derived: made again when it is needed
             self._segments[-1].seal(summary)
         try:
+            directory = self._files.disk.open_directory(self.directory)
             temporary = write_aside(self._files.disk, segment.snap_path, snapshot.encode())
         except OSError as error:
             if error.errno not in _TRANSIENT:
                 raise self.fail_sync(error) from error
             raise WriteFailed(f"{self.directory}: no new segment: {error.strerror}") from error
         try:
-            publish_file(self._files.disk, temporary, segment.snap_path)
+            self._files.disk.rename(temporary, segment.snap_path)
+            directory.sync()
         except OSError as error:
             raise self.fail_sync(error) from error  # it may be there or not: the old segment must not grow any more
         self._segments[-1].sealed(summary)

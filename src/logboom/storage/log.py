@@ -148,12 +148,13 @@ class Log(GrowingLog):
             return False
         disk = self._files.disk
         try:
+            directory = disk.open_directory(self.directory)
             disk.rename(new.temporary_path, new.log_path)
         except OSError as error:
             self.cancel_swap(pending)
             raise StorageError(f"{self.directory}: a segment could not be swapped: {error}") from error
         try:
-            disk.sync_directory(self.directory)
+            directory.sync()
         except OSError as error:
             raise self.fail_sync(error) from error
         self._reserved += 1
@@ -166,7 +167,7 @@ class Log(GrowingLog):
             for path in (old.index_path, old.log_path):
                 if disk.exists(path):
                     disk.unlink(path)
-            disk.sync_directory(self.directory)
+            directory.sync()
         return True
 
     def cancel_swap(self, pending: PendingSwap) -> None:
@@ -211,14 +212,15 @@ class Log(GrowingLog):
     def _remove(self, segment: Segment) -> None:
         """The .log goes durably before its snapshot: one that came back without it would look damaged."""
         disk = self._files.disk
+        directory = disk.open_directory(self.directory)
         self._files.forget(segment.log_path)
         for path in (segment.log_path, segment.index_path):
             if disk.exists(path):
                 disk.unlink(path)
-        disk.sync_directory(self.directory)
+        directory.sync()
         if disk.exists(segment.snap_path):
             disk.unlink(segment.snap_path)
-            disk.sync_directory(self.directory)
+            directory.sync()
 
     def close(self) -> None:
         """Sync, and take no more writes. What is not synced because that fails is not promised either."""

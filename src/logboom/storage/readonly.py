@@ -105,6 +105,9 @@ class ReadOnlyDisk:
     def unlink(self, path: str) -> NoReturn:
         _refuse(path)
 
+    def open_directory(self, path: str) -> NoReturn:
+        _refuse(path)
+
     def sync_directory(self, path: str) -> NoReturn:
         _refuse(path)
 

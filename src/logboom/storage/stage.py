@@ -49,7 +49,7 @@ from logboom.errors import (
 )
 from logboom.storage.append import Answer, Appended
 from logboom.storage.config import MIB, LogConfig
-from logboom.storage.disk import BUFFERS_MAX, Disk
+from logboom.storage.disk import BUFFERS_MAX, SCARCE, Disk
 from logboom.storage.envelope import UNREADABLE
 from logboom.storage.files import Space
 from logboom.storage.piece import Piece, PieceName, check_limit
@@ -386,7 +386,8 @@ class StageFile:
             sheet.let_go()
 
     def verify(self, limit_bytes: int) -> None:
-        """Read everything, and compare it with what was staged. Raises StageFailed."""
+        """Read everything, and compare it with what was staged. Raises StageFailed, or WriteFailed where it cannot be
+        opened now."""
         try:
             batches = targets = 0
             counts = [0] * len(self._filled)
@@ -407,8 +408,14 @@ class StageFile:
                 piece.let_go()
             self._sheet.let_go()
         except (BatchError, OSError, IndexError) as error:
+            if isinstance(error, OSError) and error.errno in SCARCE:
+                raise WriteFailed(f"{self.path}: {error.strerror}") from error
             self._failure = StageFailed(self.opened.id, f"it cannot be read as it was written: {error}")
             raise self._failure from error
+
+    def data(self) -> memoryview:
+        """What its own file holds, which is open then. Raises OSError where that cannot be now."""
+        return self._sheet.data()
 
     def batches(self) -> Iterator[StagedBatch]:
         """Every batch that is in no piece, in its order, as views of the file. It has been verified."""

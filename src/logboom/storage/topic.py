@@ -290,3 +290,13 @@ def write_topic(disk: Disk, root: str, topic: Topic) -> None:
     disk.make_directory(path)
     data = msgspec.json.format(msgspec.json.encode(topic), indent=2)
     replace_file(disk, f"{path}/topic.json", data + b"\n")
+
+
+def take_back_topic(disk: Disk, root: str, topic: Topic) -> None:
+    """A new topic could not be written: nothing of it stays, unless its topic.json is there."""
+    path = f"{root}/{topic.directory}"
+    with suppress(OSError):
+        if disk.exists(path) and not disk.exists(f"{path}/topic.json"):
+            if disk.exists(f"{path}/topic.json.tmp"):
+                disk.unlink(f"{path}/topic.json.tmp")
+            disk.remove_directory(path)

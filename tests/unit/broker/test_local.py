@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -597,3 +598,22 @@ def test_a_cursor_outlives_a_restart_and_is_where_a_read_begins(tmp_path: Path) 
 
     tell(tmp_path, before)
     tell(tmp_path, after)
+
+
+@pytest.mark.parametrize("policy", ["each", "interval", "os"])
+def test_no_more_logs_are_written_and_not_synced_than_there_are_files_for(
+    tmp_path: Path, policy: Literal["each", "interval", "os"]
+) -> None:
+    async def story(broker: LocalBroker, disk: GatedDisk) -> None:
+        names = [f"t{number}" for number in range(20)]
+        for name in names:
+            await broker.create_topic(name, 1, Settings(flush=FlushSettings(policy, 3_600_000)))
+        disk.rounds.clear()
+        for acks in ("leader", "durable", "none"):
+            waiting = [send(broker, b"x", topic=name, acks=acks) for name in names]
+            answers = [answer for answers in await asyncio.gather(*waiting) for answer in answers]
+            assert all(isinstance(answer, Appended) for answer in answers), answers
+            assert len(broker._committer.dirty) <= 3
+        assert max(disk.rounds) <= 3 + 1, "one may go ahead, so that there is always progress"
+
+    tell(tmp_path, story, BrokerConfig(dirty_logs_max=3))

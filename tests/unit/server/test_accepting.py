@@ -15,7 +15,7 @@ import uvloop
 
 from logboom.broker.limits import Rejections
 from logboom.server.accepting import Gate, Pace
-from logboom.server.descriptors import FILES_KEPT, connections_allowed
+from logboom.server.descriptors import FILES_MIN, KEPT_MAX, KEPT_MIN, KEPT_PART, share_out
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 REFUSAL = b"too many"
@@ -193,9 +193,17 @@ def test_a_pace_lets_a_burst_through_and_then_so_many_a_second() -> None:
     asyncio.run(story())
 
 
-@pytest.mark.parametrize(
-    ("wanted", "files_max", "allowed"),
-    [(20_000, 2**20, 20_000), (20_000, 20_000, 20_000 - FILES_KEPT), (500, 1024, 500), (20_000, 1024, 768), (9, 60, 1)],
-)
-def test_connections_never_take_the_last_descriptors(wanted: int, files_max: int, allowed: int) -> None:
-    assert connections_allowed(wanted, files_max) == allowed
+@pytest.mark.parametrize(("wanted", "allowed"), [(20_000, 20_000), (30_000, 30_000)])
+def test_where_there_are_enough_descriptors_all_connections_fit(wanted: int, allowed: int) -> None:
+    assert share_out(2**20, wanted)[::2] == (allowed, 512)
+
+
+@pytest.mark.parametrize("limit", [64, 128, 256, 1024, 4096, 20_000, 2**20])
+@pytest.mark.parametrize("wanted", [1, 500, 20_000])
+def test_no_share_of_the_descriptors_is_taken_from_another(limit: int, wanted: int) -> None:
+    shares = share_out(limit, wanted)
+    kept = max(KEPT_MIN, min(KEPT_MAX, limit // KEPT_PART))
+    assert shares.lingering < kept // 2
+    assert 1 <= shares.connections <= wanted
+    assert min(shares.files, shares.dirty_logs) >= FILES_MIN
+    assert shares.connections + shares.files + shares.dirty_logs <= max(limit - kept, 2 * FILES_MIN + 8)

@@ -60,14 +60,14 @@ class Surroundings:
     read_only: bool = False
     file_system: str | None = None
     files_max: int | None = None
-    """How many files this process may have open."""
+    """How many files a process may have open that raises its limit as far as it can, as a node does."""
     inotify_max: int | None = None
     """How many readers of one user may wait for news at once."""
 
 
 def look_around(disk: OsDisk, path: str) -> Surroundings:
     volume, uid = os.statvfs(path), os.geteuid()
-    files_max, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _, files_max = resource.getrlimit(resource.RLIMIT_NOFILE)
     return Surroundings(
         uid=uid,
         holdings=tuple(_walk(path, DEPTH_MAX, uid)),

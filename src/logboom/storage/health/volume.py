@@ -57,7 +57,8 @@ def judge_system(root: str, around: Surroundings) -> Iterator[Finding]:
             kind="low limit",
             severity="info",
             file=root,
-            reason=f"a process started from here may open {around.files_max} files",
+            reason=f"a process started from here may open {around.files_max} files: a node takes fewer connections, "
+            "and writes fewer logs at a time",
             advice=f"ulimit -n {OPEN_FILES_MIN * 64}, or LimitNOFILE= in the server's unit",
         )
     if around.inotify_max is not None and around.inotify_max < INOTIFY_MIN:
