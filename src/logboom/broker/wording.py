@@ -19,6 +19,17 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in text)
 
 
+def printable_lines(text: str) -> str:
+    """The same of a text of several lines, which may have tabs.
+
+    >>> printable_lines("a\\tb" + chr(13) + chr(10))
+    'a\\tb\\\\r\\n'
+    """
+    if text.isprintable():
+        return text
+    return "".join(letter if letter in "\n\t" else printable(letter) for letter in text)
+
+
 def age_of(span_us: int) -> str:
     """How long that is, in the largest unit that fits, rounded down.
 

@@ -13,6 +13,7 @@ import sys
 from cyclopts import App, CycloptsError, Group
 
 from logboom import __version__
+from logboom.cli.terminal import guard
 from logboom.errors import LogboomError
 
 USAGE = 2
@@ -66,6 +67,7 @@ app["--help"].group = app["--version"].group = (Group("Options", sort_key=len(_C
 
 def main() -> None:
     _fill_descriptors()
+    guard()
     sys.exit(run(sys.argv[1:]))
 
 
@@ -83,9 +85,11 @@ def _fill_descriptors() -> None:
 def run(arguments: list[str]) -> int:
     """Run one command; returns the exit code."""
     try:
-        code = app(arguments, exit_on_error=False)
+        code = app(arguments, exit_on_error=False, print_error=False)
         sys.stdout.flush()
-    except CycloptsError:
+    except CycloptsError as error:
+        command = " ".join(("logboom", *(error.command_chain or ())))
+        print(f"logboom: {str(error).strip()}\nlogboom: `{command} --help` says what there is", file=sys.stderr)
         return USAGE
     except KeyboardInterrupt:
         print("logboom: interrupted", file=sys.stderr)

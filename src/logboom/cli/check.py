@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 from cyclopts import App
 
 from logboom.cli.options import Json, Quiet
+from logboom.cli.output import show_json
 from logboom.cli.place import locate
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import describe, summarise
@@ -54,8 +54,7 @@ def check(
     if as_json:
         import msgspec
 
-        found = {"sound": not report.damaged, **msgspec.to_builtins(report)}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        show_json({"sound": not report.damaged, **msgspec.to_builtins(report)})
     else:
         for finding in report.findings:
             if not quiet or finding.severity != "info":

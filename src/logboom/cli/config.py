@@ -9,6 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from logboom.cli.options import Json
+from logboom.cli.output import show_json
 
 RIGHT, WRONG = 0, 1
 DETAILS = """\
@@ -50,11 +51,9 @@ def show(
     loaded = load([read_flag(text) for text in set_ or ()], None if config is None else str(config))
     values = loaded.values()
     if as_json:
-        import msgspec
-
         settings = {name: {"value": value, "source": loaded.sources[name]} for name, value in values.items()}
         found = {"file": loaded.file, "ignored": loaded.ignored, "settings": settings}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        show_json(found)
         return RIGHT
     name_width = max(map(len, values))
     written = {name: KEYS[name].write(value) for name, value in values.items()}
@@ -81,10 +80,8 @@ def check(file: Path, /, *, as_json: Json = False) -> int:
 
     faults = faults_of(str(file.absolute()))
     if as_json:
-        import msgspec
-
         found = {"right": not faults, "faults": [{"key": fault.key, "reason": fault.reason} for fault in faults]}
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        show_json(found)
     else:
         for fault in faults:
             print(fault)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TextIO
 from cyclopts import App, Parameter
 
 from logboom.cli.options import Flag, Json, Quiet
+from logboom.cli.output import show_json
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import count_of
 from logboom.errors import Damage, DumpMismatch
@@ -249,22 +250,19 @@ def _advice(damage: Damage, origin: Origin) -> str:
 
 def _summarise(done: Dumped, as_json: bool, quiet: bool, to: TextIO) -> None:
     if as_json:
-        import msgspec
-
-        text = msgspec.json.format(msgspec.json.encode(done._asdict()), indent=2).decode()
-    elif quiet:
+        show_json(done._asdict(), to)
         return
-    else:
-        counts = (
-            count_of(number, noun)
-            for number, noun in (
-                (done.topics, "topic"),
-                (done.logs, "log"),
-                (done.batches, "batch"),
-                (done.records, "record"),
-                (done.size_bytes, "byte"),
-            )
+    if quiet:
+        return
+    counts = (
+        count_of(number, noun)
+        for number, noun in (
+            (done.topics, "topic"),
+            (done.logs, "log"),
+            (done.batches, "batch"),
+            (done.records, "record"),
+            (done.size_bytes, "byte"),
         )
-        lost = f" ({count_of(done.lost, 'record')} lost before)" if done.lost else ""
-        text = f"{', '.join(counts)}{lost}: dumped, {done.written_bytes:,} bytes written"
-    print(text, file=to)
+    )
+    lost = f" ({count_of(done.lost, 'record')} lost before)" if done.lost else ""
+    print(f"{', '.join(counts)}{lost}: dumped, {done.written_bytes:,} bytes written", file=to)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from logboom.cli.options import Flag, Json, Quiet
+from logboom.cli.output import show_json
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import count_of, printable
 from logboom.errors import DirectoryUnusable, DumpCorrupt, DumpIncomplete, DumpUnsupported
@@ -245,4 +246,4 @@ def _show_json(loaded: Loaded, trouble: Exception | None) -> None:
     import msgspec
 
     said = msgspec.to_builtins(loaded) | {"error": None if trouble is None else str(trouble)}
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n")
+    show_json(said)

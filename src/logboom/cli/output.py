@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import msgspec
 
-from logboom.cli.wording import printable
+from logboom.broker.wording import printable
+from logboom.cli.terminal import printable_json
 
 
-def show_json(value: Any) -> None:
-    """One indented JSON value."""
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
+def show_json(value: Any, to: TextIO | None = None) -> None:
+    """One indented JSON value, on standard output unless told otherwise."""
+    _write_json(msgspec.json.format(_encode(value), indent=2), to or sys.stdout)
+
+
+def show_json_line(value: Any) -> None:
+    """One JSON value on one line."""
+    _write_json(_encode(value), sys.stdout)
+
+
+def _encode(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # the name of a file that is no text
+        return json.dumps(msgspec.to_builtins(value)).encode()
+
+
+def _write_json(text: bytes, to: TextIO) -> None:
+    to.write((printable_json(text.decode()) if to.isatty() else text.decode()) + "\n")
 
 
 def show_table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

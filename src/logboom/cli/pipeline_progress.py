@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from logboom.broker.wording import printable
+
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
@@ -32,16 +34,20 @@ class Screen:
         from rich.progress_bar import ProgressBar
         from rich.spinner import Spinner
         from rich.table import Table
+        from rich.text import Text
+
+        def text(words: str) -> Text:
+            return Text(printable(words))
 
         progress = self._progress
         line = Table.grid(padding=(0, 1))
         if progress is None:
-            line.add_row(Spinner("dots"), self._waiting or f"{self._job}: begins")
+            line.add_row(Spinner("dots"), text(self._waiting or f"{self._job}: begins"))
         elif progress.total:
             bar = ProgressBar(progress.total, min(progress.done, progress.total), width=30)
-            line.add_row(f"{self._job}: {progress.doing}", bar, f"{progress.done:,} of {progress.total:,}")
+            line.add_row(text(f"{self._job}: {progress.doing}"), bar, f"{progress.done:,} of {progress.total:,}")
         else:
-            line.add_row(Spinner("dots"), f"{self._job}: {progress.doing or 'runs'}")
+            line.add_row(Spinner("dots"), text(f"{self._job}: {progress.doing or 'runs'}"))
         return line
 
 
@@ -57,5 +63,7 @@ def shown_progress(job: str, wanted: bool) -> Iterator[Screen]:
     # Spark is started with another standard error for a moment: this one stays.
     with os.fdopen(os.dup(2), "w") as terminal:
         console = Console(file=terminal)
-        with Live(get_renderable=screen.render, console=console, transient=True, redirect_stderr=False):
+        with Live(
+            get_renderable=screen.render, console=console, transient=True, redirect_stdout=False, redirect_stderr=False
+        ):
             yield screen

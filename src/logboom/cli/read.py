@@ -39,7 +39,8 @@ it goes on there. After a crash some records may come a second time, none is
 missed.
 
 Values are printed as they are, each with a line end; NDJSON can be written
-again with `logboom write --ndjson`.
+again with `logboom write --ndjson`. On a terminal, what it would obey is shown
+as an escape instead, such as \\x1b.
 
 Exit code 0: done. 2: an error, such as records that are gone; what came before
 is printed. 130: interrupted.
@@ -145,13 +146,13 @@ def read(
         checkpoint=by or None,
     )
     reader.cursor = cursor
-    with reader, _destination(output) as file, records_read("reading", output is not None and not quiet) as advance:
-        sink = TableSink(file, form) if form in BINARY else LineSink(file, form == "ndjson", numbers)
-        try:
+    try:
+        with reader, _destination(output) as file, records_read("reading", output is not None and not quiet) as advance:
+            sink = TableSink(file, form) if form in BINARY else LineSink(file, form == "ndjson", numbers)
             Copy(reader, bounds, sink, follow, advance).run()
-        finally:
-            if reader.skipped and not quiet:
-                print(f"logboom: {reader.skipped:,} records were passed over: {reader.last_gap}", file=sys.stderr)
+    finally:
+        if reader.skipped and not quiet:
+            print(f"logboom: {reader.skipped:,} records were passed over: {reader.last_gap}", file=sys.stderr)
     return DONE
 
 

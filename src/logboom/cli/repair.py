@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, Parameter
 
 from logboom.cli.options import Flag, Json, Quiet
+from logboom.cli.output import show_json
 from logboom.cli.place import locate
 from logboom.cli.progress import bytes_read
 from logboom.cli.wording import count_of, describe, seqnos_of
@@ -108,7 +109,7 @@ def _show_json(plan: Plan, path: str, done: bool) -> None:
         "lost": msgspec.to_builtins(plan.lost),
         "beyond": msgspec.to_builtins(plan.beyond),
     }
-    sys.stdout.write(msgspec.json.format(msgspec.json.encode(said), indent=2).decode() + "\n")
+    show_json(said)
 
 
 def _show(plan: Plan, path: str) -> None:

@@ -10,6 +10,8 @@ from typing import IO, TYPE_CHECKING, Any, Final, Literal
 
 from logboom.batch.arrow import ORDER
 from logboom.batch.ndjson import encode_record
+from logboom.broker.wording import printable_lines
+from logboom.cli.terminal import printable_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -20,10 +22,11 @@ BINARY: Final = ("arrow", "parquet")
 
 
 class LineSink:
-    """Values, or JSON objects, one a line."""
+    """Values, or JSON objects, one a line; byte by byte as they are, but to a terminal as it can be shown."""
 
     def __init__(self, file: IO[bytes], ndjson: bool, numbers: bool) -> None:
         self._file = file
+        self._show = (_show_json if ndjson else _show_text) if file.isatty() else None
         self._ndjson = ndjson
         self._numbers = numbers
         self.columns: tuple[str, ...] = ORDER if ndjson else ("seqno", "value") if numbers else ("value",)
@@ -39,7 +42,8 @@ class LineSink:
         else:
             lines = [value or b"" for value in columns[0]]
         if lines:
-            self._file.write(b"\n".join(lines) + b"\n")
+            text = b"\n".join(lines) + b"\n"
+            self._file.write(text if self._show is None else self._show(text))
 
     def flush(self) -> bool:
         """Whether what was written can be read by now."""
@@ -48,6 +52,14 @@ class LineSink:
 
     def close(self) -> None:
         self._file.flush()
+
+
+def _show_text(text: bytes) -> bytes:
+    return printable_lines(text.decode(errors="backslashreplace")).encode(errors="backslashreplace")
+
+
+def _show_json(text: bytes) -> bytes:
+    return printable_json(text.decode()).encode()
 
 
 class TableSink:

@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 from logboom.batch.ndjson import readable
 from logboom.cli.connection import ask, servers_of
 from logboom.cli.options import Flag, Json, Server
-from logboom.cli.output import show_table
+from logboom.cli.output import show_json_line, show_table
 from logboom.errors import ConfigError, LogboomError, TopicNotFound
 
 if TYPE_CHECKING:
@@ -145,8 +145,7 @@ def _show(result: Any, as_json: bool, as_csv: bool) -> None:
     names = [column[0] for column in result.description or ()]
     if as_json:
         for row in _rows(result):
-            values = {name: _jsonable(value) for name, value in zip(names, row, strict=True)}
-            sys.stdout.write(msgspec.json.encode(values).decode() + "\n")
+            show_json_line({name: _jsonable(value) for name, value in zip(names, row, strict=True)})
     elif as_csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(names)

@@ -7,13 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
 from cyclopts import App
 
 from logboom.cli.connection import ask
 from logboom.cli.moment import show_moment
 from logboom.cli.options import Json, Server
-from logboom.cli.output import show_json, show_pairs
+from logboom.cli.output import show_json, show_json_line, show_pairs
 from logboom.server.units import show_duration, show_size
 
 if TYPE_CHECKING:
@@ -113,7 +112,7 @@ async def _watch(broker: RemoteBroker, seconds: float, as_json: bool) -> None:
         await asyncio.sleep(seconds)
         now = await broker.stats()
         if as_json:
-            sys.stdout.write(msgspec.json.encode(now).decode() + "\n")
+            show_json_line(now)
         else:
             if lines % 20 == 0:
                 print("".join(f"{name:>14}" for name in RATES))

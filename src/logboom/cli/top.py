@@ -98,9 +98,10 @@ def _on_terminal() -> bool:
 
 def _allow_any_encoding() -> None:
     """What cannot be encoded is drawn with plainer signs. On a terminal an error would end the thread that draws."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        codecs.register_error("logboom-top", _draw_plainly)
-        sys.stdout.reconfigure(errors="logboom-top")
+    codecs.register_error("logboom-top", _draw_plainly)
+    for stream in (sys.stdout, sys.__stdout__):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="logboom-top")
 
 
 def _draw_plainly(error: UnicodeError) -> tuple[str, int]:

@@ -45,10 +45,11 @@ Part = str | tuple[str, str]
 
 
 def line(width: int, *parts: Part) -> Text:
-    """The parts, each a text or a text and its style, cut to the width."""
+    """The parts, each a text or a text and its style, cut to the width; whatever they hold can be shown."""
     made = Text(no_wrap=True, end="")
     for part in parts:
-        made.append(*((part,) if isinstance(part, str) else part))
+        text, style = (part, None) if isinstance(part, str) else part
+        made.append(printable(text), style)
     made.truncate(width, overflow="ellipsis")
     return made
 

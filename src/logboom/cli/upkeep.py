@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
+from logboom.broker.wording import printable, printable_lines
 from logboom.cli.options import Flag, Json, Quiet
+from logboom.cli.output import show_json
 from logboom.cli.wording import count_of
 from logboom.errors import DirectoryInUse, DirectoryUnusable, StorageError
 
@@ -85,9 +87,7 @@ def upkeep(
         return _interrupted(signals.received)
     code = FAILED if fault is not None else _verdict(stats)
     if as_json:
-        import msgspec
-
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(stats), indent=2).decode() + "\n")
+        show_json(stats)
     elif code or not quiet:
         print("\n".join([*_describe(stats), "something failed, or is damaged" if code else "done"]))
     return code
@@ -195,7 +195,7 @@ def _messages(verbose: bool, progress: bool) -> Iterator[Callable[[str], None]]:
         console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
         handler: logging.Handler = _ConsoleHandler(console.print)
         with _added(logger, handler, level), console.status("") as status:
-            yield lambda text: status.update(Text(text, overflow="ellipsis", no_wrap=True))
+            yield lambda text: status.update(Text(printable(text), overflow="ellipsis", no_wrap=True))
         return
     with _added(logger, logging.StreamHandler(), level):
         yield lambda text: None
@@ -217,7 +217,7 @@ class _ConsoleHandler(logging.Handler):
         self._show = show
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._show(self.format(record))
+        self._show(printable_lines(self.format(record)))
 
 
 def _verdict(stats: UpkeepStats) -> int:

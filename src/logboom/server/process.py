@@ -19,6 +19,7 @@ import sys
 import threading
 from typing import Final
 
+from logboom.broker.wording import printable_lines
 from logboom.errors import LogboomError
 from logboom.server.node import Node
 from logboom.server.screen import Ready, describe
@@ -74,7 +75,7 @@ class Stop:
 def say(text: str) -> None:
     """One line on standard error, from anywhere: a handler of signals may have interrupted the logging."""
     with contextlib.suppress(OSError):
-        os.write(2, f"logboom: {text}\n".encode())
+        os.write(2, f"logboom: {printable_lines(text)}\n".encode())
 
 
 def end_at_once(text: str, code: int) -> None:
