@@ -58,14 +58,19 @@ def _strace() -> None:
 
 
 def run(path: Path, *faults: str, only: Path | None = None, logs: int = 1) -> Outcome:
-    """Write under these faults, such as `fdatasync:error=EIO:when=3`; `only` limits them to calls on one file."""
+    """Write under these faults, such as `fdatasync:error=EIO:when=3`; `only` limits them to calls on one file.
+
+    Each fault has happened when this returns.
+    """
+    trace = path.with_name(f"{path.name}.trace")
     calls = ",".join(fault.partition(":")[0] for fault in faults)
-    command = ["strace", "-f", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={calls}"]
+    command = ["strace", "-f", "--seccomp-bpf", "-o", str(trace), "-e", f"trace={calls}"]
     command += ["-P", str(only)] if only else []
     for fault in faults:
         command += ["-e", f"inject={fault}"]
     command += [sys.executable, fault_writer.__file__, str(path), str(logs)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert trace.read_text().count("(INJECTED)") >= len(faults), done.stderr
     outcome = Outcome(done.returncode, [], [], [0] * logs)
     for line in done.stdout.splitlines():
         match json.loads(line):

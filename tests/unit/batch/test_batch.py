@@ -136,6 +136,8 @@ def test_a_batch_is_checked_once() -> None:
     batch.verify()
     data[-8] ^= 1
     batch.verify()
+    with pytest.raises(BodyCorrupt):
+        Batch.parse(data).verify()
 
 
 @pytest.mark.parametrize(("kind", "count"), [(KIND_CONTROL, 0), (KIND_LOST, 12)])

@@ -193,9 +193,12 @@ def test_every_parameter_says_what_it_means() -> None:
 
 def test_every_reference_leads_somewhere() -> None:
     made = document(ALL)
-    for reference in set(re.findall(r'"\$ref":"#/([^"]+)"', msgspec.json.encode(made).decode())):
+    references = set(re.findall(r'"\$ref":"#/([^"]+)"', msgspec.json.encode(made).decode()))
+    assert references
+    for reference in references:
         found = made
         for name in reference.split("/"):
+            assert name in found, reference
             found = found[name]
 
 

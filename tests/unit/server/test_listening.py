@@ -87,7 +87,13 @@ def test_a_unix_socket_that_nobody_listens_on_is_replaced(tmp_path: Path) -> Non
     path = str(tmp_path / "node.sock")
     with socket.socket(socket.AF_UNIX) as killed:
         killed.bind(path)
-    UnixSocket(path).close()
+    door = UnixSocket(path)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(path)
+        served, _ = door.socket.accept()
+        served.close()
+    door.close()
+    assert not os.path.exists(path)
 
 
 def test_a_unix_socket_in_use_and_other_files_are_left_alone(tmp_path: Path) -> None:
@@ -110,9 +116,13 @@ def test_a_unix_socket_that_was_replaced_is_not_removed(tmp_path: Path) -> None:
     os.rename(path, f"{path}.old")
     other = UnixSocket(path)
     door.close()
+    assert os.path.exists(path)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(path)
+        served, _ = other.socket.accept()
+        served.close()
     other.close()
+    assert not os.path.exists(path)
 
 
 @pytest.mark.parametrize("name", ["x" * 120, "no/such/directory/node.sock"])
