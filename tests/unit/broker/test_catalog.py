@@ -15,8 +15,8 @@ import pytest
 from logboom.batch import build
 from logboom.broker.api import Acks, Appended, Part, ReadRequest, Settings, Start
 from logboom.broker.local import LocalBroker
-from logboom.errors import BookmarkLost, StorageError, SyncFailed, TopicNotAllowed, TopicNotFound
-from logboom.storage.topic import FlushSettings, RetentionSettings
+from logboom.errors import BookmarkLost, StorageError, SyncFailed, TopicExists, TopicNotAllowed, TopicNotFound
+from logboom.storage.topic import FlushSettings, RetentionSettings, Topic
 from unit.broker.gated import GatedDisk
 
 OS = Settings(flush=FlushSettings("os"))
@@ -128,6 +128,18 @@ def test_a_topic_that_cannot_be_deleted_is_as_it_was(tmp_path: Path) -> None:
         await broker.delete_topic("t")
         with pytest.raises(TopicNotFound):
             await broker.describe_topic("t")
+
+    tell(tmp_path / "data", story)
+
+
+def test_a_topic_never_makes_room_for_another_one_of_its_name(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, disk: HeldDisk) -> None:
+        made = await broker.create_topic("t")
+        await write(broker, b"kept")
+        with pytest.raises(TopicExists):
+            await broker._catalog.adopt(Topic.make("t", 1, Settings()))
+        assert (await broker.describe_topic("t")).id == made.id
+        assert [record.value for record in (await broker.read(ReadRequest("t"))).records()] == [b"kept"]
 
     tell(tmp_path / "data", story)
 
