@@ -17,12 +17,12 @@ OPTIONS: Final = ("--disable-gpu", "--disable-dev-shm-usage", "--disable-backgro
 
 
 @contextmanager
-def chromium() -> Iterator[Browser]:
-    """Raises where there is none."""
+def chromium(*more: str) -> Iterator[Browser]:
+    """Raises where there is none. `more` are options of its command."""
     found = shutil.which(COMMAND)
     if found is None:
         raise FileNotFoundError(f"{COMMAND} is not installed: apt install {PACKAGE}")
-    options = [*OPTIONS, *(("--no-sandbox",) if os.geteuid() == 0 else ())]
+    options = [*OPTIONS, *more, *(("--no-sandbox",) if os.geteuid() == 0 else ())]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=found, args=options)
         try:

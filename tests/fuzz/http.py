@@ -39,7 +39,7 @@ TURNS: Final = 30
 
 def _request(line: str, body: bytes = b"", *headers: str) -> bytes:
     length = (f"content-length: {len(body)}",) if body else ()
-    return "\r\n".join((f"{line} HTTP/1.1", "host: node", *length, *headers, "", "")).encode() + body
+    return "\r\n".join((f"{line} HTTP/1.1", "host: localhost", *length, *headers, "", "")).encode() + body
 
 
 def _chunked(line: str, body: bytes, *headers: str) -> bytes:

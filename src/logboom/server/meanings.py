@@ -45,6 +45,11 @@ MEANINGS: Final = {
     "http.keep_alive_ms": "A connection without a request is closed after so long.",
     "http.page_records": "Records on a page where the request does not say.",
     "http.page_records_max": "The most records that a request may ask for.",
+    "http.allowed_hosts": (
+        "Names by which the node may be called over HTTP, as a Host header has them, without port: a DNS name, a "
+        "service of Kubernetes or Docker, *.example.org for all below one, * for any. Addresses, localhost, the names "
+        "of listen.http and, where others can reach it, the machine's own name need not be here."
+    ),
     "http.cors_origins": "Origins whose web pages may call, such as https://example.org; * is all.",
     "http.changes_topic": "The topic behind /changes.",
     "limits.connections": "Open at once; more are told so and closed. Lowered to what the open files limit leaves.",

@@ -160,8 +160,22 @@ def _make_fronts(broker: LocalBroker, loaded: Loaded, end: Callable[[], None]) -
     return {
         "binary": BinaryFrontEnd(*shared, broker.directory, server_name, identity, broker.replica_of),
         "logd": logd,
-        "http": HttpFrontEnd(*shared, config.http, lambda: describe_config(loaded), logd.converse, server_name),
+        "http": HttpFrontEnd(
+            *shared,
+            config.http,
+            lambda: describe_config(loaded),
+            logd.converse,
+            server_name,
+            names_of(config.listen.endpoints("http")),
+        ),
     }
+
+
+def names_of(endpoints: list[Endpoint]) -> list[str]:
+    """By which a node is called that listens there: the hosts themselves; and the machine's name where others reach it
+    as well, who need no browser's help then."""
+    machine = [] if all(endpoint.is_local for endpoint in endpoints) else [socket.gethostname()]
+    return [*machine, *(endpoint.host for endpoint in endpoints if endpoint.host)]
 
 
 def describe_config(loaded: Loaded) -> dict[str, Any]:

@@ -55,7 +55,9 @@ def test_what_the_page_asks_for_is_there(tmp_path: Path) -> None:
 )
 def test_nothing_else_can_be_reached(name: str, tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
-        answer = await node.talk(f"GET /console/{name} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+        answer = await node.talk(
+            f"GET /console/{name} HTTP/1.1\r\nhost: localhost\r\nConnection: close\r\n\r\n".encode()
+        )
         assert answer.startswith(b"HTTP/1.1 404 ")
 
     assert tell(tmp_path, story) == []
@@ -97,7 +99,7 @@ def test_what_is_known_is_not_sent_again(tmp_path: Path) -> None:
 )
 def test_it_is_compressed_for_those_who_accept_that(accepted: str, zipped: bool, tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
-        head = f"GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: {accepted}\r\nConnection: close\r\n\r\n"
+        head = f"GET / HTTP/1.1\r\nhost: localhost\r\nAccept-Encoding: {accepted}\r\nConnection: close\r\n\r\n"
         head, _, body = (await node.talk(head.encode())).decode("latin-1").partition("\r\n\r\n")
         assert ("content-encoding: gzip" in head.lower()) is zipped
         assert "vary: accept-encoding" in head.lower()

@@ -18,8 +18,8 @@ from logboom.protocols.http.problem import STATUSES, problem_of, raw_problem
 from logboom.protocols.http.settings import HttpSettings
 from web.node import WebNode, tell
 
-GET = b"GET /topics HTTP/1.1\r\nhost: x\r\n\r\n"
-POST = b"POST /topics/events/records HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\n\r\n"
+GET = b"GET /topics HTTP/1.1\r\nhost: localhost\r\n\r\n"
+POST = b"POST /topics/events/records HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\n"
 
 
 def swap(node: WebNode, *operations: Operation) -> None:
@@ -111,7 +111,7 @@ def test_a_stream_that_fails_half_way_is_cut_off_not_ended(tmp_path: Path) -> No
 
     async def story(node: WebNode) -> None:
         swap(node, operation(fail))
-        found = await node.talk(b"GET /it HTTP/1.1\r\nhost: x\r\n\r\n")
+        found = await node.talk(b"GET /it HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert found.endswith(b"4\r\nsome\r\n")
 
     assert len(tell(tmp_path, story)) == 1
@@ -123,7 +123,9 @@ def test_connections_are_kept_and_requests_on_them_are_answered_in_order(tmp_pat
         for _ in range(3):
             await peer.send(GET)
             assert (await peer.answer())[0] == 200
-        await peer.send(GET + POST + b"[1,2]" + GET + b"GET /nothing HTTP/1.1\r\nconnection: close\r\n\r\n")
+        await peer.send(
+            GET + POST + b"[1,2]" + GET + b"GET /nothing HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n"
+        )
         answers = [await peer.answer() for _ in range(4)]
         assert [status for status, _, _ in answers] == [200, 200, 200, 404]
         assert answers[1][2] == b'{"partitions":[0,0],"seqnos":[0,1]}'
@@ -135,7 +137,8 @@ def test_connections_are_kept_and_requests_on_them_are_answered_in_order(tmp_pat
 
 @pytest.mark.parametrize("size", [1, 7, 4096])
 def test_requests_do_not_depend_on_where_the_stream_is_cut(tmp_path: Path, size: int) -> None:
-    chunked = b"POST /topics/a/records HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\n[1\r\n3\r\n,2]\r\n0\r\n\r\n"
+    head = b"POST /topics/a/records HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunked = head + b"2\r\n[1\r\n3\r\n,2]\r\n0\r\n\r\n"
     stream = (GET + chunked + POST + b"[1,2]") * 3
 
     async def story(node: WebNode) -> None:
@@ -168,7 +171,7 @@ def test_old_clients_and_those_who_say_so_are_hung_up_on(tmp_path: Path) -> None
         old = await node.talk(b"GET /topics HTTP/1.0\r\n\r\n")
         assert old.startswith(b"HTTP/1.1 200 OK")
         assert b"connection: close\r\n" in old
-        said = await node.talk(b"GET /topics HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        said = await node.talk(b"GET /topics HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         assert said.startswith(b"HTTP/1.1 200 OK")
 
     tell(tmp_path, story)
@@ -196,7 +199,9 @@ def test_old_clients_get_no_chunks_and_are_not_told_to_go_on(tmp_path: Path) -> 
 
 def test_a_body_that_is_announced_for_nothing_is_not_asked_for(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
-        found = await node.talk(b"POST /nothing HTTP/1.1\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n")
+        found = await node.talk(
+            b"POST /nothing HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 4\r\n\r\n"
+        )
         assert found.startswith(b"HTTP/1.1 404 Not Found\r\n")
         assert b"connection: close\r\n" in found
 
@@ -247,7 +252,7 @@ def test_other_protocols_are_declined_and_http_goes_on(tmp_path: Path) -> None:
         b"POST / HTTP/1.1\r\ncontent-length: -1\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\n\r\n",
-        b"POST /topics/a/records HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"POST /topics/a/records HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
         b"POST / HTTP/1.1\r\ntransfer-encoding: chunked\r\ncontent-length: 5\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: 1\r\ncontent-length: 1\r\n\r\n",
         b"POST / HTTP/1.1\r\ncontent-length: +1\r\n\r\n",
@@ -285,7 +290,7 @@ def test_what_comes_after_a_sound_request_does_not_spoil_its_answer(tmp_path: Pa
 def test_a_body_that_breaks_while_another_is_answered_is_told_so_in_its_turn(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         peer = await node.connect()
-        broken = b"POST /topics/events/records HTTP/1.1\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
+        broken = b"POST /topics/events/records HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n"
         await peer.send(POST + b"[1,2]" + broken)
         assert (await peer.answer())[0] == 200
         assert (await peer.answer())[0] == 400
@@ -328,22 +333,21 @@ def test_pages_of_other_origins_may_read_and_do_nothing_else(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("host", "status"),
     [
-        ("evil.example:1775", 403),
+        ("evil.example:1775", 421),
         ("node.example:1775", 200),
         ("127.0.0.1:1775", 200),
         ("[::1]:1775", 200),
         ("localhost", 200),
-        ("logboom:1775", 200),
+        ("logboom:1775", 421),
     ],
 )
-def test_a_page_may_not_call_the_node_by_a_name_that_could_be_anybodys(tmp_path: Path, host: str, status: int) -> None:
+def test_nobody_may_call_the_node_by_a_name_that_could_be_anybodys(tmp_path: Path, host: str, status: int) -> None:
     async def story(node: WebNode) -> None:
-        for mark in ({"origin": f"http://{host}"}, {"sec-fetch-site": "same-origin"}):
+        for mark in ({"origin": f"http://{host}"}, {"sec-fetch-site": "same-origin"}, {}):
             headers = {"host": host, **mark}
             answer = await node.client.post("/topics/a/records", json=1, headers=headers)
             assert answer.status_code == status
             assert (await node.client.get("/topics", headers=headers)).status_code == status
-        assert (await node.client.post("/topics/a/records", json=1, headers={"host": host})).status_code == 200
 
     tell(tmp_path, story, settings=HttpSettings(cors_origins=("http://node.example:1775",)))
 
@@ -379,7 +383,7 @@ def test_closing_finishes_what_is_under_way_and_takes_nothing_new(tmp_path: Path
     async def story(node: WebNode) -> None:
         swap(node, operation(slow))
         idle, busy = await node.connect(), await node.connect()
-        await busy.send(b"GET /it HTTP/1.1\r\nhost: x\r\n\r\n" * 3)
+        await busy.send(b"GET /it HTTP/1.1\r\nhost: localhost\r\n\r\n" * 3)
         await begun.wait()
         closing = asyncio.create_task(node.front_end.close(30))
         assert await idle.rest() == b""
@@ -406,7 +410,7 @@ def test_closing_ends_what_waits_for_news_at_once(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         swap(node, operation(wait))
         peer = await node.connect()
-        await peer.send(b"GET /it HTTP/1.1\r\nhost: x\r\n\r\n")
+        await peer.send(b"GET /it HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await begun.wait()
         await node.front_end.close(30)
         assert (await peer.rest()).endswith(b"nothing came")
@@ -425,7 +429,7 @@ def test_closing_waits_no_longer_than_it_was_told(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         swap(node, operation(never))
         peer = await node.connect()
-        await peer.send(b"GET /it HTTP/1.1\r\nhost: x\r\n\r\n")
+        await peer.send(b"GET /it HTTP/1.1\r\nhost: localhost\r\n\r\n")
         await begun.wait()
         await node.front_end.close(0.01)
         assert await peer.rest() == b""

@@ -25,7 +25,7 @@ from web.node import WebNode, tell
 SMALL = HttpSettings(body_bytes=100_000, head_bytes=2048)
 IMPATIENT = HttpSettings(head_ms=100, body_ms=100, keep_alive_ms=100)
 RECORDS = "/topics/events/records"
-POST = b"POST /topics/events/records HTTP/1.1\r\nhost: x\r\n"
+POST = b"POST /topics/events/records HTTP/1.1\r\nhost: localhost\r\n"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_a_body_of_tiny_chunks_is_a_body(tmp_path: Path) -> None:
         chunks = b"1;x=y\r\n1\r\n" * 20_000
         await peer.send(POST + b"transfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\nname: value\r\n\r\n")
         assert (await peer.answer())[0] == 200
-        await peer.send(b"GET /topics HTTP/1.1\r\nhost: x\r\n\r\n")
+        await peer.send(b"GET /topics HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert (await peer.answer())[0] == 200
 
     assert tell(tmp_path, story, settings=SMALL) == []
@@ -223,7 +223,7 @@ def test_all_bodies_together_are_bounded(tmp_path: Path) -> None:
     ("begin", "end"),
     [
         (POST + b"content-length: 60002\r\n\r\n[" + b"1" * 60_000, b"]"),
-        (b"GET /topics HTTP/1.1\r\nhost: x\r\nname: " + b"x" * 60_000, b"\r\n\r\n"),
+        (b"GET /topics HTTP/1.1\r\nhost: localhost\r\nname: " + b"x" * 60_000, b"\r\n\r\n"),
     ],
 )
 def test_small_bodies_and_heads_of_many_are_bounded_too(tmp_path: Path, begin: bytes, end: bytes) -> None:
@@ -257,7 +257,7 @@ def test_requests_that_wait_for_their_turn_are_bounded_together(tmp_path: Path) 
         node.front_end.config_of_uvicorn.loaded_app = Handler(node.front_end, [operation])
         peers = [await node.connect() for _ in range(40)]
         for peer in peers:
-            peer.writer.write(b"GET /it HTTP/1.1\r\nhost: x\r\n\r\n" * 20_000)
+            peer.writer.write(b"GET /it HTTP/1.1\r\nhost: localhost\r\n\r\n" * 20_000)
         while not node.front_end.rejections["limits.receive_bytes"]:
             await asyncio.sleep(0.01)
             assert node.front_end.held_bytes < 2 * 1024 * 1024
@@ -305,7 +305,7 @@ def test_a_body_that_stands_still_is_not_waited_for(tmp_path: Path, framing: byt
         found = await node.talk(POST + framing)
         assert found.startswith(b"HTTP/1.1 408 ")
         assert b'"code":"body-too-slow"' in found
-        found = await node.talk(b"POST /nothing HTTP/1.1\r\n" + framing)
+        found = await node.talk(b"POST /nothing HTTP/1.1\r\nhost: localhost\r\n" + framing)
         assert found.startswith((b"HTTP/1.1 404 ", b"HTTP/1.1 408 "))
 
     assert tell(tmp_path, story, settings=IMPATIENT) == []
@@ -316,7 +316,7 @@ def test_a_body_that_comes_a_byte_at_a_time_is_not_waited_for(tmp_path: Path, pa
     async def story(node: WebNode) -> None:
         peer = await node.connect()
         answer = asyncio.create_task(peer.answer())
-        await peer.send(b"POST " + path + b" HTTP/1.1\r\nhost: x\r\ncontent-length: 50000\r\n\r\n")
+        await peer.send(b"POST " + path + b" HTTP/1.1\r\nhost: localhost\r\ncontent-length: 50000\r\n\r\n")
         while not answer.done():
             await peer.send(b" ")
             await asyncio.sleep(0.01)
@@ -331,7 +331,7 @@ def test_a_connection_without_requests_is_closed_without_a_word(tmp_path: Path) 
     async def story(node: WebNode) -> None:
         assert await node.talk(b"") == b""
         peer = await node.connect()
-        await peer.send(b"GET /topics HTTP/1.1\r\nhost: x\r\n\r\n")
+        await peer.send(b"GET /topics HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert (await peer.answer())[0] == 200
         assert await peer.rest() == b""
 
@@ -359,7 +359,7 @@ def test_a_slow_reader_that_is_the_last_gets_its_whole_answer(tmp_path: Path, mo
         operation = Operation("GET", "/it", large, "it", "test")
         node.front_end.config_of_uvicorn.loaded_app = Handler(node.front_end, [operation])
         peer = await node.connect()
-        await peer.send(b"GET /it HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        await peer.send(b"GET /it HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
         await peer.reader.readuntil(b"\r\n\r\n")
         received = 0
         while data := await peer.reader.read(256 * 1024):
@@ -402,7 +402,7 @@ def test_a_reader_that_does_not_read_is_not_written_to_and_then_let_go(
         operation = Operation("GET", "/it", endless, "it", "test")
         node.front_end.config_of_uvicorn.loaded_app = Handler(node.front_end, [operation])
         peer = await node.connect()
-        await peer.send(b"GET /it HTTP/1.1\r\nhost: x\r\n\r\n")
+        await peer.send(b"GET /it HTTP/1.1\r\nhost: localhost\r\n\r\n")
         while not node.front_end.state.tasks:
             await asyncio.sleep(0.01)
         while node.front_end.connections or node.front_end.state.tasks:
@@ -452,7 +452,7 @@ def test_a_flood_of_pipelined_requests_is_parsed_as_it_is_answered(tmp_path: Pat
         operation = Operation("GET", "/it", slow, "it", "test")
         node.front_end.config_of_uvicorn.loaded_app = Handler(node.front_end, [operation])
         peer = await node.connect()
-        peer.writer.write(b"GET /it HTTP/1.1\r\n\r\n" * 100_000)
+        peer.writer.write(b"GET /it HTTP/1.1\r\nhost: localhost\r\n\r\n" * 100_000)
         await begun.wait()
         (served,) = node.front_end.state.connections
         assert isinstance(served, connection.HttpConnection)

@@ -361,7 +361,7 @@ def test_whoever_hangs_up_waits_no_longer(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         await fill(node.broker, 3)
         peer = await node.connect()
-        await peer.send(b"GET /topics/t/records?from=latest&wait=30 HTTP/1.1\r\nhost: x\r\n\r\n")
+        await peer.send(b"GET /topics/t/records?from=latest&wait=30 HTTP/1.1\r\nhost: localhost\r\n\r\n")
         while not (await node.broker.stats()).reads["waiting"]:
             await asyncio.sleep(0.001)
         await peer.close()

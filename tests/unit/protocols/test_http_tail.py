@@ -194,7 +194,7 @@ def test_every_record_comes_once_however_often_the_connection_is_lost(tmp_path: 
 
 def request(query: str, last: str | None) -> bytes:
     header = f"last-event-id: {last}\r\n" if last else ""
-    return f"GET {TAIL}{query} HTTP/1.1\r\nhost: x\r\n{header}\r\n".encode()
+    return f"GET {TAIL}{query} HTTP/1.1\r\nhost: localhost\r\n{header}\r\n".encode()
 
 
 async def read_chunk(peer: RawPeer) -> bytes:

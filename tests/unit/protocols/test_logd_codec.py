@@ -7,7 +7,7 @@ import pytest
 from fuzz.logd import SOURCES, one_by_one
 from logboom.protocols.logd.codec import LINE_BYTES_MAX, RECORDS_MAX, Decoder, SharedMemory
 from logboom.protocols.logd.errors import CHECKSUM_MISMATCH, INVALID_PROTOCOL, TOO_LARGE, UNAVAILABLE
-from logboom.protocols.logd.requests import Close, LogName, Messages, Mixed, Ping, Read, Refusal
+from logboom.protocols.logd.requests import WORDS, Close, Head, LogName, Messages, Mixed, Ping, Read, Refusal
 
 NEWS = LogName("news", None, b"news")
 STREAM = b"MSG news 5\r\nhello\r\nMSG news 2\nhi\nREAD news 0 3\r\nPING\r\n"
@@ -70,6 +70,14 @@ def test_nothing_is_read_behind_what_cannot_be_understood() -> None:
     connection = decoder()
     assert connection.receive(b"PING\nHUH\nPING\n") == [Ping(), Refusal(INVALID_PROTOCOL, is_last=True)]
     assert connection.receive(b"PING\n") == []
+
+
+@pytest.mark.parametrize("word", [b"GET", b"POST", b"OPTIONS", *WORDS])
+def test_nothing_of_what_a_browser_sends_is_a_command(word: bytes) -> None:
+    for target in (b"/", b"/news", b"news", b"*", b"news 0", b"5 news 0 1"):
+        request = b"%s %s HTTP/1.1\r\nMSG news 5\r\nhello\r\nPING\r\n" % (word, target)
+        assert decoder().receive(request) == [Refusal(INVALID_PROTOCOL, is_last=True)]
+    assert decoder().receive(b"HEAD HTTP/1\nPING\n") == [Head(LogName("HTTP", 1, b"HTTP/1")), Ping()]
 
 
 def test_a_length_is_refused_before_anything_of_the_body_has_come() -> None:

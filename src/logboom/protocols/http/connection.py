@@ -230,6 +230,8 @@ class HttpConnection(HttpToolsProtocol):
         scope["raw_path"] = raw_path
         scope["path"] = urllib.parse.unquote(raw_path.decode("latin-1"))
         scope["query_string"] = url.query or b""
+        if url.host is not None:
+            scope["authority"] = _authority(url.host.decode("latin-1"), url.port)  # type: ignore[typeddict-unknown-key]
         self._body_left = _length(self.headers)
         self._body_bytes, self._body_since = 0, self._heard_at
         cycle = Cycle(
@@ -404,6 +406,12 @@ def _length(headers: list[tuple[bytes, bytes]]) -> int | None:
         if name == b"content-length":
             return int(value)
     return 0
+
+
+def _authority(host: str, port: int | None) -> str:
+    """Of a target with a host. RFC 9112, 3.2.2: it counts instead of the Host header."""
+    host = f"[{host}]" if ":" in host else host
+    return host if port is None else f"{host}:{port}"
 
 
 def _reason(error: Exception) -> RequestError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from email.utils import formatdate
 from typing import Any, Final
 
@@ -28,6 +28,8 @@ from logboom.protocols.http.settings import HttpSettings
 from logboom.results.ledger import Ledger
 
 SWEEP_S: Final = 1.0
+NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
+"""In every answer: a browser must not take a record for a script or a page."""
 
 Converse = Callable[[bytes], Awaitable[bytes]]
 """logd commands to the answers they get."""
@@ -45,6 +47,7 @@ class HttpFrontEnd:
         config: Callable[[], dict[str, Any]],
         converse: Converse | None = None,
         server_name: str = "logboom",
+        names: Iterable[str] = (),
     ) -> None:
         self.broker = broker
         self.limits = limits
@@ -53,6 +56,8 @@ class HttpFrontEnd:
         self.config = config
         """The node's configuration as JSON can hold it, key by key: value, source, meaning."""
         self.converse = converse
+        self.names = tuple(names)
+        """By which it may be called, besides http.allowed_hosts."""
         self.examiner = Examiner(broker)
         self.meter = Meter()
         self.gatherer = Gatherer(broker, min(GATHER_BYTES, limits.batch_bytes // 2))
@@ -72,7 +77,8 @@ class HttpFrontEnd:
                 503,
                 "limit-exceeded",
                 "try again later, or raise it",
-            )
+            ),
+            (NO_SNIFFING,),
         )
         """A whole response for those who come when there are too many."""
         self.loop = asyncio.get_running_loop()
@@ -162,7 +168,7 @@ class HttpFrontEnd:
     def _sweep(self) -> None:
         self.now = now = self.loop.time()
         date = formatdate(time.time(), usegmt=True).encode()
-        self.state.default_headers = [(b"date", date), (b"server", self._server)]
+        self.state.default_headers = [(b"date", date), (b"server", self._server), NO_SNIFFING]
         for connection in self._all():
             if connection.check_at <= now:
                 connection.check(now)

@@ -18,6 +18,7 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from logboom.errors import LogboomError
+from logboom.protocols.http.hosts import Hosts
 from logboom.protocols.http.inflating import Body
 from logboom.protocols.http.operation import Operation
 from logboom.protocols.http.operations import ALL
@@ -47,7 +48,8 @@ class Path:
 class Handler:
     def __init__(self, front_end: HttpFrontEnd, operations: Iterable[Operation] = ALL) -> None:
         self._front_end = front_end
-        self._origins = Origins(front_end.settings.cors_origins)
+        settings = front_end.settings
+        self._origins = Origins(settings.cors_origins, Hosts(front_end.names, settings.allowed_hosts))
         self._paths: dict[str, Path] = {}
         for operation in operations:
             self._paths.setdefault(operation.path, Path(operation.path)).operations[operation.method] = operation
@@ -58,6 +60,7 @@ class Handler:
             await self._serve(scope, receive, send)
             return
         try:
+            self._origins.check(scope)
             written = await write_plainly(self._front_end, write, receive)
         except Exception as error:
             await self._explain(error)(scope, receive, send)
@@ -87,11 +90,11 @@ class Handler:
             body.release()
 
     async def _respond(self, scope: Scope, body: Body) -> Response:
+        self._origins.check(scope)
         _check_upgrade(scope)
         path, method = self._find(scope), scope["method"]
         if method == "OPTIONS":
             return self._origins.preflight(scope, path.methods)
-        self._origins.check(scope)
         operation = path.operations.get("GET" if method == "HEAD" else method)
         if operation is None:
             raise MethodNotAllowed(method, path.methods)

@@ -69,6 +69,7 @@ PROBLEMS: Final = {
     413: "The body, or a batch, is larger than the node allows.",
     415: "The body is of a media type, or an encoding, that this operation does not take.",
     416: "The log does not have this seqno.",
+    421: "The node is called by a name that is not its own; `http.allowed_hosts` adds it.",
     422: "A validator of the topic refuses the records.",
     429: "More than a limit of the node allows.",
     431: "The head of the request is larger than the node allows.",
@@ -78,7 +79,7 @@ PROBLEMS: Final = {
     504: "Whether it was done is not known.",
     507: "Too little space is left on the node's volume.",
 }
-ALWAYS: Final = (400, 406, 408, 429, 431, 500, 503)
+ALWAYS: Final = (400, 406, 408, 421, 429, 431, 500, 503)
 WITH_A_PATH: Final = (404,)
 WITH_A_BODY: Final = (413, 415)
 WITH_A_CHANGE: Final = (403,)

@@ -4,27 +4,24 @@ A browser sends requests from any page to any node it can reach, and a plain wri
 before reading answers, not before sending a form). So what comes from a foreign page and is not allowed is refused
 before it does anything, unless it only reads.
 
-Whose page it is, a browser tells by the name of the host, and a name can be made to lead anywhere, here too. So what
-comes from a browser must call the node by what nobody else can own: an address, a name without dots, the machine's
-own; or by a name that http.cors_origins has. Programs other than browsers may use any name.
+Whose page it is, a browser tells by the name of the host: `hosts.py` says which names are this node's. Those that
+http.cors_origins has are, too: their pages may read everything anyway.
 """
 
 from __future__ import annotations
 
-import ipaddress
-import re
-import socket
 from typing import Final
 
 from starlette.responses import Response
 from starlette.types import Scope
 
+from logboom.protocols.http.hosts import SHOWN, Hosts, name_of
 from logboom.protocols.http.problem import RequestError
 
 MAX_AGE_S: Final = 600
-_PORT: Final = re.compile(r":\d*$")
-_MACHINE: Final = socket.gethostname().lower()
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_SITES: Final = frozenset({"same-origin", "none"})
+"""What Sec-Fetch-Site says of the node's own pages, and of what a person has typed."""
 EXPOSED: Final = (
     "Location, Link, Retry-After, Logboom-Next, Logboom-Next-Seqno, Logboom-At-Start, Logboom-At-End, "
     "Logboom-First, Logboom-Committed"
@@ -32,40 +29,59 @@ EXPOSED: Final = (
 
 
 class Origins:
-    def __init__(self, allowed: tuple[str, ...]) -> None:
+    def __init__(self, allowed: tuple[str, ...], hosts: Hosts) -> None:
         self._allowed = frozenset(allowed)
         self._all = "*" in allowed
+        self._hosts = hosts
 
     def check(self, scope: Scope) -> None:
-        """Raises where a page has sent this that may not."""
-        origin = _header(scope, b"origin")
-        host = _header(scope, b"host") or ""
-        if (origin is not None or _header(scope, b"sec-fetch-site") is not None) and not self._is_ours(host):
+        """Raises where the node is called by a name that is not its own, or by a page that may not."""
+        hosts, origins, sites = [], [], []
+        for name, value in scope["headers"]:
+            if name == b"host":
+                hosts.append(value.decode("latin-1"))
+            elif name == b"origin":
+                origins.append(value.decode("latin-1"))
+            elif name == b"sec-fetch-site":
+                sites.append(value.decode("latin-1").lower())
+        host = self._check_host(scope, hosts)
+        if len(origins) > 1:
+            raise RequestError("there are two Origin headers", 400, "bad-origin", "send one")
+        if scope["method"] not in _SAFE:
+            self._check_change(host, origins, sites)
+
+    def _check_host(self, scope: Scope, hosts: list[str]) -> str:
+        if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
+            count = "two Host headers" if hosts else "no Host header"
+            raise RequestError(f"there is {count} in the request", 400, "bad-host", "send one, with the node's name")
+        host: str | None = scope.get("authority", hosts[0] if hosts else None)
+        if host is None:
+            return ""  # from times before there were names; no browser does so any more
+        if not self._hosts.knows(host) and not self._is_allowed(f"http://{host}", f"https://{host}"):
             raise RequestError(
-                f"a web page calls this node {host[:200]!r}, and that name could be anybody's",
-                403,
+                f"this node is called {host[:SHOWN]!r}, and that name could be anybody's",
+                421,
                 "host-not-allowed",
-                f"use the node's address, or add http://{host[:200]} to http.cors_origins",
+                f"add {name_of(host)[:SHOWN]} to http.allowed_hosts, or use the node's address",
             )
-        if origin is None or scope["method"] in _SAFE or self._is_allowed(origin):
-            return
-        if origin.partition("://")[2] != host:
+        return host
+
+    def _check_change(self, host: str, origins: list[str], sites: list[str]) -> None:
+        for origin in origins:
+            if not self._is_allowed(origin) and origin.partition("://")[2] != host:
+                raise RequestError(
+                    f"pages of {origin[:SHOWN]!r} may not do this",
+                    403,
+                    "origin-not-allowed",
+                    "add the origin to http.cors_origins",
+                )
+        if not origins and not _OWN_SITES.issuperset(sites):
             raise RequestError(
-                f"pages of {origin[:200]!r} may not do this",
+                "a page of another site sends this, and does not say which",
                 403,
                 "origin-not-allowed",
-                "add the origin to http.cors_origins",
+                "let the browser send Origin, and add that to http.cors_origins",
             )
-
-    def _is_ours(self, host: str) -> bool:
-        name = _PORT.sub("", host).lower()
-        if self._all or "." not in name or name in (_MACHINE, "localhost") or name.endswith(".localhost"):
-            return True
-        try:
-            ipaddress.ip_address(name.strip("[]"))
-        except ValueError:
-            return any(f"{scheme}://{host}" in self._allowed for scheme in ("http", "https"))
-        return True
 
     def preflight(self, scope: Scope, methods: str) -> Response:
         response = Response(status_code=204, headers={"allow": methods})
@@ -88,9 +104,11 @@ class Origins:
             response.headers["access-control-allow-origin"] = "*" if self._all else origin
             response.headers["access-control-expose-headers"] = EXPOSED
 
-    def _is_allowed(self, origin: str) -> bool:
-        return self._all or origin in self._allowed
+    def _is_allowed(self, *origins: str) -> bool:
+        return self._all or not self._allowed.isdisjoint(origins)
 
 
 def _header(scope: Scope, name: bytes) -> str | None:
-    return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), None)
+    """None also where there are several."""
+    found = [value.decode("latin-1") for key, value in scope["headers"] if key == name]
+    return found[0] if len(found) == 1 else None

@@ -50,7 +50,6 @@ VALUE_BYTES: Final = 256 * 1024
 _HARMLESS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; sandbox",
-    "X-Content-Type-Options": "nosniff",
 }
 """A value may be anything, a page with scripts too: no browser is to take it for one of ours."""
 

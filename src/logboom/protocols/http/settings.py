@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from logboom.errors import ConfigError
+from logboom.protocols.http.hosts import check_allowed
 from logboom.storage.config import MIB
 
 
@@ -24,6 +25,8 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     page_records: int = 1_000
     """Records on a page where the request does not say."""
     page_records_max: int = 100_000
+    allowed_hosts: tuple[str, ...] = ()
+    """Names by which the node may be called, besides those it listens on."""
     cors_origins: tuple[str, ...] = ()
     """Origins whose pages may call; * is all."""
     changes_topic: str = "changes"
@@ -34,6 +37,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ConfigError(f"http.{name}", f"is {value:,}, allowed are {low:,} to {high:,}")
+        check_allowed(self.allowed_hosts)
         return self
 
 

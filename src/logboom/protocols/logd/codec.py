@@ -46,6 +46,9 @@ RUN_BYTES: Final = 1024 * 1024
 """MSG commands of more than so many bytes are several requests."""
 RECORDS_MAX: Final = 65_536
 """In one request: records of next to nothing would be objects of many times their bytes."""
+_HTTP: Final = ([b"HTTP/1.1"], [b"HTTP/1.0"])
+"""How the first line of HTTP ends. A browser can be made to send one here, whose first word is any of ours and whose
+body holds more: nothing of that is a command."""
 _Meaning = tuple[int, Callable[[bytes], None], int]
 """Of the line of a command with a body: whose it is, where the body goes, and its length."""
 
@@ -160,6 +163,8 @@ class Decoder:
         if newline < 0:
             raise _unfinished_line(data, at)
         word, *arguments = _split(data[at : newline + 1])
+        if arguments[-1:] in _HTTP:
+            raise _Broken(INVALID_PROTOCOL)
         try:
             if word == b"MSG":
                 return self._messages(data, at, newline + 1, arguments, requests)
