@@ -1,4 +1,4 @@
-"""What Schemathesis has to be told: our media types, how we read numbers, what is worth a visit."""
+"""What Schemathesis has to be told: our media types, what is worth a visit."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def map_query(context: schemathesis.HookContext, query: dict[str, Any] | None) -
 
 @schemathesis.hook
 def map_body(context: schemathesis.HookContext, body: Any) -> Any:
-    return near(whole(body))
+    return near(body)
 
 
 @schemathesis.hook
@@ -83,12 +83,3 @@ def near(fields: Any) -> Any:
         if name in NEAR and type(number) is int and NEAR[name] < number < 2**63:
             fields[name] = 1 + number % NEAR[name]
     return fields
-
-
-def whole(body: Any) -> Any:
-    """JSON schema takes 1.0 for an integer. The node does not: who writes a point means a measure."""
-    if isinstance(body, dict):
-        return {name: whole(value) for name, value in body.items()}
-    if isinstance(body, list):
-        return [whole(value) for value in body]
-    return int(body) if isinstance(body, float) and body.is_integer() else body

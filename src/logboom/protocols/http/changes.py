@@ -21,7 +21,7 @@ from logboom.broker.api import Filter, PartitionInfo, ReadRequest, Start, TopicI
 from logboom.broker.gathering import Columns
 from logboom.errors import PartitionNotFound, SeqnoOutOfRange, TopicNotFound
 from logboom.protocols.http.formats import LINES_BYTES, cut, enclose, is_single, respond
-from logboom.protocols.http.operation import Content, Operation, bad_field, parse_query
+from logboom.protocols.http.operation import Content, Operation, PageLimit, bad_field, check_limit, parse_query
 from logboom.protocols.http.paging import SEQNO_MAX, Wanted, parse_seqno, read_page, read_record, while_wanted
 from logboom.protocols.http.pouring import pour_value
 from logboom.protocols.http.problem import BadParameter, RequestError
@@ -39,7 +39,7 @@ _encoder = msgspec.json.Encoder()
 
 class ChangesQuery(msgspec.Struct, frozen=True):
     since: Annotated[int, msgspec.Meta(ge=0, le=SEQNO_MAX)] = 0
-    limit: Annotated[int, msgspec.Meta(ge=0)] = 100
+    limit: PageLimit = 100
     block: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     tag: tuple[str, ...] = ()
 
@@ -87,9 +87,7 @@ async def post_change(front_end: HttpFrontEnd, request: Request) -> Response:
 
 async def list_changes(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, ChangesQuery)
-    most = front_end.settings.page_records_max
-    if query.limit > most:
-        raise BadParameter("limit", f"is {query.limit:,}, allowed are 0 to {most:,}")
+    check_limit(front_end, query.limit)
     if query.block != query.block:
         raise BadParameter("block", "is no number of seconds")
     until = time.monotonic() + min(query.block, front_end.limits.read_wait_ms / 1000)

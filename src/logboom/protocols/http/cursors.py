@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
 import msgspec
 from starlette.requests import Request
@@ -63,6 +63,12 @@ class CursorPlace(msgspec.Struct, frozen=True):
 class CursorPut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One of both."""
 
+    rule: ClassVar[dict[str, Any]] = {
+        "oneOf": [
+            {"required": ["bookmark"], "properties": {"bookmark": {"type": "string"}}},
+            {"required": ["seqno"], "properties": {"seqno": {"type": "integer"}}},
+        ]
+    }
     bookmark: str | None = None
     """As it came in `next` of a page, or as the id of an event."""
     seqno: Annotated[int, msgspec.Meta(ge=0, le=SEQNO_MAX)] | None = None

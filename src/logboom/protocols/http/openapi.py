@@ -18,9 +18,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom import __version__
-from logboom.protocols.http.operation import Content, Operation
+from logboom.protocols.http.operation import PAGE_RECORDS_MAX, Content, Operation
 from logboom.protocols.http.problem import MEDIA_TYPE, Problem
 from logboom.protocols.http.schemas import Schema, Schemas
+from logboom.protocols.http.settings import HttpSettings
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -87,20 +88,23 @@ WITH_A_CHANGE: Final = (403,)
 
 
 async def openapi(front_end: HttpFrontEnd, request: Request) -> Response:
-    return Response(await asyncio.to_thread(rendered), media_type="application/json")
+    body = await asyncio.to_thread(rendered, front_end.settings.page_records_max)
+    return Response(body, media_type="application/json")
 
 
 @cache
-def rendered() -> bytes:
+def rendered(page_records_max: int) -> bytes:
     """Takes some time when it is first called."""
     from logboom.protocols.http.operations import ALL  # which has this module's operations too
 
-    return msgspec.json.encode(document(ALL))
+    return msgspec.json.encode(document(ALL, page_records_max))
 
 
-def document(operations: Iterable[Operation]) -> dict[str, Any]:
+def document(
+    operations: Iterable[Operation], page_records_max: int = HttpSettings().page_records_max
+) -> dict[str, Any]:
     operations = list(operations)
-    schemas = Schemas(_types(operations))
+    schemas = Schemas(_types(operations), {PAGE_RECORDS_MAX: page_records_max})
     paths: dict[str, dict[str, Any]] = {}
     for operation in operations:
         path = re.sub(r"{(\w+):\w+}", r"{\1}", operation.path)

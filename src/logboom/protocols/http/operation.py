@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeVar
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -19,10 +20,15 @@ from logboom.storage.topic import check_name
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
 
-_WHOLE: Final = re.compile(r"-?\d+", re.ASCII)
+_WHOLE: Final = re.compile(r"-?\d+(\.0+)?", re.ASCII)
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = Callable[["HttpFrontEnd", Request], Awaitable[Response]]
 Struct = TypeVar("Struct", bound=msgspec.Struct)
+PAGE_RECORDS_MAX: Final = "http.page_records_max"
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+"""A parameter that is there is not empty."""
+PageLimit = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": PAGE_RECORDS_MAX})]
+"""Records on a page. The document has the node's own maximum, and `check_limit` holds it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +84,36 @@ async def parse_body(request: Request, kind: type[Struct]) -> Struct:
 
 def parse_json(body: bytes, kind: type[Struct]) -> Struct:
     """Raises BadParameter that names the field, RequestError where it is no JSON at all."""
+    body = body or b"{}"
     try:
-        return msgspec.json.decode(body or b"{}", type=kind)
+        return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
+        with suppress(msgspec.ValidationError):
+            return msgspec.convert(whole(msgspec.json.decode(body)), kind)
         raise bad_field(error, "body") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise RequestError(f"the body is no JSON: {error}", 400, "bad-json") from None
+
+
+def whole(value: Any) -> Any:
+    """JSON has one kind of number: 1.0 is the integer 1, to JSON schema and to those who write it so.
+
+    >>> whole({"partitions": 2.0, "share": 0.5})
+    {'partitions': 2, 'share': 0.5}
+    """
+    if isinstance(value, dict):
+        return {name: whole(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [whole(inner) for inner in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def check_limit(front_end: HttpFrontEnd, limit: int) -> int:
+    """Raises BadParameter where a page of so many records may not be asked for."""
+    most = front_end.settings.page_records_max
+    if limit > most:
+        raise BadParameter("limit", f"is {limit:,}, allowed are 0 to {most:,}")
+    return limit
 
 
 def bad_field(error: msgspec.ValidationError, whole: str) -> BadParameter:

@@ -24,6 +24,7 @@ from logboom.batch.moment import parse_rfc3339
 from logboom.batch.tables import BatchFailure, Stretch
 from logboom.broker.api import Broker, Chunk, Filter, ReadRequest, Start
 from logboom.errors import BatchError, Damage, InvalidBookmark, LogboomError, SeqnoOutOfRange
+from logboom.protocols.http.operation import Text
 from logboom.protocols.http.problem import BadParameter
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 
@@ -58,7 +59,7 @@ class Which(msgspec.Struct, frozen=True, kw_only=True):
 
     partition: int | None = None
     tag: tuple[str, ...] = ()
-    channel: str | None = None
+    channel: Text | None = None
     key: str | None = None
     gaps: Literal["raise", "skip"] = "raise"
 

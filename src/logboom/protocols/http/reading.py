@@ -25,7 +25,7 @@ from logboom.protocols.http.formats import (
     respond,
     show,
 )
-from logboom.protocols.http.operation import Content, Operation, parse_query, topic_of
+from logboom.protocols.http.operation import Content, Operation, PageLimit, Text, check_limit, parse_query, topic_of
 from logboom.protocols.http.paging import (
     MEANINGS,
     Page,
@@ -55,11 +55,11 @@ _HARMLESS: Final = {
 
 
 class RecordsQuery(Which, frozen=True, kw_only=True):
-    start: str | None = msgspec.field(default=None, name="from")
-    until: str | None = None
-    limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    start: Text | None = msgspec.field(default=None, name="from")
+    until: Text | None = None
+    limit: PageLimit | None = None
     wait: Annotated[float, msgspec.Meta(ge=0)] = 0.0
-    cursor: str | None = None
+    cursor: Text | None = None
     format: Format | None = None
 
 
@@ -153,9 +153,8 @@ def path_seqno(request: Request, name: str) -> int:
 
 async def _wanted(front_end: HttpFrontEnd, topic: str, query: RecordsQuery) -> Wanted:
     settings = front_end.settings
-    limit = settings.page_records if query.limit is None else query.limit
-    if limit > settings.page_records_max:
-        raise BadParameter("limit", f"is {limit:,}, allowed are 0 to {settings.page_records_max:,}")
+    usual = min(settings.page_records, settings.page_records_max)
+    limit = usual if query.limit is None else check_limit(front_end, query.limit)
     if query.wait != query.wait:
         raise BadParameter("wait", "is no number of seconds")
     end = parse_end(query.until)

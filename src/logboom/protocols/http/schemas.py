@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from itertools import pairwise
 from typing import Any, Final
@@ -26,7 +26,8 @@ Schema = dict[str, Any]
 class Schemas:
     """All that these types need, each struct once and by its name."""
 
-    def __init__(self, types: Iterable[Any]) -> None:
+    def __init__(self, types: Iterable[Any], limits: Mapping[str, int] | None = None) -> None:
+        """`limits` are maxima that types give by name, because they are the node's."""
         wanted = list(dict.fromkeys(types))
         structs = list(dict.fromkeys(_structs(shapes.multi_type_info(wanted))))
         made, components = msgspec.json.schema_components([*wanted, *structs], ref_template=_PREFIX + "{name}")
@@ -35,6 +36,8 @@ class Schemas:
         for struct in structs:
             _explain(self.component(struct), struct)
         self._limit_settings()
+        for component in self._components.values():
+            _name_limits(component, limits or {})
 
     def of(self, kind: Any) -> Schema:
         """Of one of the types, as it is used."""
@@ -56,6 +59,32 @@ class Schemas:
             struct = type(getattr(topic.Settings(), group))
             if struct in self._schemas:
                 _limit(self.component(struct)["properties"][name], low, high)
+        if "TopicChange" in self._components and topic.Settings in self._schemas:
+            self._components["TopicChange"]["properties"]["settings"] = self._change_of(self._schemas[topic.Settings])
+
+    def _change_of(self, schema: Schema) -> Schema:
+        """Of settings of which some are named, each of which may be null."""
+        if "$ref" not in schema:
+            return _or_null({name: part for name, part in schema.items() if name != "default"})
+        whole = self._components[schema["$ref"].removeprefix(_PREFIX)]
+        named = {name: _or_null(self._change_of(part)) for name, part in whole["properties"].items()}
+        return {"type": "object", "properties": named, "additionalProperties": False}
+
+
+def _or_null(schema: Schema) -> Schema:
+    choices = schema.get("anyOf", [schema])
+    return schema if {"type": "null"} in choices else {"anyOf": [*choices, {"type": "null"}]}
+
+
+def _name_limits(schema: Any, limits: Mapping[str, int]) -> None:
+    if isinstance(schema, list):
+        for part in schema:
+            _name_limits(part, limits)
+    elif isinstance(schema, dict):
+        if isinstance(schema.get("maximum"), str):
+            schema["maximum"] = limits[schema["maximum"]]
+        for part in schema.values():
+            _name_limits(part, limits)
 
 
 def _modern(schema: Any) -> Any:
@@ -88,6 +117,7 @@ def _structs(found: Any) -> Iterator[type[msgspec.Struct]]:
 
 def _explain(schema: Schema, struct: type[msgspec.Struct]) -> None:
     schema.pop("title", None)
+    schema |= getattr(struct, "rule", {})  # what no type of a field can say
     if struct.__doc__:
         schema["description"] = inspect.cleandoc(struct.__doc__)
     meanings = field_meanings(struct)

@@ -25,7 +25,7 @@ from logboom.batch import read_header
 from logboom.broker.api import Chunk, ReadRequest, Start, Subscription
 from logboom.errors import BatchError, Damage, InvalidBookmark, LogboomError
 from logboom.protocols.http.formats import Stream, at_once, cut, is_single, on_thread, rows
-from logboom.protocols.http.operation import Content, Operation, parse_query, topic_of
+from logboom.protocols.http.operation import Content, Operation, Text, parse_query, topic_of
 from logboom.protocols.http.paging import MEANINGS, Seqno, Which, is_large, parse_start, stretches, term_before
 from logboom.protocols.http.pouring import pour_record
 from logboom.protocols.http.problem import BadParameter, encode_problem, problem_of
@@ -54,7 +54,7 @@ Terms = Callable[[Seqno], int]
 
 
 class TailQuery(Which, frozen=True, kw_only=True):
-    start: str = msgspec.field(default="latest", name="from")
+    start: Text = msgspec.field(default="latest", name="from")
 
 
 class TailHeaders(msgspec.Struct, frozen=True):

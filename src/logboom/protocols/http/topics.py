@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.broker.api import PartitionInfo, Settings, TopicInfo
-from logboom.protocols.http.operation import Content, Operation, bad_field, parse_body, parse_query, topic_of
+from logboom.protocols.http.operation import Content, Operation, bad_field, parse_body, parse_query, topic_of, whole
 from logboom.protocols.http.problem import BadParameter, RequestError
 from logboom.storage.topic import PARTITIONS_MAX, check_name
 
@@ -44,6 +44,7 @@ class NewTopic(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class TopicChange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, Any]
+    """What is not named stays; null puts the default back."""
 
 
 class DeleteQuery(msgspec.Struct, frozen=True):
@@ -142,7 +143,7 @@ def merge_settings(settings: Settings, changes: dict[str, Any]) -> Settings:
     >>> merge_settings(Settings(), {"retention": {"bytes": 1_000_000}}).retention.bytes
     1000000
     """
-    merged = _merge(msgspec.to_builtins(settings), changes, msgspec.to_builtins(Settings()), "settings")
+    merged = _merge(msgspec.to_builtins(settings), whole(changes), msgspec.to_builtins(Settings()), "settings")
     try:
         return msgspec.convert(merged, Settings)
     except msgspec.ValidationError as error:
