@@ -77,6 +77,7 @@ LogboomError
     │   ├── DumpUnsupported    not a dump, or a format, frame or codec this release does not know
     │   ├── DumpMismatch       what is here already is not what the dump holds, or not what was dumped before
     │   └── DumpOvertaken      retention dropped batches before they were dumped
+    ├── PublishUnfinished      a publish was cut off, and may be in some of its logs only: the node finishes it
     ├── NotOpened              the state file says nothing of a log that has files: no writer has opened it
     ├── NotLocal               files on a network file system cannot be followed
     ├── DirectoryInUse         another process writes to this data directory
@@ -632,6 +633,14 @@ class DumpUnsupported(DumpError):
 
 class DumpMismatch(DumpError):
     """What is here already is not what the dump holds; or a dump to be gone on with is of something else."""
+
+
+class PublishUnfinished(StorageError):
+    """A publish was cut off, and may be in some of its logs only; the next start of the node finishes it."""
+
+    def __init__(self, publish: str, otherwise: str = "") -> None:
+        super().__init__(f"{publish}: start the node once on this directory, which finishes it{otherwise}")
+        self.publish = publish
 
 
 class DumpOvertaken(DumpError):

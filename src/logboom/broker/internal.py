@@ -20,8 +20,6 @@ from collections.abc import Awaitable, Callable, ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from logboom.batch import Batch, build
 from logboom.batch.tables import LOST
 from logboom.errors import Damage, DirectoryUnusable, LimitExceeded, LogboomError, ShuttingDown
@@ -29,10 +27,10 @@ from logboom.storage import envelope
 from logboom.storage.append import Appended
 from logboom.storage.config import MIB
 from logboom.storage.disk import Disk, read_file, replace_file
+from logboom.storage.unfinished import MAGIC, SNAPSHOT, InternalSnapshot
 
 logger = logging.getLogger("logboom.broker")
 
-MAGIC: Final = b"LGIS"
 BATCH_BYTES: Final = MIB
 """What one append carries at most, unless a single change is larger."""
 SNAPSHOT_BYTES: Final = 4 * MIB
@@ -55,18 +53,6 @@ class InternalLog:
     """Nothing below this seqno is needed any more: raise the floor, roll, drop."""
 
 
-class Body(msgspec.Struct, frozen=True):
-    """What follows the front of a snapshot's file."""
-
-    topic_id: str
-    seqno: int
-    """Of the first record that is not in here."""
-    entries: dict[bytes, bytes]
-
-
-BODY: Final = msgspec.msgpack.Decoder(Body)
-
-
 @dataclass(slots=True)
 class _Group:
     """Changes that go into one batch, the latest of each key; None removes it."""
@@ -78,7 +64,13 @@ class _Group:
 
 class StateLog:
     def __init__(
-        self, disk: Disk, path: str, log: InternalLog, body: Body, limit: tuple[str, int], snapshot_bytes: int
+        self,
+        disk: Disk,
+        path: str,
+        log: InternalLog,
+        body: InternalSnapshot,
+        limit: tuple[str, int],
+        snapshot_bytes: int,
     ) -> None:
         self._disk = disk
         self._path = path
@@ -190,7 +182,7 @@ class StateLog:
     async def _save(self) -> None:
         """Replace the snapshot, then cut the log below it. Where that fails the log simply goes on growing."""
         self._grown_bytes = 0
-        body = Body(self._log.topic_id, self._seqno, dict(self._entries))
+        body = InternalSnapshot(self._log.topic_id, self._seqno, dict(self._entries))
         try:
             self._snapshot_size = await asyncio.to_thread(_write_snapshot, self._disk, self._path, body)
             await self._log.trim(body.seqno)
@@ -208,11 +200,11 @@ class StateLog:
             await asyncio.wait([self._saving])
 
 
-def _load(disk: Disk, path: str, log: InternalLog) -> Body:
+def _load(disk: Disk, path: str, log: InternalLog) -> InternalSnapshot:
     """The snapshot; an empty one where there is none to believe and the log has everything itself."""
     try:
         data = read_file(disk, path)
-        body = None if data is None else envelope.unpack(MAGIC, data, BODY)
+        body = None if data is None else envelope.unpack(MAGIC, data, SNAPSHOT)
         reason = "is not there" if body is None else f"is of another log, with id {body.topic_id}"
     except (OSError, ValueError) as error:
         body, reason = None, f"cannot be believed ({error})"
@@ -221,7 +213,7 @@ def _load(disk: Disk, path: str, log: InternalLog) -> Body:
             return body
         reason = f"goes on at seqno {body.seqno}"
     elif log.first == 0:
-        return Body(log.topic_id, 0, {})
+        return InternalSnapshot(log.topic_id, 0, {})
     raise DirectoryUnusable(
         f"{path} {reason}, and its log, the topic with id {log.topic_id}, has only seqnos {log.first} to {log.next}: "
         "restore it from a copy; or, to begin anew without what it held, move it and the topic's directory away"
@@ -243,7 +235,7 @@ def _replay(log: InternalLog, seqno: int) -> Iterator[Batch]:
             seqno = damage.seqno_until
 
 
-def _write_snapshot(disk: Disk, path: str, body: Body) -> int:
+def _write_snapshot(disk: Disk, path: str, body: InternalSnapshot) -> int:
     data = envelope.pack(MAGIC, body)
     disk.make_directory(os.path.dirname(path))
     replace_file(disk, path, data)

@@ -59,6 +59,7 @@ def dump(
     compress: Literal["none", "lz4", "zstd"] = "lz4",
     resume: Flag = False,
     force: Flag = False,
+    unfinished: Flag = False,
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
@@ -84,6 +85,9 @@ def dump(
         Go on with a file that was cut off, with the same options.
     force
         Write over a file that is there.
+    unfinished
+        Dump also logs that a publish was cut off on its way into, with what they have of it. Without this, start the
+        node once: it finishes the publish.
     as_json
         The summary as one JSON object.
     quiet
@@ -100,6 +104,7 @@ def dump(
     names = None if not topic else tuple(sorted(set(topic)))
     request = Request(names, partition, seqno_from, seqno_until, compress)
     with Origin.open(str(directory)) as origin:
+        origin.takes_unfinished = unfinished
         try:
             done = _to_pipe(origin, request, quiet) if to_pipe else _to_file(origin, request, output, resume, quiet)
         except (Damage, ValueError, KeyboardInterrupt, OSError) as error:

@@ -31,7 +31,8 @@ LOOK_S = 0.2
 DETAILS = """\
 A running server does all this by itself. This is for directories that no server has open: from cron, or before a copy.
 Segments that may go get their delete hooks and are dropped, cold ones are recompressed, and read again for damage when
-that is due. Each hook runs at most once; one that fails stays queued, and so does its segment.
+that is due. Each hook runs at most once; one that fails stays queued, and so does its segment. Nothing is dropped
+from logs that a publish was cut off on its way into: start the node once, which finishes it.
 
 Ctrl-C, SIGTERM and SIGHUP stop it: hooks get five seconds to end and stay queued; a second signal kills them at once.
 
@@ -98,10 +99,15 @@ def _keep_up(
 ) -> tuple[UpkeepStats, Exception | None]:
     """What was done, and why the directory could not be closed properly, if it could not."""
     from logboom.broker.upkeep import Upkeep
+    from logboom.storage.unfinished import hold_unfinished
 
     stats: UpkeepStats | None = None
     try:
         with _taken(directory) as data:
+            for publish in hold_unfinished(data):
+                logging.getLogger("logboom.upkeep").warning(
+                    "%s: nothing is dropped there before a start of the node has finished it", publish
+                )
             work = Upkeep(data, settings)
             signals.hurry = work.hurry
             try:

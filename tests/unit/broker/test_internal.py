@@ -14,6 +14,7 @@ from logboom.errors import DirectoryUnusable, LimitExceeded, OutcomeUnknown, Shu
 from logboom.storage import envelope
 from logboom.storage.append import Appended
 from logboom.storage.health.repair import plan_repair
+from logboom.storage.unfinished import MAGIC, SNAPSHOT, InternalSnapshot
 from simulation.disk import Call, SimulatedDisk
 from simulation.internal import PATH, ROOT, Backing, open_state
 
@@ -248,10 +249,10 @@ def test_a_missing_snapshot_is_noticed_where_the_log_was_cut() -> None:
 def test_a_snapshot_the_log_does_not_reach_is_refused() -> None:
     older, _ = cut_state(1)
     newer, _ = cut_state(3)
-    snapshot = envelope.unpack(internal.MAGIC, bytes(newer.names[PATH].cached), internal.BODY)
+    snapshot = envelope.unpack(MAGIC, bytes(newer.names[PATH].cached), SNAPSHOT)
     for seqno in (0, 10_000):
-        moved = internal.Body(snapshot.topic_id, seqno, snapshot.entries)
-        newer.names[PATH].cached[:] = envelope.pack(internal.MAGIC, moved)
+        moved = InternalSnapshot(snapshot.topic_id, seqno, snapshot.entries)
+        newer.names[PATH].cached[:] = envelope.pack(MAGIC, moved)
         with pytest.raises(DirectoryUnusable, match=f"goes on at seqno {seqno}"):
             reopened(newer)
     newer.names[PATH] = older.names[PATH]

@@ -12,15 +12,20 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from logboom.errors import DirectoryInUse, DirectoryUnusable
+from logboom.errors import DirectoryInUse, DirectoryUnusable, LogboomError
 from logboom.storage.directory import Holder, decode_holder, find_logs, identity, read_node
 from logboom.storage.disk import Disk, read_file
+from logboom.storage.files import OpenFiles
 from logboom.storage.health.findings import Finding, Report
 from logboom.storage.health.plain import PlainReading
 from logboom.storage.health.survey import LogSurvey, Progress, survey_log
 from logboom.storage.health.verdict import judge
 from logboom.storage.readonly import ReadOnlyDisk
-from logboom.storage.state import FRONT, MAGIC, SLOT_SIZE, Standing, decode
+from logboom.storage.state import FRONT, MAGIC, SLOT_SIZE, Standing, StateReader, decode
+from logboom.storage.topic import find_topic
+from logboom.storage.unfinished import TOPIC as PUBLISH_TOPIC
+from logboom.storage.unfinished import Unfinished, find_unfinished
+from logboom.storage.view import LogGone, LogView
 
 _LEVELS: Final = 4
 _DEPTH: Final = 3
@@ -247,6 +252,8 @@ def judge_directory(disk: ReadOnlyDisk, place: Place, active: bool, holder: Hold
             reason="whoever wrote here last did not close the directory",
             advice="nothing; the next start recovers",
         )
+    if not active:
+        yield from _judge_publishes(disk, root)
     yield from _judge_state(read_state(disk, root), f"{root}/state")
     if place.path == root:
         for name in sorted(set(disk.list(root)) - _KNOWN_NAMES):
@@ -259,6 +266,24 @@ def judge_directory(disk: ReadOnlyDisk, place: Place, active: bool, holder: Hold
                 reason="nothing of Logboom's",
                 advice="move it elsewhere",
             )
+
+
+def _judge_publishes(disk: ReadOnlyDisk, root: str) -> Iterator[Finding]:
+    found: list[Unfinished] = []
+    with suppress(OSError, LogboomError, LogGone):  # what is wrong with its files is said elsewhere
+        topic = find_topic(disk, root, PUBLISH_TOPIC)
+        if topic is not None:
+            path, states = f"{root}/{topic.log_name(0)}", StateReader(disk, f"{root}/state")
+            log = LogView.open(OpenFiles(disk), path, states, topic.id_bytes, 0)
+            found = find_unfinished(disk, root, topic, log)
+    for publish in found:
+        yield Finding(
+            kind="unfinished publish",
+            severity="info",
+            file=f"{root}/internal",
+            reason=f"{publish}: they may have a part of it alone",
+            advice="start the node once, which finishes it; until then nothing of these logs is dropped or dumped",
+        )
 
 
 def _judge_state(slots: StateSlots, path: str) -> Iterator[Finding]:

@@ -27,6 +27,7 @@ Kind = Literal[
     "kept by repair",
     "unclean shut-down",
     "term owed",
+    "unfinished publish",
     "writer active",
     "bad node file",
     "missing state",

@@ -81,9 +81,14 @@ def plan_dump(origin: Origin, request: Request, now: int) -> Plan:
     logs = sum(1 if request.partition is not None else topic.partitions for topic in topics)
     if (request.seqno_from is not None or request.seqno_until is not None) and logs != 1:
         raise ValueError(f"a range is of one log, and here are {logs}: name a topic, and a partition where it has many")
+    _check_finished(origin, topics, request)
     listed = [Listed(topic.id, topic.name, _size_of(origin, topic, request)) for topic in topics]
     head = Head(uuid.uuid4().hex, __version__, now, origin.node_id, request, tuple(listed))
     return Plan(head, topics)
+
+
+def _check_finished(origin: Origin, topics: list[Topic], request: Request) -> None:
+    origin.check_finished({(topic.id, number) for topic in topics for number in _partitions(topic, request)})
 
 
 def _partitions(topic: Topic, request: Request) -> Iterable[int]:
@@ -130,7 +135,9 @@ def plan_rest(origin: Origin, contents: Contents) -> Plan:
     for listed in head.topics:
         if listed.id not in by_id:
             raise DumpMismatch(f"topic {listed.name} with id {listed.id} is not there any more: begin a new dump")
-    return Plan(head, [by_id[listed.id] for listed in head.topics])
+    topics = [by_id[listed.id] for listed in head.topics]
+    _check_finished(origin, topics, head.request)
+    return Plan(head, topics)
 
 
 def dump(

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import os
 import shlex
+from collections.abc import Collection
 from contextlib import suppress
 from types import TracebackType
 from typing import Final
@@ -29,6 +30,8 @@ from logboom.storage.segment import parse_name
 from logboom.storage.state import StateReader
 from logboom.storage.tail import Snapshot
 from logboom.storage.topic import Topic, read_topics
+from logboom.storage.unfinished import TOPIC as PUBLISH_TOPIC
+from logboom.storage.unfinished import check_finished, find_unfinished
 from logboom.storage.view import LogGone, LogView
 
 _READ_ONLY: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -43,6 +46,8 @@ class Origin:
         self._data = data
         self._taken: dict[str, Log] = {}
         self._states = StateReader(files.disk, f"{path}/state")
+        self.takes_unfinished = False
+        """Whether logs are dumped that a publish was cut off on its way into: then what they have of it goes along."""
 
     @classmethod
     def of(cls, data: DataDirectory) -> Origin:
@@ -142,6 +147,19 @@ class Origin:
                 f"{', '.join(sorted(strays))}: no topic accounts for what is there, and a dump would leave it out: "
                 f"run `logboom doctor {shlex.quote(self.path)}`, or name the topics to dump with --topic"
             )
+
+    def check_finished(self, logs: Collection[tuple[str, int]]) -> None:
+        """Raises where one of these logs, by topic id and partition, may have a part of a publish alone.
+
+        Beside a writer that is no matter: it is on its way, and a publish is no snapshot across logs.
+        """
+        topic = next((topic for topic in self.topics() if topic.name == PUBLISH_TOPIC), None)
+        if self._data is None and writer_of(self._files.disk, self.path)[0]:
+            return
+        log = None if topic is None or self.takes_unfinished else self.log(topic, 0)
+        if topic is not None and log is not None:
+            found = find_unfinished(self._files.disk, self.path, topic, log)
+            check_finished(found, logs, "; or dump what is there of it with --unfinished")
 
     def _strays(self) -> set[str]:
         """Logs, and directories with a topic.json, that are not those of the topics; below the data directory."""

@@ -28,6 +28,7 @@ from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
 from logboom.storage.moving.syncing import Syncing
 from logboom.storage.tail import Snapshot
 from logboom.storage.topic import Topic
+from logboom.storage.unfinished import Unfinished, check_finished, unfinished_in
 
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
@@ -49,11 +50,13 @@ class AppendLoader:
         self._done = (0, 0)
         """The epoch and sequence that the log expects of this producer: what is below them is here already."""
         self._syncing = Syncing(data.files.disk)
+        self._unfinished: list[Unfinished] = []
 
     def begin(self, head: Head) -> None:
         if self._name is not None and len(head.topics) != 1:
             raise DumpMismatch(f"{len(head.topics)} topics cannot all be called {self._name}: name one with --topic")
         self._head = head
+        self._unfinished = unfinished_in(self._data)
         need_space(self._data, sum(listed.size_bytes for listed in head.topics))
 
     def begin_topic(self, begun: TopicBegin) -> TopicLoaded:
@@ -70,6 +73,7 @@ class AppendLoader:
                 f"topic {name!r} has {here.partitions} partitions here and {dumped.partitions} in the dump: "
                 "append to another topic with --as NAME"
             )
+        check_finished(self._unfinished, {(here.id, number) for number in range(here.partitions)})
         self._topic, self._dumped_id = here, dumped.id
         loaded.id = here.id
         self._loaded = loaded

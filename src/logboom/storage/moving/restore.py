@@ -27,6 +27,7 @@ from logboom.storage.recovery import begin_log
 from logboom.storage.segment import parse_name
 from logboom.storage.tail import Snapshot
 from logboom.storage.topic import Topic
+from logboom.storage.unfinished import Unfinished, check_finished, unfinished_in
 
 _CONFIG: Final = LogConfig(segment_bytes=2**40, segment_age_us=2**62)
 """Segments end where the dump says."""
@@ -55,11 +56,13 @@ class EqualLoader:
         self._present = 0
         """The last index that was here before this load; 0 where there was no log."""
         self._syncing = Syncing(self._disk)
+        self._unfinished: list[Unfinished] = []
 
     def begin(self, head: Head) -> None:
         if self._name is not None and len(head.topics) != 1:
             raise DumpMismatch(f"{len(head.topics)} topics cannot all be called {self._name}: name one with --topic")
         self._whole = head.request.seqno_from is None
+        self._unfinished = unfinished_in(self._data)
         known = {name.rpartition("~")[2] for name in self._directories("topics")}
         need_space(self._data, sum(listed.size_bytes for listed in head.topics if listed.id not in known))
 
@@ -77,6 +80,7 @@ class EqualLoader:
                     f"this topic is here already, as {here.name!r} with {here.partitions} partitions: "
                     f"move {self._data.path}/{here.directory} away, or add the records as new ones with --append"
                 )
+        check_finished(self._unfinished, {(topic.id, number) for number in range(topic.partitions)})
         self._clear_way(topic)
         self._topic, self._loaded = without_hook(topic, loaded, self._with_hooks), loaded
         return loaded
