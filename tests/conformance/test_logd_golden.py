@@ -27,7 +27,8 @@ from logd_lines.wire import Line
 GOLDEN = Path(__file__).parent / "golden" / "logd"
 TRANSCRIPTS = sorted(GOLDEN.glob("*.txt"))
 NAMES = [path.stem for path in TRANSCRIPTS]
-CONFIG = {"data": "here", "listen": {"logd": ["127.0.0.1:1774"]}}
+ADDRESS = "127.0.0.1:1774"
+CONFIG = {"data": "here", "listen": {"logd": [ADDRESS]}}
 
 
 async def act(broker: LocalBroker, action: Sequence[str]) -> None:
@@ -63,7 +64,7 @@ def front_end_of(broker: LocalBroker, transcript: Transcript, ended: Callable[[]
     shutdown = bool(settings.pop("logd.shutdown", 0))
     changed: dict[str, Any] = {name.removeprefix("limits."): value for name, value in settings.items()}
     limits = msgspec.structs.replace(Limits(), **changed)
-    return LogdFrontEnd(broker, limits, Rejections(), LogdSettings(shutdown), lambda: CONFIG, broker, ended)
+    return LogdFrontEnd(broker, limits, Rejections(), LogdSettings(shutdown), lambda: CONFIG, broker, ended, ADDRESS)
 
 
 async def replay(broker: LocalBroker, transcript: Transcript, cuts: Sequence[int]) -> None:

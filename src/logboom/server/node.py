@@ -156,7 +156,8 @@ def _make_fronts(broker: LocalBroker, loaded: Loaded, end: Callable[[], None]) -
     shared = broker, broker.limits, broker.rejections
 
     plain = {name: KEYS[name].write(value) for name, value in loaded.values().items()}
-    logd = LogdFrontEnd(*shared, config.logd, lambda: plain, broker, end)
+    address = next(map(str, config.listen.endpoints("logd")), "")
+    logd = LogdFrontEnd(*shared, config.logd, lambda: plain, broker, end, address)
     return {
         "binary": BinaryFrontEnd(*shared, broker.directory, server_name, identity, broker.replica_of),
         "logd": logd,

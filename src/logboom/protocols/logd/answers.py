@@ -9,6 +9,7 @@ from zlib import crc32
 import msgspec
 
 from logboom.broker.api import Chunk, CursorInfo, Deletion, Stored, TopicInfo
+from logboom.broker.limits import Limits
 from logboom.errors import BatchError, Damage, LogboomError
 from logboom.protocols.logd.errors import reason_of
 from logboom.protocols.logd.requests import LogName
@@ -76,6 +77,14 @@ def encode_tree(facts: dict[str, Any], above: str = "") -> Iterator[bytes]:
             yield from encode_tree(value, name)
         else:
             yield encode_fact(name, value)
+
+
+def encode_known(address: str, limits: Limits) -> Iterator[bytes]:
+    """What logd's own client knows of a configuration: it reads four lines, takes no others, and then stops reading."""
+    yield encode_fact("Host", address)
+    yield encode_fact("Timeout", f"{limits.append_wait_ms}ms")
+    yield encode_fact("IdleTimeout", f"{limits.idle_ms}ms")
+    yield encode_fact("MaxBatchSize", limits.batch_bytes)
 
 
 def encode_topic(topic: TopicInfo) -> Iterator[bytes]:

@@ -40,6 +40,7 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         config: Callable[[], dict[str, Any]],
         feeds: Feeds | None = None,
         shutdown: Callable[[], None] | None = None,
+        address: str = "",
     ) -> None:
         super().__init__("logd", limits.idle_ms)
         self.broker = broker
@@ -49,6 +50,8 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         self.config = config
         self.feeds = feeds
         self.shutdown = shutdown
+        self.address = address
+        """Where it listens, as it was told."""
         self._run_bytes = min(RUN_BYTES, limits.batch_bytes - _ROOM)
         self.gatherer = Gatherer(broker, self._run_bytes)
         self.meter = Meter()

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
@@ -310,7 +311,8 @@ class Handler:
         if request.what == b"STATS":
             lines = answers.encode_tree(msgspec.to_builtins(await broker.stats()))
         elif request.what == b"CONFIG":
-            lines = answers.encode_tree(msgspec.to_builtins(self._front_end.config()))
+            known = answers.encode_known(self._front_end.address, self._front_end.limits)
+            lines = chain(known, answers.encode_tree(msgspec.to_builtins(self._front_end.config())))
         elif request.what == b"TOPICS":
             topics = await broker.list_topics()
             lines = (line for topic in topics for line in answers.encode_topic(topic))
