@@ -17,7 +17,7 @@ from logboom.protocols.binary.codec import FRONT, FRONT_SIZE, encode
 from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
 from logboom.protocols.binary.messages import Hello, Kind
 
-PATIENCE_S = 30.0
+PATIENCE_S = 300.0
 IDENTITY = Identity("0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210")
 LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {
     "asyncio": asyncio.new_event_loop,

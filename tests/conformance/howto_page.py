@@ -38,7 +38,7 @@ def run(block: Block, address: str, directory: Path, **environment: str) -> str:
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode in ((0, TIMED_OUT) if "--max-time" in text else (0,)), (block, done.stderr)
     return done.stdout

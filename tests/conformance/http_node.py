@@ -32,7 +32,7 @@ class HttpNode:
 
     @property
     def address(self) -> str:
-        return f"127.0.0.1:{self.port.result(60)}"
+        return f"127.0.0.1:{self.port.result(300)}"
 
     def run(self) -> None:
         try:
@@ -77,4 +77,4 @@ def http_node(
     finally:
         if node.port.done() and node.port.exception() is None:
             node.stop()
-        thread.join(60)
+        thread.join(300)

@@ -23,7 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 TUTORIAL = (DOCS / "howto" / "netcat.md").read_text()
 REFERENCE = (DOCS / "protocols" / "logd.md").read_text()
 CONFIG = {"limits": {"batch_bytes": "16MiB"}}
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 def blocks() -> list[tuple[str, str]]:

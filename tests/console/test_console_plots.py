@@ -124,5 +124,7 @@ def test_the_commands_of_an_empty_node_work_and_the_table_comes_by_itself(visito
 
 
 def run(command: str) -> str:
-    done = subprocess.run(["sh", "-c", f"{command} -sS --fail"], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        ["sh", "-c", f"{command} -sS --fail"], capture_output=True, text=True, timeout=300, check=True
+    )
     return done.stdout

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from logboom.protocols.logd.front_end import LogdFrontEnd
 
-PATIENCE_S = 30.0
+PATIENCE_S = 300.0
 
 
 class Wire:

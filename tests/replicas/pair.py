@@ -151,7 +151,7 @@ async def paired(root: Path, config: BrokerConfig = OFTEN) -> AsyncIterator[Pair
 
 def tell(root: Path, story: Callable[[Pair], Awaitable[None]], config: BrokerConfig = OFTEN) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), paired(root, config) as pair:
+        async with asyncio.timeout(300), paired(root, config) as pair:
             await story(pair)
 
     asyncio.run(run())

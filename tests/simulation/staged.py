@@ -70,7 +70,7 @@ class Machine:
             await story(brokers[0])
 
         life = asyncio.create_task(live())
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await asyncio.wait((life, self._dead), return_when=asyncio.FIRST_COMPLETED)
             if not self.died and life.done() and not cut:
                 try:

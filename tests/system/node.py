@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-READY_S = 60.0
+READY_S = 300.0
 _given: set[int] = set()
 
 

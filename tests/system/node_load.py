@@ -24,7 +24,7 @@ from system.node import NodeProcess
 TOPICS = {"orders": 3, "alerts": 1}
 LOGS = [f"{topic}/{partition}" for topic, partitions in TOPICS.items() for partition in range(partitions)]
 SEGMENT_BYTES = 16 * 1024
-END_S = 120.0
+END_S = 300.0
 LINE_BYTES = 40
 """Of a history, about."""
 _TESTS = Path(__file__).parents[1]

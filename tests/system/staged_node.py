@@ -19,7 +19,7 @@ KEY = Key("scene", 7)
 TOPICS = {"orders": 2, "alerts": 1}
 LOGS = ["orders/0", "orders/1", "alerts/0"]
 LARGE_BYTES = 256 * 1024
-TIMEOUT_S = 60.0
+TIMEOUT_S = 300.0
 
 
 class StagedNode(NodeProcess):

@@ -96,7 +96,7 @@ async def read(broker: LocalBroker, topic: str, start: Start, partition: int = 0
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         while not condition():
             await asyncio.sleep(0.005)
 
@@ -481,13 +481,13 @@ async def fill_node(address: str, place: Path) -> None:
             await broker.append([Part("events", [batch], 0)])
         await archive(broker, "events", place)
         await broker.configure_topic("events", settings(bytes=4096, after="archive"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             while (await broker.describe_topic("events")).partitions[0].first_stored is None:
                 await asyncio.sleep(0.01)
 
 
 def run_cli(*arguments: str) -> list[str]:
     command = [sys.executable, "-m", "logboom", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()

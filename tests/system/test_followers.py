@@ -53,9 +53,9 @@ def follow_through_kills(directory: Path, kills: int, readers_count: int) -> Non
         writer.wait()
         last = start(life_writer.__file__, path, journal, "end")
         children.append(last)
-        assert last.wait(60) == 0, last.stderr and last.stderr.read()
+        assert last.wait(300) == 0, last.stderr and last.stderr.read()
         for reader in readers:
-            assert reader.wait(60) == 0, reader.stderr and reader.stderr.read()
+            assert reader.wait(300) == 0, reader.stderr and reader.stderr.read()
     finally:
         for child in children:
             child.kill()

@@ -30,7 +30,7 @@ from logboom.storage.directory import DataDirectory
 from system.node import NodeProcess, free_port
 from system.node_load import LOGS, SEGMENT_BYTES, TOPICS, Load, create_topics, pause, read_all
 
-CAUGHT_UP_S = 120.0
+CAUGHT_UP_S = 300.0
 
 
 class Twins:

@@ -93,7 +93,7 @@ def test_every_scenario_holds_on_the_event_loop_of_a_node(place: Place, tmp_path
 
 async def play(place: Place, ground: str, tmp_path: Path) -> None:
     config = BrokerConfig(topics=TopicRules(denied=("secret*",), settings=GROUNDS[ground].settings))
-    async with asyncio.timeout(120), opened(place, tmp_path, config) as broker:
+    async with asyncio.timeout(300), opened(place, tmp_path, config) as broker:
         for name, story in SCENARIOS.items():
             try:
                 await story(broker, GROUNDS[ground])

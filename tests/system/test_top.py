@@ -31,7 +31,7 @@ from logboom.storage.topic import RetentionSettings
 from system.node import NodeProcess
 
 PORTS = ("--logd", "127.0.0.1:0", "--http", "127.0.0.1:0")
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 TOPICS = 60
 _ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[PX^_\]].*?(?:\x1b\\|\x07)|[@-Z\\-_])", re.DOTALL)
 

@@ -33,7 +33,7 @@ from logboom.errors import (
 from logboom.storage.topic import SegmentSettings
 from system.node import NodeProcess
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 
 
 @pytest.fixture

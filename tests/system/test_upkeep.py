@@ -75,7 +75,7 @@ def make(
 
 def logboom(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
 
 
 def start(*arguments: str | Path, command: tuple[str, ...] = COMMAND) -> subprocess.Popen[str]:

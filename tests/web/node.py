@@ -99,7 +99,7 @@ def tell(path: Path, story: Story, **more: Any) -> list[dict[str, Any]]:
 
     async def run() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reports.append(context))
-        async with asyncio.timeout(60), serving(path, **more) as node:
+        async with asyncio.timeout(300), serving(path, **more) as node:
             await story(node)
 
     asyncio.run(run())

@@ -21,7 +21,7 @@ class GatedDisk(OsDisk):
 
     def sync(self, files: Collection[File]) -> None:
         self.entered.set()
-        if not self.gate.wait(30):
+        if not self.gate.wait(300):
             raise TimeoutError("the test never opened the gate")
         if self.failing:
             raise OSError(errno.EIO, "the disk says no")

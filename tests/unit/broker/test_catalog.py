@@ -37,7 +37,7 @@ class HeldDisk(GatedDisk):
             super().rename(old, new)
             return
         self.renaming.set()
-        assert self.renames.wait(30)
+        assert self.renames.wait(300)
         if self.keeps_names:
             raise OSError(errno.EROFS, "the disk keeps its names")
         super().rename(old, new)
@@ -53,7 +53,7 @@ def tell(path: Path, story: Callable[[LocalBroker, HeldDisk], Awaitable[None]]) 
         disk = HeldDisk(str(path))
         broker = await LocalBroker.open(str(path), disk=disk)
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 await story(broker, disk)
         finally:
             disk.renames.set()

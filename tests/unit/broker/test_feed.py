@@ -25,7 +25,7 @@ OFTEN = BrokerConfig(upkeep=UpkeepSettings(retention_every_ms=10))
 
 def tell(path: Path, story: Story, config: BrokerConfig | None = None) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             data = path / "data"
             data.mkdir()
             disk = GatedDisk(str(data))

@@ -36,7 +36,7 @@ FILTERS = [
 
 def tell(path: Path, story: Callable[[LocalBroker], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             broker = await LocalBroker.open(str(path))
             try:
                 await story(broker)

@@ -63,7 +63,7 @@ def run(story: Callable[[], Awaitable[None]]) -> None:
 
     async def watched() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await story()
 
     asyncio.run(watched())

@@ -17,7 +17,7 @@ from logboom.broker import hook
 from logboom.broker.hook import LINE_CHARACTERS_MAX, LINES_MAX, TAIL_BYTES, Outcome, Output, environment_of, run_hook
 from logboom.storage.hooks import HookEntry
 
-ENOUGH_S = 120.0
+ENOUGH_S = 300.0
 PRINT = f"{sys.executable} -c"
 
 

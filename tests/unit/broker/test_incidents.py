@@ -260,13 +260,13 @@ def test_a_thread_that_speaks_while_it_notes_waits_for_no_other_that_speaks() ->
         def __hash__(self) -> int:
             if not inside.is_set():
                 inside.set()
-                assert speaking.wait(30)
+                assert speaking.wait(300)
                 time.sleep(0.05)  # the other one is about to note its own
                 logger.warning("while it notes")
             return hash(str(self))
 
     def speak() -> None:
-        assert inside.wait(30)
+        assert inside.wait(300)
         speaking.set()
         logger.warning("meanwhile")
 
@@ -278,7 +278,7 @@ def test_a_thread_that_speaks_while_it_notes_waits_for_no_other_that_speaks() ->
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(30)
+            thread.join(300)
             assert not thread.is_alive()
     assert set(texts(incidents)) == {"no", "while it notes", "meanwhile"}
 

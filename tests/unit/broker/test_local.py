@@ -55,7 +55,7 @@ async def opened(path: Path, config: BrokerConfig | None = None) -> AsyncIterato
 
 def tell(path: Path, story: Story, config: BrokerConfig | None = None) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), opened(path / "data", config) as (broker, disk):
+        async with asyncio.timeout(300), opened(path / "data", config) as (broker, disk):
             await story(broker, disk)
 
     asyncio.run(run())

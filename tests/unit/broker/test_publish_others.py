@@ -48,7 +48,7 @@ def test_others_stage_and_publish_while_many_stages_are_synced(tmp_path: Path, m
 
     def sync_slowly(sheet: Sheet) -> None:
         if any(name in sheet.path for name in slow):
-            gate.wait(60)
+            gate.wait(300)
         sync(sheet)
 
     monkeypatch.setattr(Sheet, "sync", sync_slowly)
@@ -59,7 +59,7 @@ def test_others_stage_and_publish_while_many_stages_are_synced(tmp_path: Path, m
             slow.update(receipt.stage for receipt in receipts)
             many = asyncio.create_task(broker.publish(Key("many", 1), receipts))
             try:
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(120):  # less than the gate waits
                     await broker.publish(Key("one", 1), [(await fill(broker, {A0: [b"one"]}))[1]])
                 assert not many.done()
             finally:

@@ -31,7 +31,7 @@ Story = Callable[[LocalBroker, LocalBroker], Awaitable[None]]
 
 def tell(path: Path, story: Story) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             source = await LocalBroker.open(str(path / "source"))
             node = source.node
             role = Role("elsewhere:1774", node.node_id, node.cluster_id)

@@ -31,7 +31,7 @@ def tell(path: Path, story: Story, config: BrokerConfig | None = None) -> None:
     async def run() -> None:
         broker = await LocalBroker.open(str(path / "data"), config)
         try:
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(300):
                 await story(broker)
         finally:
             await broker.close()

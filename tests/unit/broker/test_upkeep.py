@@ -29,7 +29,7 @@ from logboom.storage.topic import HookSettings, RecompressionSettings, Retention
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000
 HOUR = 3600 * SECOND
-ENOUGH_S = 60.0
+ENOUGH_S = 300.0
 FAST = UpkeepSettings(recompress_bytes_per_second=None, scrub_bytes_per_second=None)
 EVERYTHING = RetentionSettings(bytes=0)
 ZSTD = RecompressionSettings(codec="zstd")

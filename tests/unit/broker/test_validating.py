@@ -85,7 +85,7 @@ def validated(*urls: str, **more: Any) -> Settings:
 
 def tell(path: Path, story: Story, config: BrokerConfig | None = None, injected: bool = True) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             judges = Judges()
             broker = await LocalBroker.open(str(path), config, validators=judges if injected else None)
             try:

@@ -325,7 +325,7 @@ def test_a_broker_tells_of_itself_wherever_it_is(place: Place, tmp_path: Path, m
     monkeypatch.setattr(watching, "SAMPLE_MS", 20)
 
     async def story() -> None:
-        async with asyncio.timeout(60), opened_at(place, tmp_path) as broker:
+        async with asyncio.timeout(300), opened_at(place, tmp_path) as broker:
             await broker.append([Part("t", [build([b"v"] * 7)])])
             while sum((await broker.topic_history("t")).records_in) < 7:
                 await asyncio.sleep(0.01)

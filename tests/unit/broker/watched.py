@@ -56,7 +56,7 @@ async def opened(path: Path) -> AsyncIterator[Watched]:
 
 def tell(path: Path, story: Story) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), opened(path) as watched:
+        async with asyncio.timeout(300), opened(path) as watched:
             await story(watched)
 
     asyncio.run(run())

@@ -20,7 +20,7 @@ COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
 
 def logboom(*arguments: str | Path, stdin: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
     command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=300, check=False)
 
 
 @pytest.fixture
@@ -166,7 +166,7 @@ def test_a_repair_asks_first_and_can_be_interrupted(
         process.send_signal(signal.SIGINT)
     else:
         os.write(ours, answer)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate(timeout=300)
     os.close(ours)
     os.close(theirs)
     assert process.returncode == code

@@ -59,7 +59,7 @@ def run_in_shell(step: str, directory: Path) -> int:
     program.chmod(0o755)
     environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
     command = ["bash", "-e", "-o", "pipefail", "-c", step]
-    return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, timeout=120, check=False).returncode
+    return subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, timeout=300, check=False).returncode
 
 
 def test_the_reference_is_what_the_commands_say() -> None:

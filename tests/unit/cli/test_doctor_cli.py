@@ -150,7 +150,7 @@ def test_a_doctor_runs_beside_a_live_writer_and_finds_nothing_wrong(tmp_path: Pa
                 [*COMMAND, "doctor", "--json", *arguments, str(data)],
                 capture_output=True,
                 text=True,
-                timeout=60,
+                timeout=300,
                 check=False,
             )
             assert done.stderr == ""
@@ -163,7 +163,7 @@ def test_a_doctor_runs_beside_a_live_writer_and_finds_nothing_wrong(tmp_path: Pa
         writer.kill()
         writer.communicate()
     done = subprocess.run(
-        [*COMMAND, "doctor", "--json", str(data)], capture_output=True, text=True, timeout=60, check=False
+        [*COMMAND, "doctor", "--json", str(data)], capture_output=True, text=True, timeout=300, check=False
     )
     found = [finding for finding in json.loads(done.stdout)["findings"] if finding["kind"] not in OF_THE_MACHINE]
     assert "unclean shut-down" in {finding["kind"] for finding in found}

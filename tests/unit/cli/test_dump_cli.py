@@ -19,7 +19,7 @@ COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
 
 def logboom(*arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
     command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
 
 
 @pytest.fixture

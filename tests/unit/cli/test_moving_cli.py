@@ -17,7 +17,7 @@ COMMAND = [sys.executable, "-m", "logboom"]
 
 
 def logboom(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, check=False, timeout=20)
+    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, check=False, timeout=300)
 
 
 @pytest.fixture

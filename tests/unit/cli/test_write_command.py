@@ -19,7 +19,7 @@ from logboom.cli import run
 from system.node import NodeProcess
 
 COMMAND = (sys.executable, "-m", "logboom")
-WAIT_S = 60
+WAIT_S = 300
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,7 @@ def with_node(tmp_path: Path, read: Callable[[LocalBroker, str], Any], layers: b
     """A node whose topic has a checkpoint; `read` runs in a thread, or is a story."""
 
     async def story() -> None:
-        async with asyncio.timeout(60), served(tmp_path, "tcp") as (broker, address):
+        async with asyncio.timeout(300), served(tmp_path, "tcp") as (broker, address):
             await broker.create_topic("events", 1)
             await broker.append([Part("events", [build_records(RECORDS)])], "durable")
             if layers:

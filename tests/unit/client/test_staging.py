@@ -647,7 +647,7 @@ def test_a_scattered_message_arrives_whole(monkeypatch: pytest.MonkeyPatch) -> N
 
     thread = threading.Thread(target=receive)
     thread.start()
-    here.settimeout(30)
+    here.settimeout(300)
     blocking_link.send_all(here, buffers)
     here.close()
     thread.join()

@@ -29,16 +29,16 @@ def test_a_write_wakes(path: str) -> None:
     assert watch.by_inotify
     threading.Timer(0.05, write, [path]).start()
     began = time.monotonic()
-    watch.wait(30)
-    assert time.monotonic() - began < 25
+    watch.wait(300)
+    assert time.monotonic() - began < 250
 
 
 def test_a_write_before_the_wait_is_not_missed(path: str) -> None:
     watch = Watch(path)
     write(path)
     began = time.monotonic()
-    watch.wait(30)
-    assert time.monotonic() - began < 25
+    watch.wait(300)
+    assert time.monotonic() - began < 250
 
 
 def test_a_file_put_in_place_of_another_is_watched_after_renewal(path: str) -> None:
@@ -51,9 +51,9 @@ def test_a_file_put_in_place_of_another_is_watched_after_renewal(path: str) -> N
         watch.wait(0)  # told of the old one's end
     write(path)
     began = time.monotonic()
-    watch.wait(60)
+    watch.wait(300)
     assert watch.by_inotify
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - began < 250
 
 
 def test_without_inotify_it_polls_and_comes_back(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,7 +61,7 @@ def test_without_inotify_it_polls_and_comes_back(path: str, monkeypatch: pytest.
     watch = Watch(path)
     assert not watch.by_inotify
     for _ in range(20):
-        watch.wait(30)
+        watch.wait(300)
     watch.close()
 
 

@@ -118,7 +118,7 @@ def test_who_says_no_hello_is_closed() -> None:
 
 def test_who_is_silent_for_too_long_is_closed_and_who_pings_is_not() -> None:
     async def story() -> None:
-        async with serve(MemoryBroker(), Limits(idle_ms=1000)) as node:
+        async with serve(MemoryBroker(), Limits(idle_ms=3000)) as node:
             silent, alive = await node.peer(), await node.peer()
 
             async def ping() -> None:

@@ -50,7 +50,7 @@ def stop_reading(peer: Peer) -> None:
 
 def test_who_is_silent_for_too_long_is_closed_and_who_pings_or_follows_is_not() -> None:
     async def story() -> None:
-        async with serve(await events(), Limits(idle_ms=1000)) as node:
+        async with serve(await events(), Limits(idle_ms=3000)) as node:
             silent, alive, follower = [await node.peer() for _ in range(3)]
             follower.send(b"TAIL events 0\r\n")
 

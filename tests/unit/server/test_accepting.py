@@ -60,7 +60,7 @@ async def serving(
 async def say(address: Any, words: bytes = b"hello") -> tuple[bytes, asyncio.StreamWriter]:
     reader, writer = await asyncio.open_connection(*address)
     writer.write(words)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         return await reader.read(100), writer
 
 
@@ -125,7 +125,7 @@ def test_accepting_goes_on_after_the_process_had_no_descriptors_left(
                     while True:
                         spare.append(os.dup(0))
                 waiting.connect(address)
-                async with asyncio.timeout(20):
+                async with asyncio.timeout(300):
                     while not counts["descriptors"]:
                         await asyncio.sleep(0.01)
             finally:
@@ -134,7 +134,7 @@ def test_accepting_goes_on_after_the_process_had_no_descriptors_left(
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
             waiting.setblocking(False)
             await asyncio.get_running_loop().sock_sendall(waiting, b"late")
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(300):
                 assert await asyncio.get_running_loop().sock_recv(waiting, 10) == b"late"
             assert heard == b"hello"
             waiting.close()

@@ -41,7 +41,7 @@ def test_what_is_written_over_tcp_is_read_over_the_unix_socket(
             assert (await broker.stats()).connections == {"binary": 1, "logd": 0, "http": 0}
         await node.close(10)
         with pytest.raises(LogboomError):
-            await asyncio.wait_for(stats(str(node.endpoints["binary"][0])), 30)
+            await asyncio.wait_for(stats(str(node.endpoints["binary"][0])), 300)
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(story())

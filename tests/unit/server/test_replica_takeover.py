@@ -56,7 +56,7 @@ def address_of(node: Node) -> str:
 
 def test_writers_and_cursors_find_the_source_behind_the_replica(tmp_path: Path) -> None:
     async def story() -> None:
-        async with asyncio.timeout(60), twins(tmp_path) as (source, copy, _):
+        async with asyncio.timeout(300), twins(tmp_path) as (source, copy, _):
             both = f"{address_of(copy)},{address_of(source)}"
             async with AsyncWriter("t", both) as writer:
                 assert (await writer.send(b"a")).seqno == 0
@@ -76,7 +76,7 @@ def test_writers_and_cursors_find_the_source_behind_the_replica(tmp_path: Path) 
 
 def test_the_screen_of_a_replica_says_whose_it_is_and_suggests_what_it_can_do(tmp_path: Path) -> None:
     async def story() -> None:
-        async with asyncio.timeout(60), twins(tmp_path) as (source, copy, loaded):
+        async with asyncio.timeout(300), twins(tmp_path) as (source, copy, loaded):
             text = describe(Ready.of(copy), await copy.broker.stats(), loaded, 10)
             assert f"  replica    of {source.endpoints['logd'][0]}: it serves reads; writes go there" in text
             assert f"logboom read events --server {address_of(copy)} --follow" in text

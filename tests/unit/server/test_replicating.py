@@ -590,7 +590,7 @@ def test_a_source_that_says_nothing_any_more_is_taken_for_dead(monkeypatch: pyte
             link.close()
         assert pinged.is_set()
 
-    asyncio.run(asyncio.wait_for(story(), 30))
+    asyncio.run(asyncio.wait_for(story(), 300))
 
 
 def test_a_replica_of_a_replica_is_equal_too(tmp_path: Path) -> None:

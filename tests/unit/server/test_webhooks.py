@@ -123,7 +123,7 @@ async def hooked(path: Path) -> AsyncIterator[tuple[LocalBroker, Hooks]]:
 
 def tell(path: Path, story: Callable[[LocalBroker, Hooks], Awaitable[None]]) -> None:
     async def run() -> None:
-        async with asyncio.timeout(60), hooked(path) as (broker, hooks):
+        async with asyncio.timeout(300), hooked(path) as (broker, hooks):
             await story(broker, hooks)
 
     asyncio.run(run())
