@@ -12,7 +12,7 @@ import httpx
 
 from system.node import NodeProcess
 
-HTTP_S: Final = 30.0
+HTTP_S: Final = 300.0
 PORTS: Final = range(20_000, 32_000)
 """Below those that the system gives to connections: a browser and its node make many, also while the node is gone."""
 

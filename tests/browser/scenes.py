@@ -35,7 +35,7 @@ from logboom.storage.topic import FlushSettings, RetentionSettings, SegmentSetti
 
 KIB: Final = 1024
 DAY_MS: Final = 86_400_000
-WAIT_S: Final = 60.0
+WAIT_S: Final = 300.0
 MANY: Final = 10_000
 AT_ONCE: Final = 200
 REFUSAL: Final = "settlement window until 18:00"

@@ -17,7 +17,7 @@ from playwright.sync_api import Page
 from browser.chromium import chromium
 
 READY: Final = "html[data-ready=true]"
-READY_MS: Final = 15_000
+READY_MS: Final = 60_000
 
 
 def main() -> None:

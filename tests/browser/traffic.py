@@ -21,7 +21,7 @@ from logboom.errors import LogboomError
 TICK_S: Final = 0.1
 AGAIN_S: Final = 0.5
 PATIENCE_S: Final = 1.0
-STOP_S: Final = 20.0
+STOP_S: Final = 300.0
 
 What = TypeVar("What")
 

@@ -12,7 +12,7 @@ from typing import Final, Literal
 from playwright.sync_api import Browser, BrowserContext, Dialog, Page, Request, Response
 
 READY: Final = "html[data-ready=true]"
-TIMEOUT_MS: Final = 15_000
+TIMEOUT_MS: Final = 60_000
 TROUBLES_MAX: Final = 200
 ABORTED: Final = "net::ERR_ABORTED"
 """Of a request that the page itself has given up."""

@@ -28,7 +28,7 @@ from logboom.spark.java import prepare_java
 from system.node import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
-READY_S = 120.0
+READY_S = 300.0
 CLIENT_S = 400.0
 WORKERS = 2
 ROOT = Path(__file__).parents[2]
@@ -107,7 +107,7 @@ def _port_of(service: str, said: Callable[[], str]) -> int:
 
 def _alive(web: int) -> int:
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=5) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{web}/json/", timeout=60) as answer:
             alive: int = json.load(answer)["aliveworkers"]
             return alive
     except (OSError, ValueError):  # it is not up, or not so far that it speaks JSON

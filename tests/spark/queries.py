@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-PATIENCE_S = 120
+PATIENCE_S = 300
 Answer = TypeVar("Answer")
 
 

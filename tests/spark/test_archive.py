@@ -303,7 +303,7 @@ def test_what_repair_could_not_save_is_lost_in_the_archive_too_and_the_rest_is_a
         file.seek(int(part * path.stat().st_size))
         file.write(b"no batch looks like this"[: path.stat().st_size - file.tell()])
     command = [sys.executable, "-m", "logboom", "repair", "--yes", str(world.node.directory)]
-    subprocess.run(command, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
     world.node.start()
     first, sealed = world.describe().partitions[0].first, world.sealed(0)
     report = world.run()

@@ -34,7 +34,7 @@ query = (
     stream.select("partition", "seqno").writeStream.format("parquet").option("path", f"{directory}/out")
     .option("checkpointLocation", f"{directory}/checkpoint").trigger(availableNow=True).start()
 )
-query.awaitTermination(120)
+query.awaitTermination(300)
 said["several batches"] = query.lastProgress["batchId"] > 0
 said["streamed"] = spark.read.parquet(f"{directory}/out").distinct().count()
 spark.stop()
@@ -64,7 +64,7 @@ def copy(records):
         .format("logboom").option("topic", "copy").option("checkpointLocation", f"{directory}/copy")
         .trigger(availableNow=True).start(address)
     )
-    query.awaitTermination(120)
+    query.awaitTermination(300)
 
 copy(400)
 rows.write.format("logboom").mode("append").option("topic", "table").save(address)
@@ -126,8 +126,8 @@ events = spark.read.format("logboom").option("topic", "events").load(sys.argv[2]
 pushed = spark.conf.get("spark.sql.python.filterPushdown.enabled")
 stream = spark.readStream.format("logboom").options(topic="events", startingSeqno="earliest", cursor="far")
 writer = stream.load(sys.argv[2]).writeStream.format("noop").option("checkpointLocation", sys.argv[3])
-start(writer.trigger(availableNow=True)).awaitTermination(120)
-give_up = time.monotonic() + 60
+start(writer.trigger(availableNow=True)).awaitTermination(300)
+give_up = time.monotonic() + 300
 while time.monotonic() < give_up:
     listed = [sys.executable, "-m", "logboom", "cursor", "list", "events", "-s", sys.argv[2], "--json"]
     lags = [each["lag"] for each in json.loads(subprocess.run(listed, capture_output=True, check=True).stdout)]

@@ -21,7 +21,7 @@ from system.node import NodeProcess
 ROOT = HOWTO.parents[1]
 REFERENCE = ROOT / "docs" / "reference" / "spark.md"
 ADDRESS = "localhost:1773"
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 COMMAND_S = 300.0
 PAGES = "spark.md", "spark-write.md", "spark-from-kafka.md", "checkpoints.md", "archive.md"
 ANSWER = "\x1e"

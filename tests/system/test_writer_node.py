@@ -385,6 +385,7 @@ def test_who_waits_for_room_is_told_at_once_that_records_have_failed(tmp_path: P
 
     def write(address: str) -> None:
         with Writer("events", address, delivery_timeout_s=600, **options) as writer:
+            writers.append(writer)
             stopped.set()
             assert held.wait(300)
             while True:
@@ -392,6 +393,7 @@ def test_who_waits_for_room_is_told_at_once_that_records_have_failed(tmp_path: P
 
     async def write_async(address: str) -> None:
         async with AsyncWriter("events", address, delivery_timeout_s=600, **options) as writer:
+            writers.append(writer)
             stopped.set()
             assert held.wait(300)
             while True:
@@ -404,6 +406,7 @@ def test_who_waits_for_room_is_told_at_once_that_records_have_failed(tmp_path: P
             raised.append(error)
 
     stopped, held = threading.Event(), threading.Event()
+    writers: list[Writer | AsyncWriter] = []
     raised: list[LogboomError] = []
     with NodeProcess(tmp_path) as node:
         create(node)
@@ -412,7 +415,9 @@ def test_who_waits_for_room_is_told_at_once_that_records_have_failed(tmp_path: P
         assert stopped.wait(300)
         with node.held():
             held.set()
-            time.sleep(0.5)
+            while writers[0].stats["buffered_bytes"] < 15_000:
+                time.sleep(0.01)
+            time.sleep(0.2)  # some of it is under way
             node.kill()
         node.start()
         user.join(300)

@@ -81,7 +81,7 @@ async def serving(
     server = await loop.create_server(front_end.factory, "127.0.0.1", 0)
     port: int = server.sockets[0].getsockname()[1]
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=300) as client:
             node = WebNode(broker, front_end, port, client)
             try:
                 yield node
