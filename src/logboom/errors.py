@@ -87,6 +87,7 @@ LogboomError
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Final
 
 
@@ -403,8 +404,14 @@ class InvalidTopicName(TopicError, ValueError):
 class TopicNotFound(TopicError):
     """No topic has this name."""
 
-    def __init__(self, name: str, where: str) -> None:
-        super().__init__(name, f"there is no topic {name!r} in {where}")
+    near: Sequence[str] = ()
+    """Names that may have been meant."""
+
+    def __init__(self, name: str, where: str, near: Sequence[str] = ()) -> None:
+        meant = f": did you mean {' or '.join(map(repr, near))}?" if near else ""
+        super().__init__(name, f"there is no topic {name!r} in {where}{meant}")
+        if near:
+            self.near = list(near)
 
 
 class PartitionNotFound(TopicError):

@@ -41,6 +41,7 @@ from logboom.storage.config import LogConfig
 from logboom.storage.deletions import Deletions
 from logboom.storage.directory import DataDirectory
 from logboom.storage.log import Log
+from logboom.storage.near_names import near_names
 from logboom.storage.tail import Snapshot
 from logboom.storage.topic import FlushSettings, Settings, Topic, unreadable_topics
 
@@ -149,7 +150,9 @@ class Catalog:
     def find(self, name: str, topic_id: str | None = None) -> Hosted:
         hosted = self._topics.get(name)
         if hosted is None:
-            raise TopicNotFound(name, "this node") if topic_id is None else TopicDeleted(name, topic_id)
+            if topic_id is not None:
+                raise TopicDeleted(name, topic_id)
+            raise TopicNotFound(name, "this node", near_names(name, self._topics))
         if topic_id is not None and topic_id != hosted.topic.id:
             raise TopicRecreated(name, topic_id, hosted.topic.id)
         return hosted

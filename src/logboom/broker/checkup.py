@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +18,7 @@ from logboom.broker.api import (
     Broker,
     CursorInfo,
     DiskStats,
+    Incident,
     KeyInfo,
     NodeStats,
     ReplicaStats,
@@ -84,6 +85,7 @@ async def examine(broker: Broker) -> list[Complaint]:
     found.add(_of_disk(stats.disk))
     found.add(_of_replica(stats.replica, stats.now))
     found.add(_of_limits(stats, len(cursors)))
+    found.add(_of_rejections(stats, await broker.incidents()))
     found.add(_of_upkeep(stats.upkeep))
     await _look_at_staging(broker, stats, found)
     firsts: dict[tuple[str, int], int] = {}
@@ -258,11 +260,16 @@ def _of_limits(stats: NodeStats, cursors: int) -> Iterator[Complaint]:
         reason = f"{size_of(stats.memory_bytes)} of {size_of(stats.memory_limit_bytes)}, with what is mapped of files"
         advice = "lower limits.connections, limits.receive_bytes or limits.unsynced_bytes, or give the node more"
         yield Complaint("warning", "near a limit", "memory", reason, advice)
+
+
+def _of_rejections(stats: NodeStats, incidents: Sequence[Incident]) -> Iterator[Complaint]:
+    """Limits, and what can be looked up: what clients misspell is counted, and no trouble of the node."""
+    noted = {incident.name for incident in incidents}
     for name, count in sorted(stats.rejections.items()):
         reason = f"has said no {'once' if count == 1 else f'{count:,} times'} since the node was started"
         if name.startswith("limits."):
             yield Complaint("warning", "limit reached", name, reason, f"raise {name}, or use less")
-        else:
+        elif name in noted:
             advice = "look at what the clients send: `GET /incidents` shows what was refused"
             yield Complaint("info", "rejections", name, reason, advice)
 

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from logboom import errors as e
 from logboom.batch import BATCH_SIZE_DEFAULT, BATCH_SIZE_MAX
 from logboom.broker.incidents import Incidents
 from logboom.errors import ConfigError, LimitExceeded, LogboomError, TopicNotAllowed
@@ -122,8 +123,25 @@ def said_again(error: LogboomError) -> LogboomError:
     return error
 
 
+SLIPS: Final = (
+    e.ConfigError,
+    e.CursorNotFound,
+    e.InvalidBookmark,
+    e.InvalidColumn,
+    e.InvalidCursorName,
+    e.InvalidKey,
+    e.InvalidPattern,
+    e.InvalidTopicName,
+    e.PartitionNotFound,
+    e.StageNotFound,
+    e.TopicExists,
+    e.TopicNotFound,
+)
+"""Somebody has misspelt or mistaken something, and was told so: nothing that anybody else need know."""
+
+
 class Rejections(Counter[str]):
-    """How often each rule, limit or error has said no, by its name; `incidents` says to what."""
+    """How often each rule, limit or error has said no, by its name; `incidents` says to what, but for slips."""
 
     def __init__(self, *counts: Mapping[str, int]) -> None:
         super().__init__(*counts)
@@ -134,7 +152,11 @@ class Rejections(Counter[str]):
         if getattr(error, "counted", False):
             return error
         error.counted = True
-        self.count(error.limit if isinstance(error, LimitExceeded) else type(error).__name__, str(error))
+        name = error.limit if isinstance(error, LimitExceeded) else type(error).__name__
+        if isinstance(error, SLIPS) or getattr(error, "is_slip", False):
+            self[name] += 1
+        else:
+            self.count(name, str(error))
         return error
 
     def count(self, name: str, text: str) -> int:

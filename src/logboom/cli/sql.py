@@ -16,6 +16,7 @@ from logboom.cli.connection import ask, servers_of
 from logboom.cli.options import Flag, Json, Server
 from logboom.cli.output import show_json_line, show_table
 from logboom.errors import ConfigError, LogboomError, TopicNotFound
+from logboom.storage.near_names import near_names
 
 if TYPE_CHECKING:
     import duckdb
@@ -82,7 +83,7 @@ def sql(
     partitions = {info.name: len(info.partitions) for info in found}
     for name in topic or ():
         if name not in partitions:
-            raise TopicNotFound(name, servers[0])
+            raise TopicNotFound(name, servers[0], near_names(name, partitions))
     gaps: Any = "skip" if skip_gaps else "raise"
     names = topic or named_in(query, list(partitions))
     relations = [TopicRelation(name, partitions[name], servers, gaps) for name in names]

@@ -44,10 +44,11 @@ from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.directory import read_node
 from logboom.storage.disk import OsDisk, is_network
 from logboom.storage.files import OpenFiles
+from logboom.storage.near_names import near_names
 from logboom.storage.reading import READ_BYTES, Piece
 from logboom.storage.run import Run
 from logboom.storage.state import StateReader
-from logboom.storage.topic import Topic, find_topic
+from logboom.storage.topic import Topic, find_topic, read_topics
 from logboom.storage.view import LogGone, LogView
 
 if TYPE_CHECKING:
@@ -554,7 +555,8 @@ def _damage(run: Run, offset: int, failure: BatchFailure) -> Damage:
 def _find_topic(disk: OsDisk, directory: str, name: str) -> Topic:
     topic = find_topic(disk, directory, name)
     if topic is None:
-        raise TopicNotFound(name, directory)
+        names = [topic.name for topic in read_topics(disk, directory)]
+        raise TopicNotFound(name, directory, near_names(name, names))
     return topic
 
 

@@ -32,6 +32,7 @@ from logboom.storage.disk import Disk, File, OsDisk, read_file, replace_file
 from logboom.storage.envelope import UNREADABLE
 from logboom.storage.files import RESERVE_BYTES, OpenFiles
 from logboom.storage.log import Log
+from logboom.storage.near_names import near_names
 from logboom.storage.recovery import begin_log
 from logboom.storage.segment import parse_name
 from logboom.storage.state import State
@@ -152,7 +153,7 @@ class DataDirectory:
     def topic(self, name: str) -> Topic:
         topic = self._topics.get(name)
         if topic is None:
-            raise TopicNotFound(name, self.path)
+            raise TopicNotFound(name, self.path, near_names(name, self._topics))
         return topic
 
     def create_topic(self, name: str, partitions: int = 1, settings: Settings = Settings()) -> Topic:  # noqa: B008

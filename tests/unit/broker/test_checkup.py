@@ -15,6 +15,7 @@ from logboom.broker.api import (
     Broker,
     CursorInfo,
     DiskStats,
+    Incident,
     KeyInfo,
     NodeStats,
     Part,
@@ -47,12 +48,16 @@ class Said:
         self.cursors = cursors or []
         self.stages: list[StageInfo] = []
         self.keys: list[KeyInfo] = []
+        self.noted: list[Incident] = []
         self.asked = 0
 
     async def stats(self) -> NodeStats:
         self.asked += 1
         await asyncio.sleep(0)
         return self.said
+
+    async def incidents(self) -> list[Incident]:
+        return self.noted
 
     async def list_topics(self, prefix: str, internal: bool) -> list[TopicInfo]:
         return self.topics
@@ -223,10 +228,12 @@ def test_cursors_are_held_against_their_limit() -> None:
 
 
 def test_a_limit_that_said_no_is_a_warning_and_other_rejections_are_not() -> None:
-    limit, other = findings(Said(rejections={"TopicNotFound": 1, "limits.topics": 2}))
+    said = Said(rejections={"Overloaded": 1, "TopicNotFound": 5, "limits.topics": 2})
+    said.noted = [Incident("rejection", "Overloaded", "later", 1, NOW, NOW)]
+    limit, other = findings(said)
     assert (limit.severity, limit.kind, limit.where) == ("warning", "limit reached", "limits.topics")
     assert "2 times" in limit.reason
-    assert (other.severity, other.kind, other.where) == ("info", "rejections", "TopicNotFound")
+    assert (other.severity, other.kind, other.where) == ("info", "rejections", "Overloaded")
 
 
 def test_a_replica_without_its_source_is_a_warning() -> None:

@@ -97,17 +97,27 @@ def test_what_a_terminal_would_obey_is_made_visible(said: str, shown: str) -> No
 def test_a_rejection_is_counted_by_name_and_noted_with_its_text() -> None:
     rejections = Rejections()
     rejections.note(LimitExceeded("limits.topics", 5, "delete some"))
-    rejections.note(InvalidCursorName("a b"))
+    rejections.note(LogReadOnly("t/0", "damaged"))
     assert rejections.count("accept", "no more") == 1
     assert rejections.count("accept", "no more") == 2
-    assert dict(rejections) == {"limits.topics": 1, "InvalidCursorName": 1, "accept": 2}
+    assert dict(rejections) == {"limits.topics": 1, "LogReadOnly": 1, "accept": 2}
     names = [(incident.kind, incident.name, incident.count) for incident in rejections.incidents.recent()]
     assert names == [
         ("rejection", "accept", 2),
-        ("rejection", "InvalidCursorName", 1),
+        ("rejection", "LogReadOnly", 1),
         ("rejection", "limits.topics", 1),
     ]
     assert "limits.topics" in texts(rejections.incidents)[2]
+
+
+def test_what_a_client_misspells_is_counted_and_crowds_out_no_trouble() -> None:
+    rejections = Rejections()
+    rejections.note(LogReadOnly("t/0", "damaged"))
+    for number in range(10 * INCIDENTS_MAX):
+        rejections.note(TopicNotFound(f"t{number}", "this node"))
+        rejections.note(InvalidCursorName(f"{number} "))
+    assert dict(rejections) == {"LogReadOnly": 1, "TopicNotFound": 2000, "InvalidCursorName": 2000}
+    assert [incident.name for incident in rejections.incidents.recent()] == ["LogReadOnly"]
 
 
 def test_warnings_and_errors_of_the_loggers_are_noted_while_somebody_listens() -> None:

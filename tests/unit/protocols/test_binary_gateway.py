@@ -109,3 +109,24 @@ def test_what_is_wrong_with_a_request_is_named_and_no_fault_of_the_node(tmp_path
                     await call
 
     run(story())
+
+
+@pytest.mark.parametrize("gateways", [1, 2])
+def test_a_name_that_is_nearly_right_is_suggested_through_any_number_of_front_ends(
+    gateways: int, tmp_path: Path
+) -> None:
+    async def story() -> None:
+        async with through(gateways, tmp_path) as broker:
+            for name in ("orders", "payments"):
+                await broker.create_topic(name)
+            with pytest.raises(
+                TopicNotFound, match=r"there is no topic 'ordres' in this node: did you mean 'orders'\?"
+            ):
+                await broker.read(ReadRequest("ordres"))
+            with pytest.raises(TopicNotFound) as raised:
+                await broker.describe_topic("paymnets")
+            assert list(raised.value.near) == ["payments"]
+            with pytest.raises(TopicNotFound, match=r"in this node$"):
+                await broker.describe_topic("publish")
+
+    run(story())

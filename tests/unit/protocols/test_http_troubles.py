@@ -15,16 +15,21 @@ TINY = Settings(segment=SegmentSettings(bytes=4096))
 def test_incidents_are_told_newest_first(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         assert (await node.client.get("/incidents")).json() == {"incidents": []}
-        await node.client.get("/topics/nobody")
-        await node.client.get("/topics/nobody")
-        await node.client.get("/topics?limit=0")
+        await node.client.post("/topics", json={"name": "_mine"})
+        await node.client.post("/topics", json={"name": "_mine"})
+        for wrong in ("/topics/nobody", "/topics?limit=0", "/nothing", "/topics/a%20b", "/topics/x/cursors/y"):
+            assert (await node.client.get(wrong)).status_code in (400, 404)
+        assert (await node.client.put("/topics", content=b"1")).status_code == 405
+        await node.client.get("/topics", headers={"host": "evil.example"})
         answer = await node.client.get("/incidents")
         assert answer.headers["cache-control"] == "no-store"
         newest, older = answer.json()["incidents"]
-        assert (newest["kind"], newest["name"], newest["count"]) == ("rejection", "BadParameter", 1)
-        assert (older["name"], older["count"]) == ("TopicNotFound", 2)
-        assert "nobody" in older["text"]
+        assert (newest["kind"], newest["name"], newest["count"]) == ("rejection", "RequestError", 1)
+        assert (older["name"], older["count"]) == ("TopicNotAllowed", 2)
+        assert "evil.example" in newest["text"]
+        assert "_mine" in older["text"]
         assert older["first"] <= older["last"] <= newest["first"]
+        assert node.broker.rejections["TopicNotFound"] == 2  # counted all the same
 
     assert tell(tmp_path, story) == []
 

@@ -29,7 +29,7 @@ async def show_incidents(front_end: HttpFrontEnd, request: Request) -> Response:
 
 
 _EXAMPLE: Final = Incident(
-    "rejection", "TopicNotFound", "topic 'orders' is not on this node", 3, 1_769_860_800_000_000, 1_769_860_923_000_000
+    "rejection", "limits.topics", "limits.topics is 20000: delete some", 3, 1_769_860_800_000_000, 1_769_860_923_000_000
 )
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
@@ -39,8 +39,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         show_incidents,
         "What was refused or went wrong lately",
         "Node",
-        "Each different rejection, warning or error once, with how often it came; newest first. The node keeps a "
-        "bounded number of them, since its start.",
+        "Each different rejection, warning or error once, with how often it came; newest first. What a client has "
+        "misspelt is only counted. The node keeps a bounded number of incidents, since its start.",
         answers={200: {JSON: Content(IncidentList, {"incidents": [msgspec.to_builtins(_EXAMPLE)]})}},
     ),
 )

@@ -15,6 +15,7 @@ from logboom import errors as e
 from logboom.errors import LogboomError, RemoteProtocolError
 
 MEDIA_TYPE: Final = "application/problem+json"
+_SLIPS: Final = frozenset({400, 404, 405, 406, 411, 415})
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -45,6 +46,11 @@ class RequestError(RemoteProtocolError):
         self.status = status
         self.code = code
         self.fix = fix
+
+    @property
+    def is_slip(self) -> bool:
+        """Whether whoever sent it has only got something wrong."""
+        return self.status in _SLIPS
 
 
 class BadParameter(RequestError):
@@ -144,6 +150,10 @@ class PartFailed(RequestError):
         self.cause = cause
         self.partitions = partitions
         self.seqnos = seqnos
+
+    @property
+    def is_slip(self) -> bool:
+        return False
 
 
 def problem_of(error: Exception) -> Problem:

@@ -19,6 +19,8 @@ MAXIMUM_TOPICS: Final = b"maximum topics allowed"
 MISSING_TOPIC: Final = b"request missing topic"
 READ_ONLY: Final = b"read only"
 UNAVAILABLE: Final = b"unavailable"
+SLIPS: Final = (INVALID_REQUEST, INVALID_PROTOCOL, MISSING_TOPIC)
+"""Whoever sent it has only got something wrong."""
 
 REASONS: Final[dict[type[BaseException], bytes]] = {
     BaseException: UNAVAILABLE,

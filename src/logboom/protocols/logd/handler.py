@@ -23,7 +23,7 @@ from logboom.broker.api import Feed, ReadRequest, Start, Subscription
 from logboom.errors import LimitExceeded, LogboomError, PartitionNotFound
 from logboom.protocols.logd import answers
 from logboom.protocols.logd.appending import AnswerLine
-from logboom.protocols.logd.errors import INVALID_REQUEST
+from logboom.protocols.logd.errors import INVALID_REQUEST, SLIPS
 from logboom.protocols.logd.following import CHUNK_BYTES, NO_LIMIT, follow, push_stored, read_page
 from logboom.protocols.logd.requests import (
     Close,
@@ -190,8 +190,11 @@ class Handler:
         self._peer.part(reason)
 
     def _count(self, refusal: Refusal) -> None:
-        reason = refusal.reason.decode()
-        self._front_end.rejections.count(f"logd.{reason}", f"a request was refused: {reason}")
+        rejections, reason = self._front_end.rejections, refusal.reason.decode()
+        if refusal.reason in SLIPS:
+            rejections[f"logd.{reason}"] += 1
+        else:
+            rejections.count(f"logd.{reason}", f"a request was refused: {reason}")
 
     def _check_topic(self, name: str) -> None:
         """Raises where the connection has named too many."""

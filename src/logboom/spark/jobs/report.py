@@ -57,6 +57,7 @@ from logboom.spark.jobs.report_count import count_cell
 from logboom.spark.jobs.running import Outcome, Run
 from logboom.spark.jobs.tasks import run_tasks
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.near_names import near_names
 
 TOP_MAX: Final = 64
 """Of each cell no more are kept."""
@@ -117,7 +118,7 @@ class ReportWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         names = {topic.name for topic in topics}
         for name in self.topics:
             if name not in names:
-                raise TopicNotFound(name, "the node")
+                raise TopicNotFound(name, "the node", near_names(name, names))
         everything = not self.topics and self.pattern is None
         pattern = re.compile("" if self.pattern is None else self.pattern)
         return [

@@ -29,6 +29,7 @@ from logboom.results.verifying import Findings, Verification
 from logboom.spark.jobs.choice import check_choice
 from logboom.spark.jobs.running import Outcome, Run
 from logboom.spark.jobs.tasks import run_tasks
+from logboom.storage.near_names import near_names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -182,7 +183,7 @@ def _check_topics(names: Sequence[str], holdings: Sequence[Holding]) -> None:
     there = {topic.name for holding in holdings for topic in holding.topics}
     for name in names:
         if name not in there:
-            raise TopicNotFound(name, " and ".join(holding.path for holding in holdings))
+            raise TopicNotFound(name, " and ".join(holding.path for holding in holdings), near_names(name, there))
 
 
 def compare_encoded(shelved: bytes) -> bytes:

@@ -27,6 +27,7 @@ from logboom.storage.moving.origin import Origin
 from logboom.storage.moving.outline import Head, Listed, LogBegin, LogEnd, Request, TopicBegin, Totals, encode
 from logboom.storage.moving.span import check_batch, follow_to, run_at, segment_at, span_of
 from logboom.storage.moving.stream import FrameWriter, Sink, Source
+from logboom.storage.near_names import near_names
 from logboom.storage.reading import ReadableLog
 from logboom.storage.run import Run
 from logboom.storage.tail import Tail
@@ -72,7 +73,7 @@ def plan_dump(origin: Origin, request: Request, now: int) -> Plan:
         by_name = {topic.name: topic for topic in topics}
         for name in request.topics:
             if name not in by_name:
-                raise TopicNotFound(name, origin.path)
+                raise TopicNotFound(name, origin.path, near_names(name, by_name))
         topics = [by_name[name] for name in sorted(set(request.topics))]
     if request.partition is not None:
         for topic in topics:
