@@ -64,7 +64,7 @@ def test_without_pyspark_a_session_says_what_to_install(home: Path) -> None:
     program = "from logboom.spark import session; session()"
     done = subprocess.run([home / "bin" / "python", "-c", program], capture_output=True, text=True, check=False)
     assert "SparkMissing: Spark needs pyspark 4.3 or newer, below 5, there is none: " in done.stderr
-    assert "pip install 'logboom[spark]'" in done.stderr
+    assert "pip install '.[spark]'" in done.stderr
 
 
 def test_a_pyspark_that_was_never_installed_is_known_by_its_files(home: Path) -> None:

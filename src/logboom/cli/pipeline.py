@@ -25,7 +25,7 @@ DONE, FAILED = 0, 1
 PROBLEMS = "problems"
 """The fact of a result that says how many a check has found."""
 DETAILS = """\
-Jobs run on Spark (pip install 'logboom[spark]'): checkpoint, archive, verify,
+Jobs run on Spark (pip install '.[spark]'): checkpoint, archive, verify,
 report. They are configured in a TOML file: --config, else $LOGBOOM_PIPELINE,
 else ./pipeline.toml; one job can also be run without any. What they make is
 published in the node's log _pipeline, all of it or nothing; a job that is

@@ -33,7 +33,7 @@ text, and decode(value)->>'$.name' a field of JSON in it. Records are read
 through the node while the query runs, all partitions one after another, up to
 where the logs end then.
 
-The query runs in DuckDB (pip install 'logboom[sql]'), in memory. It can reach
+The query runs in DuckDB (pip install '.[sql]'), in memory. It can reach
 nothing but topics: files, the network, extensions and Python objects are
 switched off, and so is switching them on.
 
@@ -74,7 +74,7 @@ def sql(
     try:
         import duckdb
     except ImportError:
-        print("logboom: sql needs DuckDB: pip install 'logboom[sql]'", file=sys.stderr)
+        print("logboom: sql needs DuckDB: pip install '.[sql]' in a checkout of Logboom", file=sys.stderr)
         return REFUSED
     from logboom.cli.relation import TopicRelation
 

@@ -38,7 +38,7 @@ class Needed(NamedTuple):
 
     first: tuple[int, ...]
     until: tuple[int, ...] | None = None
-    advice: str = "pip install 'logboom[spark]'"
+    advice: str = "pip install '.[spark]' in a checkout of Logboom"
 
     def allows(self, found: str) -> bool:
         numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:3])
@@ -52,7 +52,7 @@ class Needed(NamedTuple):
 PACKAGES: Final[Mapping[str, Needed]] = {
     "pyspark": Needed((4, 3), (5,)),
     "pandas": Needed((2, 2), (3,)),
-    "pyarrow": Needed((20,), None, "pip install --upgrade logboom"),
+    "pyarrow": Needed((20,), None, "pip install --upgrade pyarrow"),
 }
 """As pyproject.toml has them."""
 
@@ -158,7 +158,13 @@ def _other_python(name: str, python: str) -> Iterator[Lack]:
         yield Lack("warning", "wrong Python", where, reason, mend)
     if not (has_logboom and has_source):
         reason = "it has no logboom, so Spark does not find the source there"
-        yield Lack("warning", "wrong Python", where, reason, f"`{python} -m pip install 'logboom[spark]'`, or {mend}")
+        yield Lack(
+            "warning",
+            "wrong Python",
+            where,
+            reason,
+            f"`{python} -m pip install '.[spark]'` in a checkout of Logboom, or {mend}",
+        )
 
 
 def _ask(python: str) -> tuple[tuple[int, ...], bool, bool] | None:

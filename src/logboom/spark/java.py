@@ -37,7 +37,10 @@ HEAP_SHARE: Final = 4
 """Java gets one of so many parts of the memory, within these bounds; Python and the page cache need the rest."""
 HEAP_MIN_BYTES: Final = 1 << 30
 HEAP_MAX_BYTES: Final = 8 << 30
-ADVICE: Final = f"install Java {VERSION_MIN} or newer and let JAVA_HOME name it, or `pip install 'logboom[spark,java]'`"
+ADVICE: Final = (
+    f"install Java {VERSION_MIN} or newer and let JAVA_HOME name it, or `pip install '.[spark,java]'` in a checkout of "
+    "Logboom"
+)
 MODULE: Final = "jdk.incubator.vector"
 ARGUMENT: Final = f"--add-modules={MODULE}"
 ANSWER_S: Final = 30.0

@@ -88,7 +88,7 @@ def _require_pyspark() -> None:
     needed, found = PACKAGES["pyspark"], installed("pyspark")
     if found is None or not needed.allows(found):
         here = "there is none" if found is None else f"here is {found}"
-        raise SparkMissing(f"Spark needs pyspark {needed}, {here}", "pip install 'logboom[spark]'")
+        raise SparkMissing(f"Spark needs pyspark {needed}, {here}", needed.advice)
 
 
 def _prepare_process(master: str | None) -> dict[str, str]:

@@ -339,7 +339,7 @@ def test_sql_without_duckdb_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert run(["sql", "SELECT 1"]) == 2
-    assert "pip install 'logboom[sql]'" in capsys.readouterr().err
+    assert "pip install '.[sql]'" in capsys.readouterr().err
 
 
 def test_the_doctor_asks_a_node_and_looks_at_its_files(

@@ -108,7 +108,7 @@ def test_a_java_that_is_missing_or_too_old_is_named(
     monkeypatch.setattr(java, "_expand", lambda place: [])
     finding = only(examine_spark({}))
     assert finding.kind == "missing Java"
-    assert "logboom[spark,java]" in finding.advice
+    assert "'.[spark,java]'" in finding.advice
     old = _java(tmp_path / "old", "11.0.2")
     finding = only(examine_spark({"JAVA_HOME": str(old)}))
     assert finding.kind == "wrong version"
@@ -153,7 +153,7 @@ def test_doctor_says_what_is_missing_for_spark_and_what_to_do(
     assert run(["doctor", "--spark"]) == 1
     out = capsys.readouterr().out.splitlines()
     assert out[:2] == ["WARNING", "  missing package: pandas"]
-    assert out[3] == "    to do: pip install 'logboom[spark]'"
+    assert out[3] == "    to do: pip install '.[spark]' in a checkout of Logboom"
     assert "something is wrong: 1 warning" in out
 
 

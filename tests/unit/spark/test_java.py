@@ -105,7 +105,7 @@ def test_what_does_not_answer_as_a_java_is_none(bare: Path, script: str) -> None
 
 
 def test_without_any_java_the_error_says_what_to_install(bare: Path) -> None:
-    with pytest.raises(SparkMissing, match=r"Java 17 or newer.*pip install 'logboom\[spark,java\]'"):
+    with pytest.raises(SparkMissing, match=r"Java 17 or newer.*pip install '\.\[spark,java\]'"):
         prepare_java(())
     make_home(bare / "jvm" / "old", "11.0.2")
     with pytest.raises(SparkMissing, match=rf"only Java 11 in {bare}/jvm/old"):
