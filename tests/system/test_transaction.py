@@ -453,3 +453,23 @@ def test_the_page_about_transactions_is_true(node: NodeProcess, tmp_path: Path) 
         timeout=PATIENCE_S,
     )
     assert (done.returncode, done.stdout) == (0, shown), done.stderr
+
+
+@pytest.mark.parametrize(
+    "count", [100, pytest.param(3_000, marks=pytest.mark.soak), pytest.param(1_000_000, marks=pytest.mark.soak)]
+)
+def test_there_can_be_any_number_of_transactions_without_a_name(tmp_path: Path, count: int) -> None:
+    with NodeProcess(tmp_path, "--set", "limits.publish_keys=20") as node:
+        create(node, "t")
+        before = 0
+        for _ in range(2):
+            with Client(node.address) as client:
+                for number in range(before, before + count):
+                    with client.transaction() as transaction:
+                        transaction.write("t", b"%d" % number)
+                assert len(client.keys()) <= 40
+            before += count
+            assert node.stop() == 0
+            assert sum(path.stat().st_size for path in node.directory.glob("topics/_publish~*/0/*")) < 20_000_000
+            node.start()
+        assert [int(record.value or b"") for record in read(node, "t")] == list(range(before))

@@ -48,7 +48,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stage_idle_ms: int = 86_400_000
     """A stage is thrown away when nothing was staged or published for so long."""
     publish_keys: int = 20_000
-    """Names that something was published under."""
+    """Names that last and that something was published under."""
 
     def check(self) -> Limits:
         for name, (low, high) in RANGES.items():

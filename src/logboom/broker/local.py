@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -222,8 +223,9 @@ class LocalBroker:
         self._cursors = Cursors(await opened(Place(CURSORS_TOPIC, CURSORS_FILE, (CURSORS_LIMIT, self.limits.cursors))))
         await self._catalog.create(PIPELINE_TOPIC, 1, Settings(flush=FlushSettings("each")), "node")
         await asyncio.to_thread(self._stages.find_all)
-        keys = await opened(Place(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, self.limits.publish_keys)))
-        self._publishing = Publishing(keys, self._stages, self._catalog, self._data.files.space, self._admit)
+        keys = await opened(Place(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, sys.maxsize)))  # Publishing counts
+        space, keys_max = self._data.files.space, self.limits.publish_keys
+        self._publishing = Publishing(keys, self._stages, self._catalog, space, self._admit, keys_max)
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
 
     @contextmanager

@@ -15,8 +15,8 @@ _NAME: Final = re.compile(r"[\x21-\x7e]{1,249}")
 class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a publish is known by. Of one name numbers rise; what was published is never published again.
 
-    The highest number of a name is kept for ever; of one that is not `lasting`, for a while: random names, which nobody
-    will ever say again.
+    The highest number of a name is kept for ever; of one that is not `lasting`, as long as there is room: random names,
+    which nobody will ever say again with other stages.
     """
 
     name: str

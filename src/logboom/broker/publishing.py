@@ -9,7 +9,9 @@ read from the logs themselves: the intent says where in each to look, behind all
 of a stage carry its producer id and their place in its stream.
 
 A key is a name and a number. The highest number of each name is kept with what it has put where, so a repeat is
-answered as the first was. Publishes of one name come one after another.
+answered as the first was. Publishes of one name come one after another. Names that do not last are kept as long as
+there is room for them; one is forgotten only when the files of its stages are gone for good, so that what was published
+under it can never be published again: a repeat finds no stages, and is told that nobody knows.
 
 An open intent holds the logs' retention, and the deletion of its topics is refused.
 """
@@ -35,16 +37,19 @@ from logboom.broker.internal import StateLog
 from logboom.broker.promise import Adoption, Entry, Promise
 from logboom.broker.slices import slices
 from logboom.broker.staging import Stage, Stages, all_done
+from logboom.broker.unnamed_keys import KEPT, UnnamedKeys
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
     AppendRefused,
     KeyBusy,
+    LimitExceeded,
     LogboomError,
     LogReadOnly,
     LowSpace,
     OutcomeUnknown,
     Overloaded,
     StageIncomplete,
+    StageNotFound,
     StorageError,
     SyncFailed,
     WriteFailed,
@@ -74,6 +79,7 @@ ADOPTED_AT_ONCE: Final = 2
 """Pieces of one publish: a log that waits for a thread takes nothing else, and a pause waits for all of them."""
 PARTS_KEPT: Final = 64
 STAGES_KEPT: Final = 256
+"""More are kept only until they are gone."""
 KEY_EXPIRY_US: Final = 86_400_000_000
 """A name that is not lasting is kept for so long after it was published."""
 RETRY_S: Final = 0.5
@@ -102,7 +108,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     is_open: bool = True
     """Whether records of it may still be missing in their logs."""
     stages: list[str] = []
-    """Where its records are; when it is done, what is to be removed, unless that would be too much to keep."""
+    """Where its records are; when it is done, what is to be removed, until many are known to be gone."""
     into: list[Into] = []
     records: int = 0
     """In all of the stages together."""
@@ -172,13 +178,26 @@ class _Work:
 
 class Publishing:
     def __init__(
-        self, state: StateLog, stages: Stages, catalog: Catalog, space: Space, admit: Callable[[Part], Hosted]
+        self,
+        state: StateLog,
+        stages: Stages,
+        catalog: Catalog,
+        space: Space,
+        admit: Callable[[Part], Hosted],
+        keys_max: int,
     ) -> None:
         self._state = state
         self._stages = stages
         self._catalog = catalog
         self._space = space
         self._admit = admit
+        self._keys_max = keys_max
+        kept = {name.decode(): _decode(value) for name, value in state.items()}
+        self._named = {name for name, intent in kept.items() if intent.lasting}
+        done = [name for name, intent in kept.items() if not intent.lasting and not intent.is_open]
+        self._unnamed = UnnamedKeys(min(keys_max, KEPT), sorted(done, key=lambda name: kept[name].at))
+        self._evicting: asyncio.Task[None] | None = None
+        self._chores: set[asyncio.Task[None]] = set()
         self._busy: dict[str, asyncio.Task[Publication]] = {}
         """Names under which something is being published now."""
         self._doubtful: dict[str, OutcomeUnknown] = {}
@@ -187,8 +206,8 @@ class Publishing:
         self.published = self.records = self.repeats = 0
 
     def __len__(self) -> int:
-        """Names."""
-        return len(self._state)
+        """Names that last."""
+        return len(self._named)
 
     @property
     def under_way(self) -> int:
@@ -232,7 +251,23 @@ class Publishing:
         return Publication(key.name, key.number, True, known.parts if known.number == key.number else None)
 
     async def _publish(self, key: Key, receipts: Sequence[Receipt]) -> Publication:
-        stages = self._stages.claim(receipts)
+        was_lasting = key.name in self._named
+        lasting = key.lasting or was_lasting
+        await self._make_room_for(key.name, lasting)
+        try:
+            stages = self._claim(key, lasting, receipts)
+            return await self._publish_stages(key, lasting, stages, receipts)
+        finally:
+            if not was_lasting and not self._is_lasting(key.name):
+                self._named.discard(key.name)
+
+    def _is_lasting(self, name: str) -> bool:
+        known = self._known(name)
+        return known is not None and known.lasting
+
+    async def _publish_stages(
+        self, key: Key, lasting: bool, stages: Sequence[Stage], receipts: Sequence[Receipt]
+    ) -> Publication:
         room, logs = _Room(self._space), dict[Target, _Log]()
         try:
             await self._stages.prepare(stages, receipts)
@@ -243,8 +278,9 @@ class Publishing:
             room.left = size
             into = [Into(log.target, log.index) for log in logs.values()]
             records = sum(stage.loaded.records for stage in stages)
-            intent = Intent(key.number, _now_us(), key.lasting, True, [stage.id for stage in stages], into, records)
+            intent = Intent(key.number, _now_us(), lasting, True, [stage.id for stage in stages], into, records)
             await self._commit(key.name, intent)
+            self._unnamed.drop(key.name)
         except OutcomeUnknown as error:  # a restart may need the stages, and the topics
             self._doubtful[key.name] = error
             raise
@@ -254,6 +290,27 @@ class Publishing:
             self._stages.release(stages)
             raise
         return await self._finish(_Work(key.name, intent, stages, logs, room))
+
+    async def _make_room_for(self, name: str, lasting: bool) -> None:
+        """Raises LimitExceeded. Names that last and others do not take the room of each other."""
+        if lasting and name not in self._named:
+            if len(self._named) >= self._keys_max:
+                raise LimitExceeded(LIMIT, self._keys_max, "delete some, or raise it")
+            self._named.add(name)
+        if not lasting and self._unnamed.is_full:
+            await self._evict()
+            if self._unnamed.is_full:
+                raise LimitExceeded(LIMIT, self._keys_max, "stages that were published could not be removed: see why")
+
+    def _claim(self, key: Key, lasting: bool, receipts: Sequence[Receipt]) -> list[Stage]:
+        try:
+            return self._stages.claim(receipts)
+        except StageNotFound as error:
+            if lasting:
+                raise
+            raise OutcomeUnknown(
+                f"{error}; key {key.name!r} does not last, so nobody knows whether it was published before"
+            ) from error
 
     def _find_logs(self, stages: Sequence[Stage]) -> dict[Target, _Log]:
         """As they are now. Nobody else has a turn until they are kept."""
@@ -322,8 +379,7 @@ class Publishing:
                 await log.writer.synced(log.last_index)
         parts = [log.part() for log in logs]
         kept = parts if len(parts) <= PARTS_KEPT else None
-        over = intent.stages if len(intent.stages) <= STAGES_KEPT else []
-        done = Intent(intent.number, intent.at, intent.lasting, False, over, records=intent.records, parts=kept)
+        done = msgspec.structs.replace(intent, is_open=False, into=[], parts=kept)
         wait_s = 0.0
         while True:
             try:
@@ -332,6 +388,12 @@ class Publishing:
             except _TRANSIENT as refusal:
                 wait_s = await self._wait(f"key {work.name!r}", refusal, wait_s)
         self._stages.remove(work.stages)
+        if not intent.lasting:
+            self._unnamed.note(work.name)
+        if self._unnamed.is_crowded and self._evicting is None:
+            self._evicting = self._spawn(self._evict())
+        if len(intent.stages) > STAGES_KEPT:
+            self._spawn(self._shorten(work.name, done))
         self.published += 1
         self.records += intent.records
         return Publication(work.name, intent.number, False, parts)
@@ -537,6 +599,8 @@ class Publishing:
         if known.is_open:
             self._give_up(name, known)
         await self._state.put({name.encode(): None})
+        self._named.discard(name)
+        self._unnamed.drop(name)
         return True
 
     def _give_up(self, name: str, intent: Intent) -> None:
@@ -548,20 +612,60 @@ class Publishing:
     async def expire(self) -> None:
         """Forget names nobody will say again."""
         now = _now_us()
-        old: list[bytes] = []
+        old: list[str] = []
         async for some in slices(list(self._state.items())):
-            old += [name for name, value in some if _decode(value).has_expired(now)]
+            old += [name.decode() for name, value in some if _decode(value).has_expired(now)]
+        await self._forget_done(old)
+
+    async def _evict(self) -> None:
+        """Forget the oldest names that do not last, where there are too many."""
+        try:
+            await self._forget_done(self._unnamed.surplus())
+        except LogboomError as error:
+            logger.warning("names that do not last could not be forgotten: %s", error)
+        finally:
+            self._evicting = None
+
+    async def _forget_done(self, names: Sequence[str]) -> None:
+        """Those whose stages are gone for good. Else one that a crash brings back could be published once more."""
+        values = {name: value for name in names if (value := self._state.get(name.encode())) is not None}
+        intents = {name: _decode(value) for name, value in values.items()}
+        gone = await self._stages.find_gone({stage for intent in intents.values() for stage in intent.stages})
         # Meanwhile somebody may have published under one of them once more.
-        still = {name: self._state.get(name) for name in old if name.decode() not in self._busy}
-        gone = {name: None for name, value in still.items() if value is not None and _decode(value).has_expired(now)}
-        if gone:
-            await self._state.put(gone)
+        forgotten = [
+            name
+            for name, intent in intents.items()
+            if not intent.lasting
+            and not intent.is_open
+            and gone >= set(intent.stages)
+            and name not in self._busy
+            and self._state.get(name.encode()) == values[name]
+        ]
+        if forgotten:
+            await self._state.put({name.encode(): None for name in forgotten})
+        for name in forgotten:
+            self._unnamed.drop(name)
+
+    async def _shorten(self, name: str, done: Intent) -> None:
+        """Many stages are not to be kept for ever: when they are gone, nobody needs to know which they were."""
+        gone = await self._stages.find_gone(done.stages)
+        if gone >= set(done.stages) and self._known(name) == done and name not in self._busy:
+            with suppress(LogboomError):
+                await self._commit(name, msgspec.structs.replace(done, stages=[]))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work, name="logboom-publish-chore")
+        self._chores.add(task)
+        task.add_done_callback(self._chores.discard)
+        return task
 
     async def close(self) -> None:
         """Of what was committed the slices under way are ended; the next start goes on."""
         self._ending.set()
         if self._busy:
             await asyncio.wait(list(self._busy.values()))
+        if self._chores:
+            await asyncio.wait(list(self._chores))
         await self._state.close()
 
 

@@ -16,7 +16,7 @@ import secrets
 import time
 from asyncio import AbstractEventLoop, Future, Task
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence, Set
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -130,6 +130,8 @@ class Stages:
         self._removals: set[Future[None]] = set()
         self.staged_bytes = 0
         self._queued_bytes = 0
+        self._unsure = False
+        """Whether a sync of the directory has failed: then nobody knows which names are durable."""
         self.opened = self.discarded = self.expired = 0
 
     def __len__(self) -> int:
@@ -359,6 +361,7 @@ class Stages:
         try:
             await self._on_thread(directory.sync)
         except OSError as error:  # nobody knows which names are durable, and it is said only once
+            self._unsure = True
             for stage in self._stages.values():
                 stage.failed = StageFailed(stage.id, f"its name could not be synced: {error}")
             raise said_again(stages[0].failed or StageFailed(stages[0].id, str(error))) from error
@@ -380,6 +383,32 @@ class Stages:
         removal = self._loop.run_in_executor(self._threads, self._unlink, [stage.id for stage in stages])
         self._removals.add(removal)
         removal.add_done_callback(self._removals.discard)
+
+    async def find_gone(self, names: Collection[str]) -> Set[str]:
+        """Those of these, all of which were removed, whose files no crash brings back."""
+        if self._removals:
+            await asyncio.wait(list(self._removals))
+        try:
+            return await self._on_thread(partial(self._sync_gone, names))
+        except OSError as error:
+            logger.warning("whether files of stages are gone for good is not known: %s", error)
+            return frozenset()
+
+    def _sync_gone(self, names: Collection[str]) -> Set[str]:
+        disk = self._files.disk
+        if self._unsure or not names:
+            return frozenset()
+        directory = disk.open_directory(self._directory)
+        left = {name for name in names if disk.exists(f"{self._directory}/{name}{SUFFIX}")}
+        if left:
+            self._unlink(list(left))
+        left = {name for name in left if disk.exists(f"{self._directory}/{name}{SUFFIX}")}
+        try:
+            directory.sync()
+        except OSError:
+            self._unsure = True  # a second sync would say that all is well
+            raise
+        return set(names) - left
 
     def _unlink(self, stages: Sequence[str]) -> None:
         try:

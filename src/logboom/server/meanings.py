@@ -73,7 +73,7 @@ MEANINGS: Final = {
     "limits.stages": "How many stages there may be. 0 allows none, and with that no publish.",
     "limits.staged_bytes": "Of all stages together. Publishing one takes its size once more until it is done.",
     "limits.stage_idle_ms": "A stage is thrown away when nothing was staged and it was not published for so long.",
-    "limits.publish_keys": "Names that something was published under. They are kept in memory.",
+    "limits.publish_keys": "Names that last and that something was published under. They are kept in memory.",
     "topics.allowed": "Patterns as the shell has them: a new topic's name must match one.",
     "topics.denied": "And none of these.",
     "topics.auto_create": "Whether a write to a topic that is not there makes it.",

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from logboom.batch import Batch, build
@@ -17,7 +18,8 @@ from logboom.broker.api import Acks, Answer, Key, Part, Receipt, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
-from logboom.errors import LogboomError, LogReadOnly
+from logboom.broker.publishing import Intent
+from logboom.errors import LogboomError, LogReadOnly, StageNotFound
 from logboom.storage import Appended, File, Log, stage
 from logboom.storage.topic import FlushSettings, SegmentSettings
 from simulation.disk import Call, PowerLoss, SimulatedDisk
@@ -271,10 +273,8 @@ def test_a_lower_limit_of_a_batch_keeps_a_publish_open_until_it_is_raised() -> N
     assert any("was finished" in line for line in tell(killed(left), raised, CONFIG))
 
 
-def test_a_stage_that_was_published_and_comes_back_harms_nothing_when_it_is_published_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(publishing, "STAGES_KEPT", 0)
+@pytest.mark.parametrize("is_known", [False, True], ids=["of an earlier release", "of this one"])
+def test_a_stage_that_was_published_and_comes_back_harms_nothing_when_it_is_published_again(is_known: bool) -> None:
     disk = SimulatedDisk()
     receipts: list[Receipt] = []
 
@@ -286,17 +286,24 @@ def test_a_stage_that_was_published_and_comes_back_harms_nothing_when_it_is_publ
         await broker.create_topic("a", 1, EACH)
         receipts.append((await fill(broker, {A0: values("x", 20)}))[1])
         await broker.publish(Key("k", 1), receipts)
+        if not is_known:  # it did not keep many stages, whether they were gone or not
+            assert broker._publishing is not None
+            await broker._publishing._state.put({b"k": msgspec.msgpack.encode(Intent(1, 0, True, False))})
 
     async def after(broker: LocalBroker) -> None:
-        await broker.publish(Key("other", 1), receipts)
-        assert await read_log(broker, A0) == values("x", 20) * 2
+        if is_known:
+            with pytest.raises(StageNotFound):
+                await broker.publish(Key("other", 1), receipts)
+        else:
+            await broker.publish(Key("other", 1), receipts)
+        assert await read_log(broker, A0) == values("x", 20) * (1 if is_known else 2)
 
     Machine(disk, fault).run(before, CONFIG)
     left = killed(disk)
     tell(left, after, CONFIG)
 
     async def later(broker: LocalBroker) -> None:
-        assert await read_log(broker, A0) == values("x", 20) * 2
+        assert await read_log(broker, A0) == values("x", 20) * (1 if is_known else 2)
 
     tell(killed(left), later, CONFIG)
 

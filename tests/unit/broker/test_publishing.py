@@ -465,8 +465,8 @@ def test_whatever_goes_wrong_after_the_commit_the_stages_are_kept_for_the_next_s
         mapped = SimulatedFile.map
 
         def fail(file: SimulatedFile, end: int) -> memoryview:
-            if file.path.endswith(".stage") and len(broker._publishing or ()):
-                raise OSError(errno.ENOMEM, "injected", file.path)
+            if file.path.endswith(".stage") and broker._publishing is not None and len(broker._publishing._state):
+                raise OSError(errno.EIO, "injected", file.path)
             return mapped(file, end)
 
         monkeypatch.setattr(SimulatedFile, "map", fail)

@@ -321,7 +321,7 @@ FAMILIES: Final[tuple[Family, ...]] = (
     _counter("published", "Publishes that have ended.", _staging("published")),
     _counter("published_records", "Records appended by them.", _staging("published_records")),
     _counter("publish_repeats", "Publishes that had been before, so that nothing was done.", _staging("repeats")),
-    _gauge("publish_keys", "Names that something was published under.", _staging("keys")),
+    _gauge("publish_keys", "Names that last and that something was published under.", _staging("keys")),
     *_traffic("protocol", "protocol", lambda facts: facts.measures.protocols),
     *_traffic("topic", "topic", lambda facts: facts.measured),
     _gauges("topic_disk_bytes", "Bytes of its logs.", "topic", _topics(_size_bytes)),
