@@ -127,6 +127,17 @@ SINK = {
         "Columns by which each task sorts its rows before it writes them: `room, at desc`", "as they come"
     ),
     "timeout": Entry("How long a node that does not answer, or has no room, is waited for: `60s`, `5m`", "`60s`"),
+    "createTopic": Entry(
+        "A topic that is not there: `first` makes it, but for a stream or `txnAppId` that has written to it before; "
+        "`always` (`true`) makes it, `never` (`false`) is an error",
+        "`first`",
+    ),
+    "checkpointLocation": Entry(
+        "Spark's own, of a stream. In `foreachBatch`, with `txnAppId` and the number as `txnVersion`: that of the "
+        "stream, to tell [a copy of it](../howto/spark-write.md#a-checkpoint-that-is-copied) from a repeat",
+        "none",
+    ),
+    "queryName": Entry("Spark's own: what `queryName` is given", "none"),
 }
 
 

@@ -62,6 +62,7 @@ LogboomError
 │   └── ResultsUnreadable      a result is not there, or not what was published
 ├── InvalidKey                 not a name and number to publish under (also a ValueError)
 ├── KeyBusy                    a publish is under way under a name: it cannot be forgotten now
+├── KeyMismatch                what was published under a name and number is not what is to be published now
 ├── RecordsLost                a stream, or a read of given seqnos, wants records that are not there any more
 ├── InvalidBookmark            text that no reader of ours has given (also a ValueError)
 ├── BookmarkLost               what stands before a bookmark is not what its reader had read
@@ -523,6 +524,22 @@ class KeyBusy(LogboomError):
     def __init__(self, name: str) -> None:
         super().__init__(f"key {name!r} is being published: wait until that has ended")
         self.name = name
+
+
+class KeyMismatch(LogboomError):
+    """What is to be published is no repeat of what was published under that name: nothing of it is written."""
+
+    def __init__(self, name: str, number: int, digest: str, published_number: int, published_digest: str) -> None:
+        super().__init__(
+            f"key {name!r}: number {number} with digest {digest} is no repeat of what was published there last, "
+            f"number {published_number} with digest {published_digest}: two publishers have the same name, "
+            "or one has gone back; nothing is written"
+        )
+        self.name = name
+        self.number = number
+        self.digest = digest
+        self.published_number = published_number
+        self.published_digest = published_digest
 
 
 class RecordsLost(LogboomError):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Iterator
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 import pytest
 from pyspark.errors import StreamingQueryException
@@ -51,6 +54,13 @@ def copy(spark: SparkSession, topics: Topics, source: str, target: str, checkpoi
     return f"spark/{query.id}"
 
 
+def uncommit(checkpoint: Path) -> None:
+    """As where Spark died after the sink had everything and before it was written down."""
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+
 def test_a_stream_from_topic_to_topic_goes_on_where_it_was(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     topics.create("from", 2)
     topics.create("to", 2)
@@ -77,9 +87,7 @@ def test_a_micro_batch_that_comes_again_is_not_written_again(
     for part in range(3):
         topics.write("again", values(part * 10, part * 10 + 10))
         name = copy(spark, topics, "again", "once", checkpoint)
-    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
-    last.unlink()  # as where Spark died after the sink had everything and before it was written down
-    last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+    uncommit(checkpoint)
     topics.write("again", values(30, 40))
     assert copy(spark, topics, "again", "once", checkpoint) == name
     assert values_in(topics, "once") == values(0, 40)
@@ -93,6 +101,122 @@ def test_a_checkpoint_that_was_deleted_is_another_query(spark: SparkSession, top
     shutil.rmtree(tmp_path / "checkpoint")
     assert copy(spark, topics, "anew", "twice", tmp_path / "checkpoint") != first
     assert values_in(topics, "twice") == values(0, 10) * 2
+
+
+def test_another_micro_batch_of_a_copied_checkpoint_is_refused(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topics.create("shared")
+    original, copied = tmp_path / "original", tmp_path / "copied"
+    topics.write("shared", values(0, 10))
+    name = copy(spark, topics, "shared", "shared-to", original)
+    shutil.copytree(original, copied)
+    topics.write("shared", values(10, 20))
+    copy(spark, topics, "shared", "shared-to", original)
+    topics.write("shared", values(20, 30))
+    with pytest.raises(StreamingQueryException) as caught:
+        copy(spark, topics, "shared", "shared-to", copied)
+    said = str(caught.value)
+    assert f"micro-batch 1 of checkpoint {copied}" in said
+    assert f"{name}, micro-batch 1" in said
+    assert "is no repeat" in said
+    digests = [blake2b((place / "offsets" / "1").read_bytes(), digest_size=8) for place in (copied, original)]
+    assert all(digest.hexdigest() in said for digest in digests), "both are named"
+    assert values_in(topics, "shared-to") == values(0, 20)
+    copy(spark, topics, "shared", "shared-to", original)
+    assert values_in(topics, "shared-to") == values(0, 30)
+    with pytest.raises(StreamingQueryException, match=r"micro-batch 1 of checkpoint .* micro-batch 2"):
+        copy(spark, topics, "shared", "shared-to", copied)
+    assert topics.ask(lambda broker: broker.list_stages()) == []
+    (copied / "metadata").write_text(json.dumps({"id": str(uuid4())}))
+    (copied / ".metadata.crc").unlink(missing_ok=True)
+    copy(spark, topics, "shared", "shared-to", copied)
+    assert values_in(topics, "shared-to") == values(0, 30) + values(10, 30), "with an id of its own it is its own query"
+
+
+def test_a_copy_of_a_checkpoint_that_the_session_names_is_noticed_too(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topics.create("by-name")
+    spark.conf.set("spark.sql.streaming.checkpointLocation", str(tmp_path))
+
+    def run() -> None:
+        frame = stream(spark, topics.path, topic="by-name")
+        writer = frame.writeStream.format("logboom").option("topic", "by-name-to").queryName("named one")
+        finish(writer.trigger(availableNow=True).start(topics.path))
+
+    try:
+        topics.write("by-name", values(0, 10))
+        run()
+        shutil.copytree(tmp_path / "named one", tmp_path / "kept")
+        topics.write("by-name", values(10, 20))
+        run()
+        shutil.rmtree(tmp_path / "named one")
+        (tmp_path / "kept").rename(tmp_path / "named one")
+        topics.write("by-name", values(20, 30))
+        with pytest.raises(StreamingQueryException, match=f"micro-batch 1 of checkpoint {tmp_path}/named one"):
+            run()
+    finally:
+        spark.conf.unset("spark.sql.streaming.checkpointLocation")
+    assert values_in(topics, "by-name-to") == values(0, 20)
+
+
+def test_a_write_of_each_batch_that_names_the_checkpoint_is_compared(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topics.create("each-shared")
+
+    def run(checkpoint: Path) -> None:
+        def write(frame: DataFrame, batch: int) -> None:
+            writer = frame.write.format("logboom").mode("append").option("topic", "each-to")
+            writer = writer.options(txnAppId="each-shared", txnVersion=batch)
+            writer.option("checkpointLocation", str(checkpoint)).save(topics.path)
+
+        frame = stream(spark, topics.path, topic="each-shared")
+        writer = frame.writeStream.foreachBatch(write).option("checkpointLocation", str(checkpoint))
+        finish(writer.trigger(availableNow=True).start())
+
+    original, copied = tmp_path / "original", tmp_path / "copied"
+    topics.write("each-shared", values(0, 10))
+    run(original)
+    shutil.copytree(original, copied)
+    uncommit(copied)
+    run(copied)
+    topics.write("each-shared", values(10, 20))
+    run(original)
+    topics.write("each-shared", values(20, 30))
+    with pytest.raises(StreamingQueryException, match=r"micro-batch 1 of checkpoint .* is no repeat of .*each-shared"):
+        run(copied)
+    run(original)
+    assert values_in(topics, "each-to") == values(0, 30)
+
+
+def test_a_topic_that_a_stream_has_written_to_is_not_made_again_unless_it_is_said(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topics.create("kept")
+    checkpoint = tmp_path / "checkpoint"
+
+    def run(**options: str) -> None:
+        writer = writer_of(stream(spark, topics.path, topic="kept"), "gone", checkpoint, **options)
+        finish(writer.trigger(availableNow=True).start(topics.path))
+
+    topics.write("kept", values(0, 10))
+    with pytest.raises(StreamingQueryException, match="there is no topic 'gone'"):
+        run(createTopic="never")
+    run()
+    topics.ask(lambda broker: broker.delete_topic("gone"))
+    topics.write("kept", values(10, 20))
+    with pytest.raises(StreamingQueryException, match=r"'gone', which .* has written to before, was deleted.*create"):
+        run()
+    assert "gone" not in [info.name for info in topics.ask(lambda broker: broker.list_topics())]
+    topics.create("gone")
+    with pytest.raises(StreamingQueryException, match=r"'gone' was deleted and made again .*createTopic"):
+        run()
+    run(createTopic="always")
+    topics.write("kept", values(20, 30))
+    run()
+    assert values_in(topics, "gone") == values(10, 30)
 
 
 def test_a_running_stream_survives_a_node_that_is_killed(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:

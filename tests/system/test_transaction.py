@@ -27,8 +27,11 @@ from logboom.errors import (
     StageBusy,
     StageIncomplete,
     StageNotFound,
+    TopicDeleted,
     TopicError,
     TopicNotAllowed,
+    TopicNotFound,
+    TopicRecreated,
 )
 from logboom.storage.topic import SegmentSettings
 from system.node import NodeProcess
@@ -272,6 +275,30 @@ def test_a_topic_that_may_not_be_made_is_an_error_where_it_is_named(tmp_path: Pa
         with pytest.raises(TopicNotAllowed), client.transaction("k", 1) as transaction:
             transaction.write("events", b"1")
         assert client.stages() == []
+
+
+def test_a_stage_that_keeps_to_a_name_takes_no_other_topic_for_one_of_it(node: NodeProcess, client: Client) -> None:
+    def run(number: int, *, create: bool = True) -> None:
+        writer = StageWriter(node.address, create=create)
+        try:
+            writer.keep_to("k")
+            writer.write("events", b"%d" % number)
+            writer.publish(Key("k", number))
+        finally:
+            writer.close()
+
+    with pytest.raises(TopicNotFound):
+        run(1, create=False)
+    for number in (1, 2):
+        run(number)
+    assert values(node) == [b"1", b"2"]
+    delete(node, "events")
+    with pytest.raises(TopicDeleted):
+        run(3)
+    create(node, "events")
+    with pytest.raises(TopicRecreated):
+        run(3)
+    assert (values(node), shown_keys(client)) == ([], [("k", 2, 1)])
 
 
 def test_stages_of_several_writers_are_published_together_in_their_order(node: NodeProcess, client: Client) -> None:

@@ -17,11 +17,16 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
 
     The highest number of a name is kept for ever; of one that is not `lasting`, as long as there is room: random names,
     which nobody will ever say again with other stages.
+
+    A `digest` says what is published: where the number was published with another one, or a number above it with any,
+    that is an error and no repeat.
     """
 
     name: str
     number: int = 0
     lasting: bool = True
+    digest: str = ""
+    """Of what tells one publish from another, in the words of whoever publishes; empty: nothing is compared."""
 
     def check(self) -> Key:
         """Raises InvalidKey."""
@@ -29,6 +34,8 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
             raise InvalidKey(self.name[:100], "a name is 1 to 249 printable ASCII characters without spaces")
         if not 0 <= self.number < 2**63:
             raise InvalidKey(self.name, f"number {self.number} is not one of 0 to 2^63 - 1")
+        if self.digest and _NAME.fullmatch(self.digest) is None:
+            raise InvalidKey(self.name, "a digest is up to 249 printable ASCII characters without spaces")
         return self
 
 
@@ -92,3 +99,6 @@ class KeyInfo(msgspec.Struct, frozen=True):
     expires: int | None = None
     is_open: bool = False
     """Whether records of it are still on their way into their logs."""
+    digest: str = ""
+    topics: dict[str, str] = {}
+    """The topics it had records for, those before it too, and their ids; the last few."""

@@ -13,6 +13,8 @@ answered as the first was. Publishes of one name come one after another. Names t
 there is room for them; one is forgotten only when the files of its stages are gone for good, so that what was published
 under it can never be published again: a repeat finds no stages, and is told that nobody knows.
 
+Where both have a digest, what differs in it is no repeat, and refused; nor is a number below the highest.
+
 An open intent holds the logs' retention, and the deletion of its topics is refused.
 """
 
@@ -42,6 +44,7 @@ from logboom.broker.writing import LogWriter
 from logboom.errors import (
     AppendRefused,
     KeyBusy,
+    KeyMismatch,
     LimitExceeded,
     LogboomError,
     LogReadOnly,
@@ -78,6 +81,7 @@ ADOPTED_BATCHES: Final = 4096
 ADOPTED_AT_ONCE: Final = 2
 """Pieces of one publish: a log that waits for a thread takes nothing else, and a pause waits for all of them."""
 PARTS_KEPT: Final = 64
+TOPICS_KEPT: Final = 64
 STAGES_KEPT: Final = 256
 """More are kept only until they are gone."""
 KEY_EXPIRY_US: Final = 86_400_000_000
@@ -114,6 +118,13 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     """In all of the stages together."""
     parts: list[PublishedPart] | None = None
     """Where everything went; None while it is on its way, and where that would be too much to keep."""
+    digest: str = ""
+    topics: dict[str, str] = {}
+    """Those that anything was published to under this name, and their ids: of a lasting one, the last TOPICS_KEPT."""
+
+    @property
+    def known_topics(self) -> dict[str, str]:
+        return self.topics or {part.topic: part.topic_id for part in self.parts or ()}
 
     @property
     def expires(self) -> int | None:
@@ -246,6 +257,8 @@ class Publishing:
                 f"key {key.name!r}: number {known.number} is published and not in all of its logs; "
                 "a restart of the node finishes it, where nothing is in its way"
             )
+        if key.digest and known.digest and (key.number, key.digest) != (known.number, known.digest):
+            raise KeyMismatch(key.name, key.number, key.digest, known.number, known.digest)
         self._stages.discard([receipt.stage for receipt in receipts])
         self.repeats += 1
         return Publication(key.name, key.number, True, known.parts if known.number == key.number else None)
@@ -278,7 +291,17 @@ class Publishing:
             room.left = size
             into = [Into(log.target, log.index) for log in logs.values()]
             records = sum(stage.loaded.records for stage in stages)
-            intent = Intent(key.number, _now_us(), lasting, True, [stage.id for stage in stages], into, records)
+            topics = _merged(self._known(key.name), into) if lasting else {}
+            intent = Intent(
+                key.number,
+                _now_us(),
+                lasting,
+                stages=[stage.id for stage in stages],
+                into=into,
+                records=records,
+                digest=key.digest,
+                topics=topics,
+            )
             await self._commit(key.name, intent)
             self._unnamed.drop(key.name)
         except OutcomeUnknown as error:  # a restart may need the stages, and the topics
@@ -586,8 +609,8 @@ class Publishing:
             for name, value in some:
                 if name.decode().startswith(prefix):
                     kept = _decode(value)
-                    facts = kept.number, kept.records, kept.at, kept.expires, kept.is_open
-                    found.append(KeyInfo(name.decode(), *facts))
+                    facts = kept.number, kept.records, kept.at, kept.expires, kept.is_open, kept.digest
+                    found.append(KeyInfo(name.decode(), *facts, kept.known_topics))
         return sorted(found, key=lambda info: info.name)
 
     async def forget(self, name: str) -> bool:
@@ -698,6 +721,13 @@ def _count(stages: Sequence[Stage]) -> dict[Target, int]:
         for target, number in stage.loaded.targets.items():
             counts[target] = counts.get(target, 0) + stage.loaded.counts[number]
     return counts
+
+
+def _merged(known: Intent | None, into: Sequence[Into]) -> dict[str, str]:
+    """The topics of a name, with those it has records for now last."""
+    now = {log.target.topic: log.target.topic_id for log in into}
+    before = {} if known is None else {name: id_ for name, id_ in known.known_topics.items() if name not in now}
+    return dict([*before.items(), *now.items()][-TOPICS_KEPT:])
 
 
 def _holder(name: str) -> str:

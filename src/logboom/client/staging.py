@@ -15,7 +15,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
@@ -27,7 +27,7 @@ from logboom.batch.codec import CODECS
 from logboom.batch.header import SEQUENCE_MODULUS
 from logboom.batch.partitioner import partition_of
 from logboom.broker.api import TopicInfo
-from logboom.broker.publication import Key, Publication, Receipt, StageInfo
+from logboom.broker.publication import Key, KeyInfo, Publication, Receipt, StageInfo
 from logboom.client.address import Servers
 from logboom.client.blocking_link import Link
 from logboom.client.calls import PASSING, Calls
@@ -43,6 +43,9 @@ from logboom.errors import (
     LowSpace,
     OutcomeUnknown,
     PartitionNotFound,
+    TopicDeleted,
+    TopicNotFound,
+    TopicRecreated,
     Unavailable,
 )
 from logboom.protocols.binary import messages
@@ -66,6 +69,7 @@ _WAITED_FOR: Final = (*PASSING, LowSpace)
 _stage_info = Decoder(StageInfo)
 _topic_info = Decoder(TopicInfo)
 _publication = Decoder(Publication)
+_keys = Decoder(list[KeyInfo])
 _count = Decoder(int)
 
 
@@ -135,7 +139,9 @@ class StageWriter:
         batch_bytes: int = 1024 * 1024,
         timeout_s: float = STAGING_TIMEOUT_S,
         note: str = "",
+        create: bool = True,
     ) -> None:
+        """`create` makes topics that are not there, where the node allows it."""
         if codec not in CODECS:
             raise ConfigError("codec", f"{codec!r} is not one of {', '.join(map(repr, CODECS))}")
         if batch_bytes < 1:
@@ -144,6 +150,9 @@ class StageWriter:
         self._timeout_s = timeout_s
         self._calls = Calls(servers)
         self._topics: dict[str, _Topic] = {}
+        self._create = create
+        self._ids: Mapping[str, str] = {}
+        """Of topics that must be the same that they were."""
         self._buffered = 0
         self._held = 0
         """Memory that what is gathered may hold on to, at most."""
@@ -176,18 +185,37 @@ class StageWriter:
     def __repr__(self) -> str:
         return f"<StageWriter of {self.stage} at {self._calls}: {self.records:,} records>"
 
+    def keep_to(self, key: str) -> None:
+        """Topics that were published to before under this name are neither made again nor taken for others.
+
+        Then a record for one that is gone raises TopicDeleted, for one that was made anew TopicRecreated.
+        """
+        found = self._calls.ask(messages.ListKeys(key), _keys, self._timeout_s, _WAITED_FOR)
+        self._ids = next((info.topics for info in found if info.name == key), {})
+
     def partitions(self, topic: str) -> int:
-        """How many the topic has. One that is not there is made, where the node allows it."""
+        """How many the topic has."""
         return self._find(topic).partitions
 
     def _find(self, topic: str) -> _Topic:
         found = self._topics.get(topic)
         if found is None:
             self._check()
-            describe = messages.DescribeTopic(topic, create=True)
-            info = self._calls.ask(describe, _topic_info, self._timeout_s, _WAITED_FOR)
+            info = self._describe(topic, self._ids.get(topic))
             found = self._topics[topic] = _Topic(topic, info)
         return found
+
+    def _describe(self, topic: str, before: str | None) -> TopicInfo:
+        describe = messages.DescribeTopic(topic, create=self._create and before is None)
+        try:
+            info = self._calls.ask(describe, _topic_info, self._timeout_s, _WAITED_FOR)
+        except TopicNotFound:
+            if before is None:
+                raise
+            raise TopicDeleted(topic, before) from None
+        if before is not None and info.id != before:
+            raise TopicRecreated(topic, before, info.id)
+        return info
 
     def write(
         self,

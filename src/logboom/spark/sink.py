@@ -8,7 +8,11 @@ away. What a publish is known by makes a repeat harmless:
     a table         a random name; with txnAppId and txnVersion, those
 
 Spark tells the id of the query to tasks alone, so it comes with their messages. A micro-batch without rows is not
-published: whatever attempt of it comes first with rows is the one that counts.
+published: whatever attempt of it comes first with rows is the one that counts. Where the checkpoint is at hand a digest
+of what it says of the micro-batch goes with the number: another micro-batch of the same number is refused, not taken
+for a repeat.
+
+A topic is made by who writes to it first. What a stream, or a name, has written to before is not made again.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import uuid4
 
@@ -27,9 +31,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from logboom.broker.publication import Key, Receipt, StageInfo
 from logboom.client.calls import Calls
 from logboom.client.staging import PUBLISH_TIMEOUT_S, StageWriter, publish
-from logboom.errors import LogboomError
+from logboom.errors import ConfigError, KeyMismatch, LogboomError, TopicDeleted, TopicError, TopicRecreated
 from logboom.protocols.binary.messages import Discard, ListStages
 from logboom.spark.layout import Layout
+from logboom.spark.micro_batch import digest_of, is_checkpoint_of, local_path
 from logboom.spark.rows import RowWriter, gather
 from logboom.spark.tidiness import begin_task, leave_quietly
 from logboom.spark.write_options import WriteOptions
@@ -40,6 +45,8 @@ if TYPE_CHECKING:
 QUERY: Final = "sql.streaming.queryId"
 BATCH: Final = "streaming.sql.batchId"
 """Where Spark tells a task what it is for."""
+CHECKPOINTS: Final = "spark.sql.streaming.checkpointLocation"
+"""And, where the session says so, in which directory the checkpoints of queries with a name are."""
 SWEEP_S: Final = 5.0
 """How long the node is asked to throw stages away. Those it does not hear of expire."""
 
@@ -60,6 +67,8 @@ class Staged(WriterCommitMessage):
     note: str
     """What all stages of the same write carry."""
     query: str | None
+    checkpoints: str | None = None
+    """What the session has for CHECKPOINTS."""
 
 
 Messages = Sequence[WriterCommitMessage | None]
@@ -75,14 +84,29 @@ class LogWriter(DataSourceArrowWriter):
         self._name = f"spark-write/{uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
-        return _stage(iterator, self._options, self._layout, self._name, None)
+        receipt = _stage(iterator, self._options, self._layout, self._name, self._options.app)
+        return Staged(receipt, self._name, None)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        app = self._options.app
+        app, version = self._options.app, self._options.version
         if app is not None:  # without rows too: this version has been
-            _publish(self._options, Key(app, self._options.version), messages)
+            _publish(self._options, Key(app, version, digest=self._digest(version)), messages)
         elif _receipts(messages):
             _publish(self._options, Key(self._name, lasting=False), messages)
+
+    def _digest(self, version: int) -> str:
+        """Of the micro-batch that is written with foreachBatch, where the user says in which checkpoint it is."""
+        if self._options.checkpoint is None:
+            return ""
+        directory = local_path(self._options.checkpoint)
+        if directory is None:
+            raise ConfigError("checkpointLocation", "is not a directory of the driver's machine: leave it out")
+        digest = digest_of(directory, version)
+        if digest is None:
+            raise ConfigError(
+                "checkpointLocation", f"{directory} has no micro-batch {version}: it is to be that of txnVersion"
+            )
+        return digest
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         _sweep(self._options, self._name)
@@ -100,22 +124,38 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
         context = TaskContext.get()
         query = context.getLocalProperty(QUERY) if context else None
         batch = context.getLocalProperty(BATCH) if context else None
-        return _stage(iterator, self._options, self._layout, f"spark/{query}/{batch}/{self._run}", query)
+        checkpoints = context.getLocalProperty(CHECKPOINTS) if context else None
+        note = f"spark/{query}/{batch}/{self._run}"
+        receipt = _stage(iterator, self._options, self._layout, note, _name(query))
+        return Staged(receipt, note, query, checkpoints)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         if _receipts(messages):
-            (query,) = {message.query for message in messages if isinstance(message, Staged)}
+            ((query, checkpoints),) = {
+                (message.query, message.checkpoints) for message in messages if isinstance(message, Staged)
+            }
             assert query is not None, "Spark has told no task which query it is for"
-            _publish(self._options, Key(f"spark/{query}", batchId), messages)
+            options = self._options
+            if options.checkpoint is None and options.query_name is not None and checkpoints is not None:
+                options = replace(options, checkpoint=f"{checkpoints.rstrip('/')}/{options.query_name}")
+            directory = None if options.checkpoint is None else local_path(options.checkpoint)
+            found = directory is not None and is_checkpoint_of(directory, query)
+            digest = digest_of(directory, batchId) if found and directory is not None else None
+            _publish(options, Key(_name(query), batchId, digest=digest or ""), messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         for note in _notes(messages):
             _sweep(self._options, note)
 
 
+def _name(query: str | None) -> str:
+    return f"spark/{query}"
+
+
 def _stage(
-    batches: Iterator[pa.RecordBatch], options: WriteOptions, layout: Layout, note: str, query: str | None
-) -> Staged:
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, layout: Layout, note: str, name: str | None
+) -> Receipt | None:
+    """None where there are no rows. `name` is what they are published under, where that is one that lasts."""
     begin_task()
     context = TaskContext.get()
     task = context.partitionId() if context else 0
@@ -130,16 +170,32 @@ def _stage(
                     batch_bytes=options.batch_bytes,
                     timeout_s=options.timeout_s,
                     note=note,
+                    create=options.create != "never",
                 )
+                if name is not None and options.create != "always":
+                    stage.keep_to(name)
                 writer = RowWriter(stage, layout, task)
             writer.write(batch)
-        return Staged(None if stage is None else stage.finish(), note, query)
+        return None if stage is None else stage.finish()
     except BaseException as error:
         if stage is not None:
             stage.discard()
         if isinstance(error, LogboomError):
-            raise error.with_traceback(None) from None  # Spark shows the trace before what has happened
+            # Spark shows the trace before what has happened
+            raise _explained(error, name).with_traceback(None) from None
         raise
+
+
+def _explained(error: LogboomError, name: str | None) -> LogboomError:
+    """What became of a topic, and what to do."""
+    say = "option('createTopic', 'always') goes on in a new one"
+    if isinstance(error, TopicDeleted):
+        told = f"topic {error.name!r}, which {name} has written to before, was deleted: {say}"
+    elif isinstance(error, TopicRecreated):
+        told = f"topic {error.name!r} was deleted and made again since {name} has written to it: {say}"
+    else:
+        return error
+    return TopicError(error.name, told)
 
 
 def _receipts(messages: Messages) -> list[Receipt]:
@@ -154,12 +210,28 @@ def _notes(messages: Messages) -> set[str]:
 def _publish(options: WriteOptions, key: Key, messages: Messages) -> None:
     try:
         done = publish(options.servers, key, _receipts(messages), max(options.timeout_s, PUBLISH_TIMEOUT_S))
+    except KeyMismatch as error:
+        for note in _notes(messages):
+            _sweep(options, note)
+        raise _other_micro_batch(error, options).with_traceback(None) from None
     except LogboomError as error:
         raise error.with_traceback(None) from None
     if done.repeat:
         logger.warning("%s %d was written before: nothing is written now", done.name, done.number)
     for note in _notes(messages):
         _sweep(options, note)
+
+
+def _other_micro_batch(error: KeyMismatch, options: WriteOptions) -> KeyMismatch:
+    """The same, in words of Spark."""
+    error.args = (
+        f"micro-batch {error.number} of checkpoint {options.checkpoint} (digest {error.digest}) is no repeat of "
+        f"{error.name}, micro-batch {error.published_number} (digest {error.published_digest}), which was published "
+        "last: this checkpoint is a copy, or an earlier state, of one that is in use. Nothing of this micro-batch is "
+        "written. Go on with the checkpoint that was used last, or make this one a query of its own: another UUID as "
+        "the id in its file metadata, or with foreachBatch another txnAppId",
+    )
+    return error
 
 
 def _sweep(options: WriteOptions, note: str) -> None:

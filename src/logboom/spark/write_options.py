@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from logboom.batch import BATCH_SIZE_DEFAULT
 from logboom.batch.codec import CODECS
@@ -28,6 +28,9 @@ from logboom.storage.topic import check_name
 
 BATCH_BYTES: Final = 1024 * 1024
 
+Making = Literal["first", "always", "never"]
+"""When a topic that is not there is made: for who has not written to it before, for anybody, for nobody."""
+
 
 class Order(NamedTuple):
     """A column by which the rows of a task are sorted; nulls are less than all else, as Spark has it."""
@@ -49,13 +52,15 @@ class WriteOptions:
     order: tuple[Order, ...] = ()
     timeout_s: float = 60.0
     """How long a node that does not answer, or has no room, is waited for."""
+    create: Making = "first"
+    checkpoint: str | None = None
+    """Spark's own, of a stream; of a write with an `app`, the one that has its micro-batch."""
+    query_name: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> WriteOptions:
         """Raises ConfigError, which names the option and what it may be."""
-        given = _OPTIONS.read(
-            {name: text for name, text in own_options(options).items() if name.lower() not in _SPARKS}
-        )
+        given = _OPTIONS.read(own_options(options))
         place = take_place(given)
         if not place["servers"]:
             raise ConfigError("path", _place_of(place["directory"]))
@@ -131,6 +136,21 @@ def _seconds(text: str) -> float:
     return seconds
 
 
+def _making(text: str) -> Making:
+    word = text.strip().lower()
+    found: Making | None = _MAKINGS.get(word)
+    if found is None:
+        raise ValueError(f"is {text!r}, allowed are first, always (or true), never (or false)")
+    return found
+
+
+_MAKINGS: Final[Mapping[str, Making]] = {
+    "first": "first",
+    "always": "always",
+    "true": "always",
+    "never": "never",
+    "false": "never",
+}
 _TABLE: Final[Entries] = {
     "path": ("path", read_path, ()),
     "servers": ("servers", read_servers, ("kafka.bootstrap.servers",)),
@@ -141,6 +161,9 @@ _TABLE: Final[Entries] = {
     "txnVersion": ("version", _version, ()),
     "orderBy": ("order", _order, ()),
     "timeout": ("timeout_s", _seconds, ()),
+    "createTopic": ("create", _making, ()),
+    "checkpointLocation": ("checkpoint", str, ()),
+    "queryName": ("query_name", str, ()),
 }
 _OPTIONS: Final = OptionTable(
     "sink",
@@ -152,5 +175,3 @@ _OPTIONS: Final = OptionTable(
     },
 )
 NAMES: Final = _OPTIONS.names
-_SPARKS: Final = frozenset(("checkpointlocation", "queryname"))
-"""What a stream gives to Spark comes along."""

@@ -7,17 +7,19 @@ import errno
 from itertools import pairwise
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from logboom.batch import build
 from logboom.broker import local, publishing
-from logboom.broker.api import Appended, Key, Part, Publication, ReadRequest, Receipt, Settings, Start
+from logboom.broker.api import Appended, Key, Part, Publication, PublishedPart, ReadRequest, Receipt, Settings, Start
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
 from logboom.errors import (
     InvalidKey,
     KeyBusy,
+    KeyMismatch,
     LimitExceeded,
     LogboomError,
     LowSpace,
@@ -148,6 +150,66 @@ def test_a_key_that_was_published_is_answered_as_the_first_time_and_publishes_no
 
     tell(disk, story, CONFIG)
     tell(killed(disk), check, CONFIG)
+
+
+def test_what_has_another_digest_or_an_older_number_is_no_repeat(disk: SimulatedDisk) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await publish_values(broker, Key("k", 5, digest="one"), VALUES)
+        await check(broker)
+
+    async def check(broker: LocalBroker) -> None:
+        for other in (Key("k", 5, digest="two"), Key("k", 4, digest="one"), Key("k", 0, digest="two")):
+            with pytest.raises(KeyMismatch, match=f"number {other.number} with digest {other.digest} .* number 5 with"):
+                await publish_values(broker, other, VALUES)
+        stages = [stage.id for stage in await broker.list_stages()]
+        assert len(stages) == 3, "what is refused stays as it was"
+        await broker.discard(stages)
+        assert (await publish_values(broker, Key("k", 5, digest="one"), VALUES)).repeat
+        assert (await publish_values(broker, Key("k", 5), VALUES)).repeat, "who gives none is not compared"
+        assert (await publish_values(broker, Key("k", 2), VALUES)).repeat
+        assert await read_logs(broker, [A0, B0]) == VALUES
+        assert [(info.number, info.digest) for info in await broker.list_keys()] == [(5, "one")]
+
+    tell(disk, story, CONFIG)
+    tell(killed(disk), check, CONFIG)
+
+
+def test_a_digest_that_comes_later_is_not_compared_with_none(disk: SimulatedDisk) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await publish_values(broker, Key("k", 5), VALUES)
+        assert (await publish_values(broker, Key("k", 5, digest="one"), VALUES)).repeat
+        assert not (await publish_values(broker, Key("k", 6, digest="one"), VALUES)).repeat
+        with pytest.raises(InvalidKey, match="digest"):
+            await broker.publish(Key("k", 7, digest="a b"), [])
+
+    tell(disk, story, CONFIG)
+
+
+def test_a_lasting_name_knows_the_topics_of_all_its_numbers(
+    disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(broker: LocalBroker) -> None:
+        ids = {name: (await broker.describe_topic(name)).id for name in ("a", "b")}
+        await publish_values(broker, Key("k", 1), {A0: [b"1"]})
+        await publish_values(broker, Key("k", 2), {B0: [b"2"]})
+        await broker.publish(Key("k", 3), [])
+        await publish_values(broker, Key("once", lasting=False), {A0: [b"3"]})
+        assert {info.name: info.topics for info in await broker.list_keys()} == {"k": ids, "once": {"a": ids["a"]}}
+        await broker.delete_topic("a")
+        ids["a"] = (await broker.create_topic("a", 1)).id
+        await publish_values(broker, Key("k", 4), {A0: [b"1"]})
+        assert (await broker.list_keys("k"))[0].topics == ids
+        monkeypatch.setattr(publishing, "TOPICS_KEPT", 1)
+        await publish_values(broker, Key("k", 5), {B0: [b"1"]})
+        assert (await broker.list_keys("k"))[0].topics == {"b": ids["b"]}
+
+    tell(disk, story, CONFIG)
+
+
+def test_what_was_published_before_there_were_digests_is_still_known() -> None:
+    old = msgspec.msgpack.encode([7, 1, True, False, [], [], 3, [PublishedPart("a", "0" * 32, 0, 0, 3, 3)]])
+    kept = msgspec.msgpack.decode(old, type=publishing.Intent)
+    assert (kept.number, kept.digest, kept.known_topics) == (7, "", {"a": "0" * 32})
 
 
 def test_a_publish_without_stages_only_raises_the_number(disk: SimulatedDisk) -> None:

@@ -55,6 +55,14 @@ def test_little_has_to_be_said() -> None:
     assert WriteOptions.parse({"servers": "one,two:2"}).servers == ("one:1773", "two:2")
 
 
+def test_who_may_make_a_topic_is_said_in_words_or_as_a_flag() -> None:
+    said = [parse(createTopic=word).create for word in ("first", "Always", "true", "never", "FALSE")]
+    assert said == ["first", "always", "always", "never", "never"]
+    assert parse().create == "first"
+    with pytest.raises(ConfigError, match=r"createTopic: is 'perhaps', allowed are first, always .*, never"):
+        parse(createTopic="perhaps")
+
+
 def test_names_are_taken_in_any_case_and_by_those_of_kafkas_sink(caplog: pytest.LogCaptureFixture) -> None:
     kafka = {"kafka.bootstrap.servers": "host:1", "topic": "a", "kafka.linger.ms": "5", "includeHeaders": "true"}
     with caplog.at_level(logging.WARNING):
@@ -64,7 +72,7 @@ def test_names_are_taken_in_any_case_and_by_those_of_kafkas_sink(caplog: pytest.
         ("host:1",), "events", "lz4", 65536, timeout_s=120.0
     )
     streams = {**PLACE, "checkpointLocation": "/c", "queryName": "q", "serialization.format": "1"}
-    assert WriteOptions.parse(streams) == parse()
+    assert WriteOptions.parse(streams) == WriteOptions(("host:1",), "events", checkpoint="/c", query_name="q")
 
 
 def test_an_order_has_columns_and_ways() -> None:

@@ -99,6 +99,7 @@ STATUSES: Final[dict[type[LogboomError], int]] = {
     e.StageFailed: 410,
     e.InvalidKey: 400,
     e.KeyBusy: 409,
+    e.KeyMismatch: 409,
     e.InvalidBookmark: 400,
     e.BookmarkLost: 410,
     e.SeqnoOutOfRange: 416,
