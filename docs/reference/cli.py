@@ -13,9 +13,10 @@ FRONT = """\
 # The command line
 
 Every command says the same with `--help`. Exit codes of all: 0 done and sound, 1 damage found or something failed, 2
-wrong usage or an error, 130 interrupted. What is asked for goes to standard output; progress, questions and errors go
-to standard error. On a terminal tables are aligned; elsewhere their columns are separated by tabs. This page is made by
-`python docs/reference/cli.py`. A tour is in [howto/command-line.md](../howto/command-line.md).
+wrong usage or an error, 130 interrupted, 143 ended by SIGTERM; `serve` and `pipeline serve` end with 0 then. What is
+asked for goes to standard output; progress, questions and errors go to standard error. On a terminal tables are
+aligned; elsewhere their columns are separated by tabs. This page is made by `python docs/reference/cli.py`. A tour is
+in [howto/command-line.md](../howto/command-line.md).
 """
 
 

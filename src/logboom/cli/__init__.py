@@ -1,8 +1,8 @@
 """The `logboom` command: one file per command, imported when it is called, so that `--help` stays quick.
 
 Exit codes of every command: 0 done and sound, 1 damage found or something failed, 2 wrong usage or an error, 130
-interrupted (upkeep also 143 and 129, when told to end). What is asked for goes to standard output; progress, questions
-and errors go to standard error.
+interrupted, 143 ended by SIGTERM (upkeep also 129, by SIGHUP; what serves ends with 0). What is
+asked for goes to standard output; progress, questions and errors go to standard error.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import sys
 from cyclopts import App, CycloptsError, Group
 
 from logboom import __version__
+from logboom.cli.signals import ending_as_interrupted
 from logboom.cli.terminal import guard
 from logboom.errors import LogboomError
 
@@ -68,7 +69,9 @@ app["--help"].group = app["--version"].group = (Group("Options", sort_key=len(_C
 def main() -> None:
     _fill_descriptors()
     guard()
-    sys.exit(run(sys.argv[1:]))
+    with ending_as_interrupted() as ended:
+        code = run(sys.argv[1:])
+    sys.exit((ended() or code) if code == INTERRUPTED else code)
 
 
 def _fill_descriptors() -> None:

@@ -83,7 +83,7 @@ def run(
     options
         Any option of the job, as the configuration has it; a list is given as --topics a --topics b.
     """
-    from logboom.cli.pipeline_signals import ending_as_interrupted
+    from logboom.cli.signals import ending_as_interrupted
 
     found = _load(config, directory, server, only=name)
     work = _work_of(found, name, options)
@@ -127,7 +127,7 @@ def serve(
     verbose
         Show what Spark says.
     """
-    from logboom.cli.pipeline_signals import ending_as_interrupted
+    from logboom.cli.signals import ending_as_interrupted
     from logboom.spark.jobs.engine import Engine
     from logboom.spark.jobs.serving import Server as Serving
 

@@ -6,8 +6,10 @@ What the JVM says on standard error goes to a file that nobody sees, but for its
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -42,7 +44,7 @@ class Engine:
     def _start(self) -> SparkSession:
         config = self._config
         settings = config.config if self._verbose else {**QUIET, **config.config}
-        with _silenced(not self._verbose):
+        with _silenced(not self._verbose), _still_ignored(signal.SIGINT):
             return session("logboom pipeline", config.master, remote=config.remote, config=settings)
 
     def stop(self) -> None:
@@ -54,6 +56,15 @@ class Engine:
             spark.stop()
         if not _is_remote(spark):
             _forget_java()
+
+
+@contextmanager
+def _still_ignored(number: signal.Signals) -> Iterator[None]:
+    """Spark handles Ctrl-C, also in a process that was started to ignore it."""
+    was_ignored = signal.getsignal(number) == signal.SIG_IGN
+    yield
+    if was_ignored and threading.current_thread() is threading.main_thread():
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _is_remote(spark: SparkSession) -> bool:
