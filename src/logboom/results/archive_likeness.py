@@ -17,7 +17,7 @@ from logboom.batch import vector
 from logboom.errors import ResultsUnreadable
 from logboom.results.archive import ArchivedFile, schema
 from logboom.results.likeness import first_difference
-from logboom.results.places import Place
+from logboom.results.places import Place, describe_change
 from logboom.results.verification import Problem
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def check_file(shelved: Shelved) -> Problem | None:
     except (ResultsUnreadable, OSError) as error:
         return shelved.problem(str(error))
     if (size, checksum) != (shelved.file.size, shelved.file.crc):
-        return shelved.problem(f"it is not what was published: it has {size:,} bytes, of {shelved.file.size:,}")
+        return shelved.problem(f"it {describe_change(size, shelved.file.size)}")
     return None
 
 

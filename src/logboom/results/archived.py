@@ -29,7 +29,7 @@ from logboom.batch.tables import LOST
 from logboom.errors import BatchTooLarge, Damage, ResultsUnreadable
 from logboom.results.archive import FORMAT, ArchivedFile, decode_manifest
 from logboom.results.catalogue import Catalogue, Result
-from logboom.results.places import Place
+from logboom.results.places import Place, describe_change
 from logboom.storage.config import MIB
 from logboom.storage.reading import Piece, cut_pieces
 from logboom.storage.run import Run
@@ -377,7 +377,7 @@ def _check(stream: Any, file: ArchivedFile) -> None:
             crc = crc32c.crc32c(piece, crc)
         stream.seek(0)
     if (size, crc) != (file.size, file.crc):
-        raise ResultsUnreadable(f"it is not what was published: it has {size:,} bytes, or others")
+        raise ResultsUnreadable(f"it {describe_change(size, file.size)}")
 
 
 def _term_at(file: ArchivedFile, seqno: int) -> tuple[int, int | None]:

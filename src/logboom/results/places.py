@@ -25,6 +25,13 @@ UNFINISHED: Final = ".unfinished-"
 """What the name of a file begins with that is being written."""
 
 
+def describe_change(size: int, published: int) -> str:
+    """Of a file whose bytes, or their checksum, are not those that were published."""
+    if size != published:
+        return f"is not what was published: it has {size:,} bytes, of {published:,}"
+    return f"is not what was published: its checksum differs, in {size:,} bytes"
+
+
 class Place:
     """A directory for results, and what is below it."""
 
@@ -110,7 +117,7 @@ class Place:
         except OSError as error:
             raise ResultsUnreadable(f"{self.uri}/{file.path} cannot be read: {error}") from None
         if (len(data), crc32c.crc32c(data)) != (file.size, file.crc):
-            raise ResultsUnreadable(f"{self.uri}/{file.path} is not what was published: it has {len(data):,} bytes")
+            raise ResultsUnreadable(f"{self.uri}/{file.path} {describe_change(len(data), file.size)}")
         return data
 
     def open(self, path: str) -> Any:

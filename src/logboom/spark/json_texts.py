@@ -1,9 +1,12 @@
-"""Structs, maps and arrays as JSON. As in Spark's to_json, fields that are null are left out."""
+"""Structs, maps and arrays as JSON, as Spark's to_json makes it: fields that are null are left out, a `float` is the
+shortest number that stands for it, and what is no number is one of the texts "NaN", "Infinity" and "-Infinity".
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from math import isfinite
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -12,6 +15,7 @@ if TYPE_CHECKING:
 
 Clean = Callable[[Any], Any]
 
+_NOT_NUMBERS: Final = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 _encode = msgspec.json.Encoder(decimal_format="number").encode
 
 
@@ -38,7 +42,7 @@ def _find_failed(column: pa.Array) -> tuple[int, str]:
 
 
 def _cleaner(array: pa.Array) -> Clean | None:
-    """Takes null fields out of an entry; None where there are none to take out."""
+    """Makes an entry what JSON has for it, without null fields; None where it is that already."""
     import pyarrow as pa
 
     kind = array.type
@@ -56,7 +60,22 @@ def _cleaner(array: pa.Array) -> Clean | None:
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
         of_values = _cleaner(array.flatten())
         return None if of_values is None else lambda row: [_or_null(of_values, item) for item in row]
+    if pa.types.is_floating(kind):
+        return _number_cleaner(array)
     return None
+
+
+def _number_cleaner(array: pa.Array) -> Clean | None:
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_float64(array.type):
+        shorter = np.float32 if pa.types.is_float32(array.type) else np.float16
+        return lambda number: float(str(shorter(number))) if isfinite(number) else _NOT_NUMBERS[str(number)]
+    if pc.all(pc.is_finite(array), min_count=0).as_py():
+        return None
+    return lambda number: number if isfinite(number) else _NOT_NUMBERS[str(number)]
 
 
 def _clean_struct(inner: dict[str, Clean]) -> Clean:

@@ -198,6 +198,23 @@ def test_structs_maps_and_arrays_become_json_as_to_json_has_it() -> None:
     assert [json.loads(text) for text in numbers.to_pylist()] == [{"1": [1, None]}, {}]
 
 
+def test_floats_and_what_is_no_number_are_written_as_spark_does() -> None:
+    nan, inf = float("nan"), float("inf")
+    kind = pa.struct([("f", pa.float32()), ("d", pa.float64()), ("l", pa.list_(pa.float32())), ("h", pa.float16())])
+    rows = [
+        {"f": 0.1, "d": 0.1, "l": [3.4e38, None, 16777216.0], "h": 0.1},
+        {"f": nan, "d": inf, "l": [-inf], "h": None},
+        {"f": None, "d": nan, "l": None, "h": inf},
+    ]
+    encoded, failed = encode_rows(pa.array(rows, kind))
+    assert failed is None
+    assert encoded.to_pylist() == [
+        b'{"f":0.1,"d":0.1,"l":[3.4e38,null,16777216.0],"h":0.1}',
+        b'{"f":"NaN","d":"Infinity","l":["-Infinity"]}',
+        b'{"d":"NaN","h":"Infinity"}',
+    ]
+
+
 def test_a_value_that_cannot_become_json_is_named() -> None:
     broken = pa.StructArray.from_arrays([pa.array([b"ok", b"\xff"]).view(pa.string())], ["a"])
     writer = RowWriter(ListStage(), Layout(("value",), "t", True, ()), 7)
