@@ -1,24 +1,26 @@
 """The `logboom` command: one file per command, imported when it is called, so that `--help` stays quick.
 
 Exit codes of every command: 0 done and sound, 1 damage found or something failed, 2 wrong usage or an error, 130
-interrupted, 143 ended by SIGTERM (upkeep also 129, by SIGHUP; what serves ends with 0). What is
-asked for goes to standard output; progress, questions and errors go to standard error.
+interrupted, 141 whoever read the output has gone, 143 ended by SIGTERM (upkeep also 129, by SIGHUP; what serves ends
+with 0). What is asked for goes to standard output; progress, questions and errors go to standard error.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from cyclopts import App, CycloptsError, Group
 
 from logboom import __version__
 from logboom.cli.signals import ending_as_interrupted
-from logboom.cli.terminal import guard
+from logboom.cli.terminal import guard, name_streams
 from logboom.errors import LogboomError
 
 USAGE = 2
 INTERRUPTED = 130
+PIPE_CLOSED = 141
 
 _COMMANDS = {
     Group("Start here", sort_key=0): {
@@ -68,6 +70,7 @@ app["--help"].group = app["--version"].group = (Group("Options", sort_key=len(_C
 
 def main() -> None:
     _fill_descriptors()
+    name_streams()
     guard()
     with ending_as_interrupted() as ended:
         code = run(sys.argv[1:])
@@ -92,22 +95,44 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         command = " ".join(("logboom", *(error.command_chain or ())))
-        print(f"logboom: {str(error).strip()}\nlogboom: `{command} --help` says what there is", file=sys.stderr)
-        return USAGE
+        return _fail(f"{str(error).strip()}\nlogboom: `{command} --help` says what there is")
     except KeyboardInterrupt:
-        print("logboom: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return USAGE
+        return PIPE_CLOSED
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # so rich says it
+            return PIPE_CLOSED
+        raise
     except PermissionError as error:
-        print(f"logboom: {error.filename}: {error.strerror}: run as the user that owns it", file=sys.stderr)
-        return USAGE
+        return _fail(f"{_place_of(error)}{error.strerror}: run as the user that owns it")
     except OSError as error:
-        where = f"{os.fspath(error.filename)}: " if isinstance(error.filename, (str, os.PathLike)) else ""
-        print(f"logboom: {where}{error.strerror or error}", file=sys.stderr)
-        return USAGE
+        return _fail(f"{_place_of(error)}{error.strerror or error}")
     except LogboomError as error:
-        print(f"logboom: {error}", file=sys.stderr)
-        return USAGE
+        return _fail(str(error))
+    finally:
+        _give_up_stuck()
     return code if isinstance(code, int) else 0
+
+
+def _fail(text: str, code: int = USAGE) -> int:
+    """Say it, where anybody can hear it."""
+    with suppress(OSError):
+        print(f"logboom: {text}", file=sys.stderr, flush=True)
+    return code
+
+
+def _place_of(error: OSError) -> str:
+    if isinstance(error.filename, (str, os.PathLike)):
+        return f"{os.fspath(error.filename)}: "
+    return ""
+
+
+def _give_up_stuck() -> None:
+    """What could not be written is not tried again at the end of the process, which would be another error."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            with open(os.devnull, "wb") as nowhere:
+                os.dup2(nowhere.fileno(), stream.fileno())

@@ -121,6 +121,8 @@ def _tell_why(error: BaseException, origin: Origin, output: str, force: bool) ->
     elif not isinstance(error, ValueError):
         unfinished = isinstance(error, KeyboardInterrupt)
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full and output == "-":
+            error.filename = "standard output"  # type: ignore[attr-defined]
         if output == "-" or not (unfinished or full):
             raise error
         reason = f", {error.strerror}" if isinstance(error, OSError) else ""

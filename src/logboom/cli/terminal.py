@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from logboom.batch.header import Buffer
 
 
 class Guarded(io.TextIOWrapper):
@@ -27,6 +30,30 @@ class Guarded(io.TextIOWrapper):
 
         super().write(printable_lines(text))
         return len(text)
+
+
+class _Named(io.FileIO):
+    """A descriptor whose errors say what it is."""
+
+    def __init__(self, fd: int, title: str) -> None:
+        super().__init__(fd, "w", closefd=False)
+        self._title = title
+
+    def write(self, data: Buffer, /) -> int | None:
+        try:
+            return super().write(data)
+        except OSError as error:
+            error.filename = self._title
+            raise
+
+
+def name_streams() -> None:
+    """From now on what cannot be written to standard output is an error that names it."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        raw = io.BufferedWriter(_Named(sys.stdout.fileno(), "standard output"))
+        sys.stdout = io.TextIOWrapper(
+            raw, sys.stdout.encoding, sys.stdout.errors, line_buffering=sys.stdout.line_buffering
+        )
 
 
 def guard() -> None:
