@@ -6,13 +6,14 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from checker import make_value
 from logboom import Client, Reader, connect
 from logboom.broker.publication import Key, Publication, Receipt
 from logboom.client.staging import StageWriter, publish
+from logboom.errors import LogboomError
 from system.node import READY_S, NodeProcess
 
 KEY = Key("scene", 7)
@@ -98,6 +99,15 @@ class StagedNode(NodeProcess):
         """Meanwhile, by a client that waits for a node that is away."""
         with ThreadPoolExecutor(1) as threads:
             yield threads.submit(self.publish)
+
+    def publish_until_death(self) -> None:
+        """By a client that gives up soon, and asks again as long as the node lives: it may not have been reached."""
+        assert self._process is not None
+        while self._process.poll() is None:
+            with suppress(LogboomError):
+                self.publish(timeout_s=1)
+                break
+        self.wait_for_death()
 
     def wait_for_death(self) -> None:
         assert self._process is not None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from logboom import Client
 from logboom.broker.publication import Key, Receipt
 from logboom.client.staging import StageWriter, publish
-from logboom.errors import OutcomeUnknown
 from system.node import READY_S, NodeProcess
 from system.node_load import LOGS, Load, pause
 from system.staged_node import KEY, StagedNode, read_values
@@ -119,9 +117,7 @@ def test_a_publish_that_nobody_asks_for_again_is_whole_or_absent_wherever_the_no
     node = staged.copy(tmp_path)
     with node.ended():
         is_committed = start_dying(node, step)
-        with suppress(OutcomeUnknown):
-            node.publish(timeout_s=1)
-        node.wait_for_death()
+        node.publish_until_death()
         node.start()
         if is_committed is False:
             node.check_unpublished()
@@ -136,9 +132,7 @@ def test_a_node_that_dies_again_while_it_finishes_a_publish_finishes_it_the_next
     node = staged.copy(tmp_path)
     with node.ended():
         start_dying(node, "the first write to a log")
-        with suppress(OutcomeUnknown):
-            node.publish(timeout_s=1)
-        node.wait_for_death()
+        node.publish_until_death()
         with pytest.raises(AssertionError, match="did not start"):
             node.start(under=killing(WRITES, node.path(what), 1))
         node.start()
