@@ -121,7 +121,7 @@ def test_one_sync_carries_everything_that_came_while_the_last_one_ran(tmp_path: 
     async def story(broker: LocalBroker, disk: GatedDisk) -> None:
         for topic in "abc":
             await broker.create_topic(topic)
-        await asyncio.sleep(0.05)
+        await asyncio.gather(*[send(broker, b"before", topic=topic) for topic in "abc"])
         disk.rounds.clear()
         disk.close_gate()
         answers = [send(broker, b"first", topic="a")]
