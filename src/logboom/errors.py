@@ -24,6 +24,7 @@ LogboomError
 │   ├── ReadOnlyReplica        the node is a copy of another one, which takes the writes
 │   ├── RecordsRejected        a validator of the topic has said no
 │   ├── ValidatorFailed        a validator of the topic could not be asked
+│   ├── ValidatorNotAllowed    a validator of the topic that the node's configuration does not let it ask
 │   └── Overloaded             too much is waiting to be written or synced; nothing of this was
 ├── OutcomeUnknown             the connection was lost before the answer: appended or not, nobody here knows
 ├── Unavailable                not now: the node is starting, stopping, or cannot be reached
@@ -248,6 +249,19 @@ class RecordsRejected(AppendRefused):
         self.topic = topic
         self.url = url
         self.status = status
+        self.reason = reason
+
+
+class ValidatorNotAllowed(AppendRefused):
+    """The node's configuration does not let it ask a validator of the topic, and unasked nothing is appended."""
+
+    def __init__(self, topic: str, url: str, reason: str) -> None:
+        super().__init__(
+            f"a validator of topic {topic!r} may not be asked ({url}): {reason}; list it in validators.allow of the "
+            "node's configuration, or take it from the topic"
+        )
+        self.topic = topic
+        self.url = url
         self.reason = reason
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from any_hook import ANY_HOOK
 from logboom.batch import build
 from logboom.broker.config import UpkeepSettings
 from logboom.broker.hook import Outcome
@@ -114,7 +115,7 @@ def live(disk: SimulatedDisk, hooks: Hooks, monkeypatch: pytest.MonkeyPatch, sta
     """Open, do everything that is due at a few times, close."""
     monkeypatch.setattr("logboom.broker.upkeep.run_hook", hooks)
     data, _ = open_data(disk)
-    upkeep = Upkeep(data, FAST, threads=Inline())
+    upkeep = Upkeep(data, FAST, threads=Inline(), allowed=ANY_HOOK)
     for hour in range(1, 5):
         now = start + hour * HOUR
         while (again_at := upkeep.step(now)) is not None and (again_at <= now or upkeep.under_way):
@@ -261,7 +262,7 @@ class Life:
 
     def open(self) -> None:
         self.data, self.log = open_data(self.disk)
-        self.upkeep = Upkeep(self.data, FAST, threads=Inline())
+        self.upkeep = Upkeep(self.data, FAST, threads=Inline(), allowed=ANY_HOOK)
 
     def hook(self, command: str, environment: dict[str, str], *_: object) -> Outcome:
         if not self.is_well and self.chance.random() < 0.3:

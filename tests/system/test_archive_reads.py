@@ -17,6 +17,7 @@ from urllib.request import urlopen
 import msgspec
 import pytest
 
+from any_hook import ANY_HOOK
 from archived.making import archive, clip
 from logboom import Reader
 from logboom.batch import Record, Selection, build, build_records
@@ -36,7 +37,7 @@ from system.node import NodeProcess, free_port
 
 Test = Callable[..., Coroutine[Any, Any, None]]
 
-CONFIG = BrokerConfig(upkeep=UpkeepSettings(retention_every_ms=5))
+CONFIG = BrokerConfig(upkeep=UpkeepSettings(retention_every_ms=5), allowed=ANY_HOOK)
 SMALL = SegmentSettings(bytes=4096)
 
 

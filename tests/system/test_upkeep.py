@@ -57,10 +57,11 @@ def make(
     timeout_ms: int = 60_000,
     backoff_ms: int = 1,
 ) -> Path:
-    """A data directory with one topic of so many sealed segments, closed properly."""
+    """A data directory with one topic of so many sealed segments, closed properly; beside it a configuration."""
+    Path(f"{path}.toml").write_text("" if hook is None else f"[hooks]\nthis = {json.dumps(hook)}\n")
     settings = Settings(
         retention=retention,
-        hook=HookSettings(delete=hook, timeout_ms=timeout_ms, backoff_ms=backoff_ms),
+        hook=HookSettings(delete=None if hook is None else "this", timeout_ms=timeout_ms, backoff_ms=backoff_ms),
         recompression=RecompressionSettings(codec="zstd"),
     )
     with DataDirectory.open(str(path)) as data:
@@ -73,13 +74,21 @@ def make(
     return path
 
 
+def configured(arguments: tuple[str | Path, ...]) -> list[str]:
+    """With the configuration of the directory that comes last, if it has one."""
+    file = Path(f"{arguments[-1]}.toml")
+    return [*map(str, arguments), *(["--config", str(file)] if file.exists() else [])]
+
+
 def logboom(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *map(str, arguments)]
+    command = [*COMMAND, *configured(arguments)]
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
 
 
 def start(*arguments: str | Path, command: tuple[str, ...] = COMMAND) -> subprocess.Popen[str]:
-    return subprocess.Popen([*command, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*command, *configured(arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def wait_for(path: Path) -> None:
@@ -156,6 +165,32 @@ def test_each_hook_runs_at_most_once_and_a_failing_one_exits_with_1(tmp_path: Pa
     told = json.loads(logboom("upkeep", "--json", path).stdout)
     assert [hook["attempts"] for hook in told["hooks"]["failing"]] == [2]
     assert rows(path) == list(range(200))
+
+
+def test_without_the_configuration_segments_are_held_and_named(tmp_path: Path) -> None:
+    path = make(tmp_path / "data", f"touch {tmp_path}/said")
+    file = Path(f"{path}.toml").rename(tmp_path / "node.toml")
+    done = logboom("upkeep", path)
+    assert (done.returncode, (tmp_path / "said").exists()) == (1, False)
+    assert "  events/0, seqnos 0 to 49 and all that follows: held, nothing was run\n" in done.stdout
+    assert "'this' is no hook of this node: [hooks] in its configuration names none" in done.stdout
+    assert "--config" in done.stdout
+    (held,) = json.loads(logboom("upkeep", "--json", path).stdout)["hooks"]["failing"]
+    assert (held["first_seqno"], held["attempts"]) == (0, 0)
+    assert rows(path) == list(range(SEGMENTS * RECORDS))
+    done = logboom("doctor", "--quiet", path, "--config", file)
+    assert "unknown hook" not in done.stdout
+    done = logboom("upkeep", path, "--config", file)
+    assert (done.returncode, (tmp_path / "said").exists()) == (0, True)
+    assert rows(path) == list(range(3 * RECORDS, SEGMENTS * RECORDS))
+
+
+def test_a_configuration_that_is_wrong_or_not_there_is_refused_before_anything_is_done(tmp_path: Path) -> None:
+    path = make(tmp_path / "data")
+    (tmp_path / "wrong.toml").write_text("[hooks]\nUpper = 'x'\n")
+    for name in ("wrong.toml", "none.toml"):
+        done = logboom("upkeep", path, "--config", tmp_path / name)
+        assert (done.returncode, done.stdout) == (2, "")
 
 
 def test_verbose_shows_what_hooks_print(tmp_path: Path) -> None:
@@ -249,7 +284,7 @@ def test_a_second_signal_leaves_no_hook_behind_that_will_not_end(
 
 def test_a_signal_that_it_was_started_to_ignore_is_ignored(tmp_path: Path) -> None:
     path = make(tmp_path / "data", gate(tmp_path))
-    command = ["nohup", *COMMAND, "upkeep", str(path)]
+    command = ["nohup", *COMMAND, *configured(("upkeep", path))]
     with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         wait_for(tmp_path / "started")
         process.send_signal(signal.SIGHUP)
@@ -282,7 +317,7 @@ def test_on_a_terminal_it_says_what_is_under_way(tmp_path: Path) -> None:
     path = make(tmp_path / "data", gate(tmp_path))
     terminal, side = pty.openpty()
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "100"}
-    command = [*COMMAND, "upkeep", str(path)]
+    command = [*COMMAND, *configured(("upkeep", path))]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=side, env=environment) as process:
         os.close(side)
         seen = b""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from system.node import NodeProcess
+from system.node import NodeProcess, free_port
 
 ROOT = Path(__file__).parents[2]
 
@@ -19,8 +19,10 @@ BY_THEMSELVES = ["docs/howto/read-files.md", "docs/howto/retention.md"]
 WITH_A_NODE = ["README.md", "docs/tutorial.md", "docs/howto/read.md", "docs/howto/validate.md", "docs/howto/write.md"]
 
 
-def run_blocks(page: str, directory: Path, **environment: str) -> None:
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+def run_blocks(page: str, directory: Path, port: int = 0, **environment: str) -> None:
+    """The port takes the place of the one that a page has for a server of its own."""
+    text = (ROOT / page).read_text().replace("8000", str(port))
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     assert blocks
     done = subprocess.run(
         [sys.executable, "-c", "\n".join(blocks)],
@@ -43,8 +45,9 @@ def test_the_python_on_a_page_runs_in_its_order_against_a_node(page: str, tmp_pa
     here, node = tmp_path / "here", tmp_path / "node"
     here.mkdir()
     node.mkdir()
-    with NodeProcess(node) as running:
-        run_blocks(page, here, LOGBOOM_SERVERS=running.address)
+    port = free_port()
+    with NodeProcess(node, "--set", f"validators.allow=http://127.0.0.1:{port}/") as running:
+        run_blocks(page, here, port, LOGBOOM_SERVERS=running.address)
 
 
 @pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"], ids=lambda page: page.name)

@@ -377,6 +377,9 @@ class TopicInfo(msgspec.Struct, frozen=True):
     settings: Settings
     refused: str | None = None
     """Why the topic takes no writes, where an operator said so."""
+    unusable: dict[str, str] = {}
+    """Settings that name what the node's configuration does not allow, each with the reason: `hook.delete`, whose
+    segments are held, `validators.urls`, without which nothing is appended."""
 
 
 class CursorInfo(msgspec.Struct, frozen=True):

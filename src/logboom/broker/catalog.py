@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from logboom.broker.allowances import Allowances
 from logboom.broker.api import PartitionInfo, TopicInfo
 from logboom.broker.archived import Archives
 from logboom.broker.committing import Committer, logger
@@ -58,6 +59,7 @@ class Hosted:
     refused: str | None = None
     meter: Meter = field(default_factory=Meter)
     archives: Archives = field(default_factory=Archives)
+    allowed: Allowances = field(default_factory=Allowances)
 
     def writer(self, partition: int | None) -> LogWriter:
         """The owner of this partition's log; of the only one, where none is named."""
@@ -87,6 +89,7 @@ class Hosted:
             partitions=[self.describe_log(number) for number in range(len(self.writers))],
             settings=self.topic.settings,
             refused=self.refused,
+            unusable=self.allowed.unusable(self.topic.settings),
         )
 
     def describe_log(self, number: int) -> PartitionInfo:
@@ -241,7 +244,9 @@ class Catalog:
     def host(self, topic: Topic, logs: dict[str, Log | LogboomError]) -> Hosted:
         """From now on the topic is here."""
         writers = [self._own(topic, number, logs[name]) for number, name in enumerate(topic.log_names)]
-        hosted = self._topics[topic.name] = Hosted(topic, writers, archives=self._archives)
+        hosted = self._topics[topic.name] = Hosted(
+            topic, writers, archives=self._archives, allowed=self._config.allowed
+        )
         if topic.name.startswith("_"):
             self._internal.add(topic.name)
         self._committer.writers.update(hosted.open_writers)
@@ -274,10 +279,11 @@ class Catalog:
         """Put a log that begins with these numbers in the place of one, of which nobody waits for anything."""
         return await self._finish(lambda: self._begin_anew(hosted, partition, snapshot))
 
-    async def configure(self, name: str, settings: Settings) -> Hosted:
+    async def configure(self, name: str, settings: Settings, by: Maker = "user") -> Hosted:
+        """Settings of the node that this one copies are taken as they are."""
         if name in self._internal:
             raise TopicNotAllowed(name, "internal topics are kept by the node itself: its settings stay as they are")
-        return await self._finish(lambda: self._configure(name, settings))
+        return await self._finish(lambda: self._configure(name, settings, by))
 
     async def delete(self, name: str, topic_id: str | None) -> Hosted:
         return await self._finish(lambda: self._delete(name, topic_id))
@@ -299,6 +305,7 @@ class Catalog:
         topic = Topic.make(name, rules.partitions if partitions is None else partitions, settings or rules.settings)
         if by != "node":
             rules.admit(name, len(self), self._config.limits, by == "write")
+            self._config.allowed.check(topic.settings)
         return await self._begin(topic)
 
     async def _adopt(self, topic: Topic) -> Hosted:
@@ -344,8 +351,10 @@ class Catalog:
             writer.begin_anew(log)
         return hosted
 
-    async def _configure(self, name: str, settings: Settings) -> Hosted:
+    async def _configure(self, name: str, settings: Settings, by: Maker) -> Hosted:
         hosted = self.find(name)
+        if by != "node":
+            self._config.allowed.check(settings, hosted.topic.settings)
         try:
             if settings.flush.policy != "os":
                 await self._sync_shown(hosted, settings)

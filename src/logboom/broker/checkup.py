@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from logboom.broker.allowances import HOOK
 from logboom.broker.api import (
     Broker,
     CursorInfo,
@@ -27,6 +28,7 @@ from logboom.broker.api import (
 )
 from logboom.broker.slices import slices
 from logboom.broker.wording import age_of, size_of
+from logboom.storage.health.backlog import hook_advice, validator_advice
 from logboom.storage.health.findings import SEVERITIES, Severity, counted
 
 NEAR: Final = 0.8
@@ -278,6 +280,8 @@ def _of_upkeep(upkeep: dict[str, Any] | None) -> Iterator[Complaint]:
     if not upkeep:
         return
     for hook in upkeep["hooks"]["failing"]:
+        if not hook["next_attempt_at"]:
+            continue  # said of its topic
         where = f"{hook['topic']}/{hook['partition']}"
         reason = (
             f"the delete hook has failed {hook['attempts']:,} times (last: {hook['error']}), and holds its segments"
@@ -363,10 +367,23 @@ def _of_topic(topic: TopicInfo) -> Iterator[Complaint]:
     if topic.refused is not None:
         advice = f"`logboom accept {topic.name}` takes writes again"
         yield Complaint("warning", "writes refused", topic.name, topic.refused or "switched to read-only", advice)
+    yield from _unusable(topic)
     for part in topic.partitions:
         if part.refusal is not None:
             advice = "stop the node and run `logboom doctor` on its directory"
             yield Complaint("damage", "log takes no writes", f"{topic.name}/{part.partition}", part.refusal, advice)
+
+
+def _unusable(topic: TopicInfo) -> Iterator[Complaint]:
+    for key, reason in topic.unusable.items():
+        if key == HOOK:
+            limit = topic.settings.retention.hard_bytes
+            until = "for ever" if limit is None else f"until a partition has more than {size_of(limit)}"
+            reason = f"{reason}; nothing is run, and what retention would drop is held {until}"
+            yield Complaint("warning", "unknown hook", topic.name, reason, hook_advice(topic.name))
+        else:
+            advice = validator_advice(topic.name)
+            yield Complaint("warning", "validator not allowed", topic.name, f"{reason}; appends are refused", advice)
 
 
 def _of_cursor(cursor: CursorInfo, first: int | None) -> Iterator[Complaint]:

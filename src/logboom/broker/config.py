@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Final
 
+from logboom.broker.allowances import Allowances
 from logboom.broker.limits import Limits, TopicRules
+from logboom.errors import ConfigError
 from logboom.storage.config import DAY_US, MIB
 
 RANGES: Final = {
@@ -54,9 +56,15 @@ class BrokerConfig:
     """Files of logs that are kept open because they were used lately."""
     dirty_logs_max: int = 2**30
     """Logs that are written and not synced at the same time: each of them holds a file open."""
+    allowed: Allowances = field(default_factory=Allowances)
+    """What topics may have the node do outside of itself."""
 
     def __post_init__(self) -> None:
         self.limits.check()
         self.topics.check()
+        try:
+            self.allowed.check(self.topics.settings)
+        except ConfigError as error:
+            raise ConfigError(f"topics.settings.{error.key}", error.reason) from None
         if not 1 <= self.threads <= 256:
             raise ValueError(f"threads is {self.threads}, allowed are 1 to 256")

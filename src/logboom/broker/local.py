@@ -135,9 +135,9 @@ class LocalBroker:
         self._catalog = catalog = Catalog(data, self._committer, config, is_copying(role), archives)
         self._reading = LogReading(loop, reads, config.limits, self._fetch, archives)
         self._segments = SegmentLists(loop, reads)
-        self._validation = Validation(loop, reads, self._committer, validators)
+        self._validation = Validation(loop, reads, self._committer, validators, config.allowed.validators)
         self._wake = asyncio.Event()
-        self._upkeep = Upkeep(data, config.upkeep, self._wake_upkeep, archives=archives)
+        self._upkeep = Upkeep(data, config.upkeep, self._wake_upkeep, archives=archives, allowed=config.allowed)
         archives.on_change = self._wake.set
         self._cursors: Cursors | None = None
         staging = ThreadPoolExecutor(STAGE_THREADS, "logboom-stage")
@@ -203,6 +203,11 @@ class LocalBroker:
                 *(
                     f"the topic with id {lost} cannot be served: its topic.json cannot be read"
                     for lost in broker.unreadable
+                ),
+                *(
+                    f"topic {topic.name}: {key}: {reason}"
+                    for topic in data.topics()
+                    for key, reason in config.allowed.unusable(topic.settings).items()
                 ),
                 *describe_recovery(data, logs, time.monotonic() - began),
             ]

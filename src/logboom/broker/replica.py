@@ -175,7 +175,7 @@ class Replica:
         if hosted.topic.partitions != wanted.partitions:
             raise ReplicaDiverged(wanted.name, 0, f"it has {wanted.partitions} partitions there")
         if hosted.topic.settings != wanted.settings:
-            return await self._catalog.configure(wanted.name, wanted.settings)
+            return await self._catalog.configure(wanted.name, wanted.settings, "node")
         return hosted
 
     async def drop(self, firsts: Mapping[tuple[str, int], int]) -> None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from logboom.broker.allowances import Allowances
 from logboom.broker.archived import Archives
 from logboom.broker.hook import Outcome
 from logboom.broker.stats import FailingHook, Tally, Waiting, logger
@@ -98,9 +99,10 @@ def key_of(segment: Segment) -> Key:
 
 
 class Retainer:
-    def __init__(self, disk: Disk, path: str, tally: Tally) -> None:
+    def __init__(self, disk: Disk, path: str, tally: Tally, allowed: Allowances) -> None:
         self.queue = HookQueue.open(disk, path)
         self._tally = tally
+        self._allowed = allowed
         self._refused: set[str] = set()
         """Logs that take no writes, and of which that was told."""
         self._waiting: dict[str, Waiting] = {}
@@ -286,20 +288,30 @@ class Retainer:
         )
 
     def failing(self, topics: Iterable[Topic]) -> list[FailingHook]:
-        names = {topic.directory: topic.name for topic in topics}
-        return [
-            FailingHook(
-                topic=names.get(entry.topic, entry.topic),
-                partition=entry.partition,
-                first_seqno=entry.first_seqno,
-                next_seqno=entry.next_seqno,
-                attempts=entry.attempts,
-                error=entry.last_error or "",
-                since=entry.failing_since or 0,
-                next_attempt_at=entry.next_at,
+        """The segments whose hook has failed, and the first of each log whose hook is none of this node's."""
+        known = {topic.directory: topic for topic in topics}
+        found: list[FailingHook] = []
+        barred: set[str] = set()
+        for entry in self.queue.entries:
+            topic = known.get(entry.topic)
+            reason = None if topic is None or entry.done else self._allowed.hook_refusal(topic.settings.hook.delete)
+            if entry.log in barred or (reason is None and entry.failing_since is None):
+                continue
+            if reason is not None:
+                barred.add(entry.log)
+            found.append(
+                FailingHook(
+                    topic=entry.topic if topic is None else topic.name,
+                    partition=entry.partition,
+                    first_seqno=entry.first_seqno,
+                    next_seqno=entry.next_seqno,
+                    attempts=entry.attempts,
+                    error=reason or entry.last_error or "",
+                    since=entry.failing_since or entry.queued_at,
+                    next_attempt_at=0 if reason is not None else entry.next_at,
+                )
             )
-            for entry in self.queue.failing
-        ]
+        return found
 
     @property
     def pending(self) -> int:

@@ -31,7 +31,8 @@ class Dropped(msgspec.Struct, frozen=True):
 
 
 class FailingHook(msgspec.Struct, frozen=True):
-    """A segment that stays because its hook fails. Times are microseconds since 1970."""
+    """A segment that stays because its hook fails, or is none that the node's configuration names: that one is never
+    tried, and stands for all behind it in its log. Times are microseconds since 1970."""
 
     topic: str
     partition: int
@@ -41,6 +42,7 @@ class FailingHook(msgspec.Struct, frozen=True):
     error: str
     since: int
     next_attempt_at: int
+    """0 where there is none: the node has no such hook."""
 
 
 class HookStats(msgspec.Struct, frozen=True):

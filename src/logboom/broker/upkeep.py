@@ -24,6 +24,7 @@ from concurrent.futures import Executor
 from functools import partial
 from typing import Final
 
+from logboom.broker.allowances import Allowances
 from logboom.broker.archived import Archives
 from logboom.broker.config import UpkeepSettings
 from logboom.broker.hook import TERM_GRACE_S, environment_of, run_hook
@@ -54,17 +55,21 @@ class Upkeep:
         wake: Callable[[], None] | None = None,
         threads: Executor | None = None,
         archives: Archives | None = None,
+        allowed: Allowances | None = None,
     ) -> None:
         """`wake` is called, on any thread, when a job has ended and `step` has something to take.
+
+        Of hooks only those are run that are `allowed`. What waits for another one waits on.
 
         Without `archives` nothing is archived: what retention is to keep until it is stays.
         """
         self._archives = archives or Archives()
+        self._allowed = allowed or Allowances()
         self._data = data
         self._settings = settings
         self._tally = Tally()
         self._jobs = Jobs(settings.hooks_max + 3, wake, threads)
-        self._retainer = Retainer(data.files.disk, f"{data.path}/internal/hooks", self._tally)
+        self._retainer = Retainer(data.files.disk, f"{data.path}/internal/hooks", self._tally, self._allowed)
         self._rewriter = Rewriter(data.files, self._tally, self._jobs, Throttle(settings.recompress_bytes_per_second))
         self._scrubber = Scrubber(
             *(data.files.disk, f"{data.path}/internal/scrub", self._tally, self._jobs),
@@ -286,17 +291,18 @@ class Upkeep:
         return False
 
     def _start_hook(self, kept: Kept, entry: HookEntry, now: int) -> bool:
-        """False where the segment is not to go any more: the next pass withdraws it."""
+        """False where the segment is not to go any more: the next pass withdraws it. And where its hook is not ours."""
         hook, topic = kept.topic.settings.hook, kept.topic
+        command = None if hook.delete is None else self._allowed.hooks.get(hook.delete)
         wanted = (entry.place, entry.end)
         segment = next((item.segment for item in doomed(kept, now) if key_of(item.segment) == wanted), None)
-        if hook.delete is None or kept.log.refusal is not None or segment is None:
+        if command is None or kept.log.refusal is not None or segment is None:
             return False
         environment = environment_of(entry, topic.name, topic.id, segment.log_path, stored_bytes(segment))
         job = HookJob(kept, f"delete hook of {kept.label}, {range_of(*wanted)}", entry)
         log_line = partial(logger.info, "%s: hook: %s", kept.label)
         limits = hook.timeout_ms / 1000, log_line, job.cancelled, TERM_GRACE_S, lambda: self._jobs.hurried
-        self._jobs.start(job, partial(run_hook, hook.delete, environment, *limits))
+        self._jobs.start(job, partial(run_hook, command, environment, *limits))
         self._turns[entry.topic] = max(self._turns.values(), default=0) + 1
         return True
 

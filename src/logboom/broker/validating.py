@@ -9,13 +9,14 @@ Invariants. A log gets its batches in the order of `submit`: one that is decided
 refused holds nobody up. What waits here is counted as waiting for its log, and bounded as that is. Of a topic no more
 than `validators.concurrency` are with the validators at once, of the node no more than IN_HAND_BYTES.
 
+A validator that the node's configuration does not list is not asked, and what it would have to agree to is refused.
+
 Closing gives them some time; what is undecided then is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from asyncio import AbstractEventLoop, Task
 from collections import deque
 from collections.abc import Sequence
@@ -29,9 +30,11 @@ import msgspec
 from logboom.batch import BATCH_SIZE_MAX, Batch
 from logboom.batch.header import NO_TIMESTAMP
 from logboom.batch.ndjson import encode_record
+from logboom.broker.allowances import shown
 from logboom.broker.catalog import Hosted
 from logboom.broker.committing import Committer, logger
 from logboom.broker.promise import Entry
+from logboom.broker.validator_address import ValidatorRules
 from logboom.broker.writing import LogWriter
 from logboom.errors import (
     BatchError,
@@ -42,6 +45,7 @@ from logboom.errors import (
     ShuttingDown,
     TopicDeleted,
     ValidatorFailed,
+    ValidatorNotAllowed,
 )
 from logboom.storage.config import MIB
 from logboom.storage.topic import ValidatorSettings
@@ -54,7 +58,6 @@ RECORD_BYTES: Final = 128
 """What the JSON of a record needs besides its contents."""
 UNVALIDATED: Final = "unvalidated"
 """The name under which appends are counted that were accepted because a validator did not answer."""
-_SECRET: Final = re.compile(r"//[^/?#]*@")
 
 
 class Verdict(NamedTuple):
@@ -65,7 +68,8 @@ class Verdict(NamedTuple):
 
 class Validators(Protocol):
     async def ask(self, url: str, body: bytes, timeout_s: float) -> Verdict:
-        """What this validator says of these records. Raises OSError where it says nothing in time."""
+        """What this validator says of these records. Raises OSError where it says nothing in time, PermissionError
+        where this node may not ask it."""
         ...
 
 
@@ -91,7 +95,12 @@ class _Case:
 
 class Validation:
     def __init__(
-        self, loop: AbstractEventLoop, threads: Executor, committer: Committer, validators: Validators | None
+        self,
+        loop: AbstractEventLoop,
+        threads: Executor,
+        committer: Committer,
+        validators: Validators | None,
+        allowed: ValidatorRules,
     ) -> None:
         self.lanes: dict[LogWriter, deque[_Case]] = {}
         """What waits before each log, in its order. No log is here for which nothing does."""
@@ -99,6 +108,7 @@ class Validation:
         self._threads = threads
         self._committer = committer
         self._validators = validators
+        self._allowed = allowed
         self._lines: dict[Hosted, _Line] = {}
         self._held_up: dict[_Line, None] = {}
         """Those that other topics have left no room."""
@@ -175,6 +185,10 @@ class Validation:
         rules = topic.settings.validators
         if not rules.urls:
             return None
+        for url in rules.urls:
+            barred = self._allowed.refusal(url)
+            if barred is not None:  # whatever becomes of those that fail: whoever cannot be asked has not agreed
+                return ValidatorNotAllowed(topic.name, shown(url), barred)
         if self._validators is None:
             return self._unanswered(topic.name, rules, rules.urls[0], "this node cannot ask validators")
         work = partial(encode_body, topic.name, partition, batches, self._committer.limits.batch_bytes)
@@ -196,16 +210,19 @@ class Validation:
     async def _ask(self, validators: Validators, topic: str, rules: ValidatorSettings, url: str, body: bytes) -> None:
         """Raises where this one does not agree."""
         try:
+            refusal: LogboomError | None
             status, reason = await validators.ask(url, body, rules.timeout_ms / 1000)
+        except PermissionError as error:
+            refusal = ValidatorNotAllowed(topic, shown(url), str(error))
         except OSError as error:
             refusal = self._unanswered(topic, rules, url, str(error) or type(error).__name__)
         else:
-            refusal = None if 200 <= status < 300 else RecordsRejected(topic, _shown(url), status, reason)
+            refusal = None if 200 <= status < 300 else RecordsRejected(topic, shown(url), status, reason)
         if refusal is not None:
             raise refusal
 
     def _unanswered(self, topic: str, rules: ValidatorSettings, url: str, reason: str) -> LogboomError | None:
-        failure = ValidatorFailed(topic, _shown(url), reason)
+        failure = ValidatorFailed(topic, shown(url), reason)
         if rules.on_failure == "refuse":
             return failure
         times = self._committer.rejections.count(UNVALIDATED, str(failure))
@@ -278,8 +295,3 @@ def _refusal(case: _Case, task: Task[LogboomError | None]) -> LogboomError | Non
         return task.result()
     logger.error("validators could not be asked", exc_info=error)
     return ValidatorFailed(case.line.hosted.topic.name, "none of them", f"internal error: {type(error).__name__}")
-
-
-def _shown(url: str) -> str:
-    """Without user and password: errors go to clients and into their logs."""
-    return _SECRET.sub("//", url)

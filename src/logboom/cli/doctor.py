@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cyclopts import App
@@ -21,13 +22,16 @@ if TYPE_CHECKING:
     from logboom.broker.checkup import Complaint
     from logboom.client.remote import RemoteBroker
     from logboom.spark.environment import Lack
+    from logboom.storage.health.backlog import Unusable
     from logboom.storage.health.findings import Diagnosis, Finding
 
 WELL, WRONG = 0, 1
 DETAILS = """\
 Of a directory it reads and verifies everything, as `logboom check` does, and
 looks at all else that a server needs: topics, delete hooks, scrubs, space,
-permissions, the file system. A running node it asks: what it refuses, which
+permissions, the file system. With the node's configuration (--config, else
+$LOGBOOM_CONFIG, else ./logboom.toml) it looks up whether that has the hooks
+and validators that topics name. A running node it asks: what it refuses, which
 limits are near, how far behind cursors are, what upkeep could not do. Where
 the node's directory can be read from here, it looks at that too. With --spark
 it looks at what Spark needs here instead: pyspark, Java, the workers' Python.
@@ -40,6 +44,7 @@ cannot be examined.
 Examples:
   logboom doctor data
   logboom doctor --quick data
+  logboom doctor --config /etc/logboom.toml /var/lib/logboom
   logboom doctor localhost:1773
   logboom doctor --spark
   logboom doctor --quick --quiet data || mail -s "logboom" ops
@@ -53,6 +58,7 @@ def doctor(
     place: str | None = None,
     /,
     *,
+    config: Path | None = None,
     quick: Flag = False,
     spark: Flag = False,
     server: Server = None,
@@ -65,6 +71,8 @@ def doctor(
     ----------
     place
         A data directory, or the address of a running node. Without one the node that --server names.
+    config
+        The TOML file of the directory's node, as for `logboom serve`.
     quick
         Read only a little of each segment, however large: names, sizes, snapshots, the ends of the logs.
     spark
@@ -82,7 +90,7 @@ def doctor(
         raise ConfigError(place, "name a directory or a node, not both")
     if place is None or _is_address(place):
         return _examine_node(place or server, quick, as_json, quiet)
-    report = _examine(place, quick, not (as_json or quiet or quick))
+    report = _examine(place, quick, not (as_json or quiet or quick), _unusable(config))
     if as_json:
         show_json(_jsonable(report))
     else:
@@ -100,7 +108,16 @@ def _is_address(place: str) -> bool:
     )
 
 
-def _examine(directory: str, quick: bool, progress: bool) -> Diagnosis:
+def _unusable(config: Path | None) -> Unusable | None:
+    """What the node's configuration keeps it from; None where there is none to be found."""
+    from logboom.server.sources import DEFAULT, load
+
+    loaded = load(file=None if config is None else str(config))
+    is_any = loaded.file is not None or any(source != DEFAULT for source in loaded.sources.values())
+    return loaded.config.broker().allowed.unusable if is_any else None
+
+
+def _examine(directory: str, quick: bool, progress: bool, unusable: Unusable | None = None) -> Diagnosis:
     from logboom.storage.health.check import total_bytes
     from logboom.storage.health.doctor import examine, find_directory
     from logboom.storage.health.plain import PlainDisk
@@ -112,7 +129,7 @@ def _examine(directory: str, quick: bool, progress: bool) -> Diagnosis:
     disk = PlainDisk(path, read_only=True)
     total = 0 if quick else total_bytes(disk, find_directory(disk, path))
     with bytes_read("examining", total, progress) as advance:
-        return examine(disk, path, time.time_ns() // 1000, quick, advance, look_around(disk, path))
+        return examine(disk, path, time.time_ns() // 1000, quick, advance, look_around(disk, path), unusable=unusable)
 
 
 class Checkup(NamedTuple):

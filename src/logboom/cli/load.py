@@ -49,7 +49,6 @@ def load(
     topic: Annotated[list[str] | None, Parameter(negative="")] = None,
     rename: Annotated[str | None, Parameter(name="--as")] = None,
     append: Flag = False,
-    with_hooks: Flag = False,
     dry_run: Flag = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -66,8 +65,6 @@ def load(
         Give the one topic that is loaded this name.
     append
         Add the records as new ones, with new seqnos, to the topics of the same names.
-    with_hooks
-        Take the delete hooks of the dump's topics over: commands that the server will run. Else they are left out.
     dry_run
         Read and verify the whole dump, say what is in it, and change nothing; needs no data directory.
     as_json
@@ -85,7 +82,7 @@ def load(
     with _source(file) as source:
         try:
             source.check_is_dump()
-            _run(directory, source, set(topic) if topic else None, (append, rename, with_hooks), loaded, quiet)
+            _run(directory, source, set(topic) if topic else None, (append, rename), loaded, quiet)
         except (DumpCorrupt, DumpIncomplete) as error:
             trouble = error
         except KeyboardInterrupt:
@@ -154,7 +151,7 @@ def _run(
     directory: str | None,
     source: _Source,
     names: set[str] | None,
-    how: tuple[bool, str | None, bool],
+    how: tuple[bool, str | None],
     loaded: Loaded,
     quiet: bool,
 ) -> None:
@@ -184,13 +181,13 @@ def _usable(directory: str) -> str:
     return path
 
 
-def _loader(data: DataDirectory, append: bool, rename: str | None, with_hooks: bool) -> Loader:
+def _loader(data: DataDirectory, append: bool, rename: str | None) -> Loader:
     from logboom.storage.moving.reappend import AppendLoader
     from logboom.storage.moving.restore import EqualLoader
 
     if append:
-        return AppendLoader(data, time.time_ns() // 1000, rename, with_hooks)
-    return EqualLoader(data, rename, with_hooks)
+        return AppendLoader(data, time.time_ns() // 1000, rename)
+    return EqualLoader(data, rename)
 
 
 def _advance(progress: Callable[[int], None] | None) -> Callable[[int], None] | None:
@@ -235,11 +232,10 @@ def _show(loaded: Loaded, only_read: bool) -> None:
 
 
 def _hook_of(topic: TopicLoaded) -> str:
-    """What a topic's delete hook is, and what becomes of it: it is a command that somebody else wrote."""
+    """What a topic's delete hook is. What is no name of the node's own configuration is never run."""
     if topic.hook is None:
         return ""
-    fate = "taken over if the topic is new" if topic.hook_taken else "left out, see --with-hooks"
-    return f"\n    delete hook of the dump, {fate}: {printable(topic.hook)}"
+    return f"\n    delete hook, run only if the node's configuration has it: {printable(topic.hook)}"
 
 
 def _show_json(loaded: Loaded, trouble: Exception | None) -> None:

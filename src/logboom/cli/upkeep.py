@@ -21,6 +21,7 @@ from logboom.cli.wording import count_of
 from logboom.errors import DirectoryInUse, DirectoryUnusable, StorageError
 
 if TYPE_CHECKING:
+    from logboom.broker.allowances import Allowances
     from logboom.broker.config import UpkeepSettings
     from logboom.broker.stats import UpkeepStats
     from logboom.broker.upkeep import Upkeep
@@ -31,8 +32,9 @@ LOOK_S = 0.2
 DETAILS = """\
 A running server does all this by itself. This is for directories that no server has open: from cron, or before a copy.
 Segments that may go get their delete hooks and are dropped, cold ones are recompressed, and read again for damage when
-that is due. Each hook runs at most once; one that fails stays queued, and so does its segment. Nothing is dropped
-from logs that a publish was cut off on its way into: start the node once, which finishes it.
+that is due. Each hook runs at most once; one that fails stays queued, and so does its segment. Hooks are those of the
+node's configuration: --config names it, as for `logboom serve`. Segments whose hook is not there are held, and named.
+Nothing is dropped from logs that a publish was cut off on its way into: start the node once, which finishes it.
 
 Ctrl-C, SIGTERM and SIGHUP stop it: hooks get five seconds to end and stay queued; a second signal kills them at once.
 
@@ -41,6 +43,7 @@ Ctrl-C, SIGTERM, SIGHUP.
 
 Examples:
   logboom upkeep data
+  logboom upkeep --config /etc/logboom.toml data
   logboom upkeep --scrub --no-throttle data
   logboom upkeep --json data | jq .hooks.failing
 """
@@ -52,6 +55,7 @@ def upkeep(
     directory: Path,
     /,
     *,
+    config: Path | None = None,
     scrub: Flag = False,
     no_throttle: Flag = False,
     as_json: Json = False,
@@ -64,6 +68,8 @@ def upkeep(
     ----------
     directory
         A data directory that no server has open.
+    config
+        The node's TOML file, as for `logboom serve`; else $LOGBOOM_CONFIG, else ./logboom.toml.
     scrub
         Read every cold segment now, not only those that are due.
     no_throttle
@@ -75,13 +81,16 @@ def upkeep(
     quiet
         No progress, and no summary where nothing failed.
     """
-    from logboom.broker.config import UpkeepSettings
+    from dataclasses import replace
 
-    settings = UpkeepSettings()
+    from logboom.server.sources import load
+
+    configured = load(file=None if config is None else str(config)).config.broker()
+    settings = configured.upkeep
     if no_throttle:
-        settings = UpkeepSettings(recompress_bytes_per_second=None, scrub_bytes_per_second=None)
+        settings = replace(settings, recompress_bytes_per_second=None, scrub_bytes_per_second=None)
     with _messages(verbose, not quiet and not as_json) as show, _Signals() as signals:
-        stats, fault = _keep_up(directory, settings, scrub, show, signals)
+        stats, fault = _keep_up(directory, settings, configured.allowed, scrub, show, signals)
     if fault is not None:
         print(f"logboom: {fault}", file=sys.stderr)
     if signals.received is not None:
@@ -95,7 +104,12 @@ def upkeep(
 
 
 def _keep_up(
-    directory: Path, settings: UpkeepSettings, scrub: bool, show: Callable[[str], None], signals: _Signals
+    directory: Path,
+    settings: UpkeepSettings,
+    allowed: Allowances,
+    scrub: bool,
+    show: Callable[[str], None],
+    signals: _Signals,
 ) -> tuple[UpkeepStats, Exception | None]:
     """What was done, and why the directory could not be closed properly, if it could not."""
     from logboom.broker.upkeep import Upkeep
@@ -108,7 +122,7 @@ def _keep_up(
                 logging.getLogger("logboom.upkeep").warning(
                     "%s: nothing is dropped there before a start of the node has finished it", publish
                 )
-            work = Upkeep(data, settings)
+            work = Upkeep(data, settings, allowed=allowed)
             signals.hurry = work.hurry
             try:
                 if scrub:
@@ -242,6 +256,10 @@ def _describe(stats: UpkeepStats) -> Iterator[str]:
         yield f"hooks: {hooks.run:,} run, {hooks.failed:,} failed, {hooks.pending:,} waiting"
     for hook in hooks.failing:
         seqnos = f"seqnos {hook.first_seqno} to {hook.next_seqno - 1}"
+        if not hook.next_attempt_at:
+            yield f"  {hook.topic}/{hook.partition}, {seqnos} and all that follows: held, nothing was run"
+            yield f"    {hook.error}; name it there, and the file with --config"
+            continue
         times = "once" if hook.attempts == 1 else f"{hook.attempts:,} times"
         yield f"  {hook.topic}/{hook.partition}, {seqnos}: failed {times}, waits until {_when(hook.next_attempt_at)}"
         yield f"    {hook.error}"

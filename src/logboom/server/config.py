@@ -10,8 +10,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from logboom.broker.allowances import Allowances
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits, TopicRules
+from logboom.broker.validator_address import ValidatorRules
 from logboom.errors import ConfigError
 from logboom.protocols.http.settings import HttpSettings
 from logboom.protocols.logd.settings import LogdSettings
@@ -49,6 +51,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: Listen = Listen()
     limits: Limits = Limits()
     topics: TopicRules = TopicRules()
+    hooks: dict[str, str] = {}
+    validators: ValidatorRules = ValidatorRules()
     logd: LogdSettings = LogdSettings()
     http: HttpSettings = HttpSettings()
     upkeep: UpkeepSettings = msgspec.field(default_factory=UpkeepSettings)
@@ -68,10 +72,12 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         self.limits.check()
         self.http.check()
         self.topics.check()
+        self.broker()
         return self
 
     def broker(self) -> BrokerConfig:
-        return BrokerConfig(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes)
+        allowed = Allowances(self.hooks, self.validators)
+        return BrokerConfig(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes, allowed)
 
 
 RANGES: Final = {

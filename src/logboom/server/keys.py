@@ -7,7 +7,7 @@ meanings are written here, and one that is missing is an error when this is impo
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -22,8 +22,8 @@ from logboom.server.meanings import MEANINGS
 from logboom.server.units import format_duration, format_size, parse_duration, parse_size
 from logboom.storage import topic
 
-Value = bool | int | float | str | tuple[str, ...] | None
-Kind = Literal["size", "duration", "number", "share", "flag", "text", "texts", "choice"]
+Value = bool | int | float | str | tuple[str, ...] | Mapping[str, str] | None
+Kind = Literal["size", "duration", "number", "share", "flag", "text", "texts", "choice", "table"]
 
 _RANGES: Final[dict[str, tuple[float, float]]] = {
     **config.RANGES,
@@ -75,7 +75,7 @@ class Key:
             return raw if isinstance(raw, bool) else _FLAGS[_text(raw).lower()]
         if self.kind == "texts":
             return _texts(raw)
-        if self.kind == "text":
+        if self.kind in ("text", "table"):
             return _text(raw) or _no()
         if self.kind == "choice":
             return _text(raw).lower() if _text(raw).lower() in self.choices else _no()
@@ -104,6 +104,7 @@ class Key:
             "flag": "true or false",
             "text": "text that is not empty",
             "texts": "a list of texts",
+            "table": "a name and text for each",
             "choice": f"one of {', '.join(self.choices)}",
         }[self.kind]
         if self.span is not None:
@@ -121,7 +122,7 @@ class Key:
             return "none"
         if isinstance(value, bool):
             return str(value).lower()
-        if isinstance(value, tuple):
+        if isinstance(value, tuple | Mapping):
             return ", ".join(value)
         if isinstance(value, int):
             written = {"size": format_size, "duration": format_duration}.get(self.kind, str)(value)
@@ -161,6 +162,8 @@ def _find_keys(type_info: types.StructType | types.DataclassType, front: str) ->
         if optional:
             (inner,) = (part for part in inner.types if not isinstance(part, types.NoneType))
         default = config.default_directory() if name == "data" else field.default
+        if isinstance(inner, types.DictType):
+            default = {}
         choices = tuple(map(str, inner.values)) if isinstance(inner, types.LiteralType) else ()
         yield Key(name, _kind_of(name, inner), default, optional, MEANINGS[name], _RANGES.get(name), choices)
 
@@ -174,6 +177,7 @@ def _kind_of(name: str, inner: types.Type) -> Kind:
         types.BoolType: "flag",
         types.StrType: "text",
         types.VarTupleType: "texts",
+        types.DictType: "table",
         types.LiteralType: "choice",
     }
     return kinds[type(inner)]
@@ -186,7 +190,15 @@ def _all_keys() -> dict[str, Key]:
 
 
 KEYS: Final = _all_keys()
-SECTIONS: Final = frozenset(name[:at] for name in KEYS for at, letter in enumerate(name) if letter == ".")
+_TABLES: Final = frozenset(key.name for key in KEYS.values() if key.kind == "table")
+SECTIONS: Final = _TABLES | {name[:at] for name in KEYS for at, letter in enumerate(name) if letter == "."}
+
+
+def find_key(name: str) -> Key | None:
+    """What can be set under this name; of a table, each name in it: hooks.archive is one of hooks."""
+    section, _, last = name.rpartition(".")
+    return KEYS.get(section if section in _TABLES and last else name) if name not in _TABLES else None
+
 
 _LASTS: Final = {name.rpartition(".")[2]: name for name in reversed(KEYS)}
 _RESEMBLES: Final = 0.8
@@ -195,6 +207,8 @@ _RESEMBLES: Final = 0.8
 def unknown(name: str, source: str) -> ConfigError:
     """The error for a key there is not, with the nearest there is."""
     nearest = nearest_key(name)
+    if nearest in _TABLES:
+        nearest += ".NAME"
     hint = f"the nearest is {nearest}" if nearest else "`logboom config example` shows all there are"
     return ConfigError(name, f"there is no such key ({source}); {hint}")
 

@@ -12,11 +12,13 @@ SECTION_MEANINGS: Final = {
     "topics": "Which topics there may be.",
     "topics.settings.segment": "For topics that are made without settings of their own: when a segment is closed.",
     "topics.settings.retention": "What may be dropped, per partition: the oldest, as long as so much stays.",
-    "topics.settings.hook": "A command that runs before retention drops a segment.",
+    "topics.settings.hook": "What runs before retention drops a segment.",
     "topics.settings.recompression": "How closed segments are stored anew.",
     "topics.settings.flush": "When what was written is synced, and with that shown to readers.",
     "topics.settings.acks": "What a writer is promised.",
     "topics.settings.validators": "Web hooks that are asked before records are appended.",
+    "hooks": "Commands that topics may have run before retention drops a segment. A topic names one in hook.delete.",
+    "validators": "Whom topics may have asked before records are appended.",
     "logd": "The logd text protocol.",
     "http": "HTTP with JSON.",
     "upkeep": "Retention, recompression and scrubbing, in the background.",
@@ -85,8 +87,8 @@ MEANINGS: Final = {
     "topics.settings.retention.records": "Keep at least the newest so many records; none keeps all.",
     "topics.settings.retention.hard_bytes": "Beyond this segments go even if their hooks have not succeeded.",
     "topics.settings.retention.after": "Whether segments wait until they are archived.",
-    "topics.settings.hook.delete": "The command, for the shell. It must end with exit code 0 before the segment goes.",
-    "topics.settings.hook.timeout_ms": "It is killed after so long, and tried again.",
+    "topics.settings.hook.delete": "A name in [hooks]. Its command must succeed before the segment goes.",
+    "topics.settings.hook.timeout_ms": "The command is killed after so long, and tried again.",
     "topics.settings.hook.backoff_ms": "How long to wait after its first failure; doubled with each further one.",
     "topics.settings.hook.backoff_max_ms": "And never longer than this.",
     "topics.settings.recompression.codec": "What closed segments are compressed with.",
@@ -99,10 +101,24 @@ MEANINGS: Final = {
     "topics.settings.flush.interval_ms": "For the policy interval.",
     "topics.settings.acks.default": "What a writer that does not say gets: none, leader (written) or durable (synced).",
     "topics.settings.acks.least": "A weaker wish is raised to this.",
-    "topics.settings.validators.urls": "Each gets the records as JSON, all at the same time, and must answer 2xx.",
+    "topics.settings.validators.urls": (
+        "Each gets the records as JSON, all at the same time, and must answer 2xx. Only what validators.allow lists."
+    ),
     "topics.settings.validators.timeout_ms": "One that has not answered by then has failed.",
     "topics.settings.validators.concurrency": "Appends of a topic that are with its validators at once; others wait.",
     "topics.settings.validators.on_failure": "What becomes of records whose validator does not answer.",
+    "hooks": (
+        "The command, for the shell, under the name that topics choose it by: 1 to 64 of a-z, 0-9, _ and -. It must "
+        "end with exit code 0 before the segment goes."
+    ),
+    "validators.allow": (
+        "URLs that topics may name in validators.urls: http://host:port/path allows the same scheme, host and port, "
+        "and that path with all below it. An empty list allows none."
+    ),
+    "validators.networks": (
+        "Networks that validators must be in, such as 10.0.0.0/8, whatever their names are resolved to. An empty list "
+        "is everywhere but link-local, multicast, reserved and unspecified addresses, and where clouds tell secrets."
+    ),
     "upkeep.recompress_bytes_per_second": "Read in order to recompress, at most; none is no limit.",
     "upkeep.scrub_bytes_per_second": "Read in order to find damage, at most; none is no limit.",
     "upkeep.scrub_every_ms": "Every closed segment is read again after so long.",

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol
 
@@ -89,7 +89,7 @@ class Node:
         config = loaded.config
         shares = _share_descriptors(loaded)
         sockets = _bind(loaded)
-        hooks = WebHooks()
+        hooks = WebHooks(config.validators)
         try:
             broker = await _open_broker(loaded, shares, hooks)
         except BaseException:
@@ -180,9 +180,13 @@ def names_of(endpoints: list[Endpoint]) -> list[str]:
 
 
 def describe_config(loaded: Loaded) -> dict[str, Any]:
-    """Every key of the configuration: its value, where that is from, and what it means."""
+    """Every key of the configuration: its value, where that is from, and what it means. Of commands only the names."""
     return {
-        name: {"value": value, "source": loaded.sources[name], "meaning": KEYS[name].meaning}
+        name: {
+            "value": list(value) if isinstance(value, Mapping) else value,
+            "source": loaded.sources[name],
+            "meaning": KEYS[name].meaning,
+        }
         for name, value in loaded.values().items()
     }
 

@@ -28,7 +28,8 @@ The variable of a key is its name in capitals after `LOGBOOM_`, with two undersc
 `LOGBOOM_LIMITS__BATCH_BYTES=32MiB`. The flag of `logboom serve` is `--set limits.batch_bytes=32MiB`. Sizes are bytes,
 or have a unit (`kB`, `MB`, `GB`, `TB`, `KiB`, `MiB`, `GiB`, `TiB`); durations are milliseconds, or have one (`ms`, `s`,
 `m`, `h`, `d`, `w`; `1h30m` works too). Lists are lists in TOML, and have commas between their parts elsewhere. `none`
-takes an optional value away. A wrong name or value stops the start, and is told with what is allowed.
+takes an optional value away. A hook is one key for each name: `LOGBOOM_HOOKS__ARCHIVE`, `--set hooks.archive=COMMAND`.
+A wrong name or value stops the start, and is told with what is allowed.
 
 This page is made from the code; `logboom config example` says the same.
 """
@@ -43,7 +44,8 @@ def example() -> str:
         for key in keys:
             lines.append("")
             lines += [f"# {line}" for line in textwrap.wrap(f"{key.meaning} Allowed: {key.allowed}.", _WIDTH)]
-            lines.append(f"#{key.name.rpartition('.')[2]} = {_toml(key, default_of(key))}")
+            line = f"#{key.name.rpartition('.')[2]} = {_toml(key, default_of(key))}"
+            lines.append('# NAME = "COMMAND"' if key.kind == "table" else line)
         lines.append("")
     return "\n".join(lines)
 
@@ -57,7 +59,8 @@ def page() -> str:
         lines.append("|---|---|---|---|")
         for key in keys:
             default = key.write(default_of(key)) or "(empty)"
-            lines.append(f"| `{key.name}` | {_cell(default)} | {key.allowed} | {key.meaning} |")
+            name = f"{key.name}.NAME" if key.kind == "table" else key.name
+            lines.append(f"| `{name}` | {_cell(default)} | {key.allowed} | {key.meaning} |")
         lines.append("")
     return "\n".join(lines)
 
@@ -70,7 +73,8 @@ def default_of(key: Key) -> Value:
 def _by_section() -> Iterator[tuple[str, list[Key]]]:
     sections: dict[str, list[Key]] = {}
     for key in KEYS.values():
-        sections.setdefault(key.name.rpartition(".")[0], []).append(key)
+        section = key.name if key.kind == "table" else key.name.rpartition(".")[0]
+        sections.setdefault(section, []).append(key)
     yield from sections.items()
 
 

@@ -22,7 +22,7 @@ import msgspec
 
 from logboom.errors import ConfigError
 from logboom.server.config import NodeConfig
-from logboom.server.keys import KEYS, SECTIONS, Value, resembles_key, unknown
+from logboom.server.keys import KEYS, SECTIONS, Value, find_key, resembles_key, unknown
 
 DEFAULT: Final = "default"
 FILE_VARIABLE: Final = "LOGBOOM_CONFIG"
@@ -80,6 +80,11 @@ class _Gathered:
             except ConfigError as error:
                 self.faults.append(error)
 
+    def source_of(self, name: str) -> str:
+        """Of a table: of all that is in it."""
+        found = [source for key, source in self.sources.items() if key == name or key.startswith(f"{name}.")]
+        return ", ".join(dict.fromkeys(found)) or DEFAULT
+
 
 def load(
     flags: Iterable[Setting] = (), file: str | None = None, environment: Mapping[str, str] | None = None
@@ -95,7 +100,7 @@ def load(
     gathered.take(flags)
     if gathered.faults:
         raise gathered.faults[0]
-    return Loaded(build(gathered.values), {name: gathered.sources.get(name, DEFAULT) for name in KEYS}, path, ignored)
+    return Loaded(build(gathered.values), {name: gathered.source_of(name) for name in KEYS}, path, ignored)
 
 
 def faults_of(path: str) -> list[ConfigError]:
@@ -130,7 +135,7 @@ def read_file(path: str) -> Iterator[Setting | ConfigError]:
 def _flatten(tree: Mapping[str, Any], front: str, path: str) -> Iterator[Setting | ConfigError]:
     for part, raw in tree.items():
         name = f"{front}{part}"
-        if name in KEYS:
+        if find_key(name) is not None:
             yield Setting(name, raw, path, os.path.dirname(path))
         elif name not in SECTIONS:
             yield unknown(name, path)
@@ -148,7 +153,7 @@ def read_environment(environment: Mapping[str, str]) -> tuple[list[Setting | Con
         if not variable.startswith(_PREFIX) or variable in _OTHERS:
             continue
         name = variable.removeprefix(_PREFIX).lower().replace("__", ".")
-        if name in KEYS:
+        if find_key(name) is not None:
             found.append(Setting(name, raw, variable))
         elif "." in name or resembles_key(name):
             found.append(unknown(name, variable))
@@ -163,14 +168,16 @@ def read_flag(text: str) -> Setting:
     name = name.strip()
     if not separator:
         raise ConfigError(name, "has no value: write --set key=value")
-    if name not in KEYS:
+    if find_key(name) is None:
         raise unknown(name, "--set")
     return Setting(name, raw, "--set")
 
 
 def _parse(setting: Setting) -> Value:
+    key = find_key(setting.name)
+    assert key is not None
     try:
-        value = KEYS[setting.name].parse(setting.raw)
+        value = key.parse(setting.raw)
     except ValueError as error:
         raise ConfigError(setting.name, f"{error} ({setting.source})") from None
     if setting.name in _PATHS and isinstance(value, str):

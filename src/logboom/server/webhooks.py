@@ -1,10 +1,11 @@
 """Validators as web hooks: a POST of JSON, and the status of its answer.
 
-Redirects are not followed, proxies of the environment not used, compressed answers not asked for. Of an answer no more
-than ANSWER_BYTES is read, and of what it says no more than REASON_CHARACTERS is told. There are at most CONNECTIONS
-connections; who finds none free waits, within his own time limit.
+A URL is taken apart once, as it was when it was compared with the configuration, and no address is connected to that
+the configuration does not admit. Redirects are not followed, proxies of the environment not used, compressed answers
+not asked for. Of an answer no more than ANSWER_BYTES is read, and of what it says no more than REASON_CHARACTERS is
+told. There are at most CONNECTIONS connections; who finds none free waits, within his own time limit.
 
-httpx is loaded, and certificates are read, when the first validator is asked: most nodes never do.
+httpcore is loaded, and certificates are read, when the first validator is asked: most nodes never do.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import msgspec
 
 from logboom import __version__
 from logboom.broker.validating import Verdict
+from logboom.broker.validator_address import ValidatorAddress, ValidatorRules
 
 if TYPE_CHECKING:
-    import httpx
+    import httpcore
 
 CONNECTIONS: Final = 256
 IDLE_S: Final = 4.0
@@ -30,6 +32,7 @@ REASON_CHARACTERS: Final = 500
 _KEYS: Final = ("reason", "detail", "error")
 _HEADERS: Final = {
     "Content-Type": "application/json",
+    "Accept": "*/*",
     "Accept-Encoding": "identity",
     "User-Agent": f"logboom/{__version__}",
 }
@@ -38,64 +41,70 @@ _HEADERS: Final = {
 class WebHooks:
     """Implements broker.validating.Validators."""
 
-    def __init__(self) -> None:
-        self._client: asyncio.Future[httpx.AsyncClient] | None = None
+    def __init__(self, rules: ValidatorRules) -> None:
+        self._rules = rules
+        self._pool: asyncio.Future[httpcore.AsyncConnectionPool] | None = None
 
     async def ask(self, url: str, body: bytes, timeout_s: float) -> Verdict:
-        """Raises OSError where no answer comes in time."""
-        if self._client is None:
-            self._client = asyncio.ensure_future(asyncio.to_thread(_make_client))
-        client = await asyncio.shield(self._client)
+        """Raises OSError where no answer comes in time, PermissionError where none may be asked for."""
+        refusal = self._rules.refusal(url)
+        if refusal is not None:
+            raise PermissionError(refusal)
+        if self._pool is None:
+            self._pool = asyncio.ensure_future(asyncio.to_thread(_make_pool, self._rules))
+        pool = await asyncio.shield(self._pool)
         try:
             async with asyncio.timeout(timeout_s):
-                return await _post(client, url, body)
+                return await _post(pool, ValidatorAddress.parse(url), body)
         except TimeoutError:
             raise TimeoutError(f"no answer within {timeout_s:g} s") from None
 
     async def close(self) -> None:
-        if self._client is not None:
-            await (await self._client).aclose()
+        if self._pool is not None:
+            await (await self._pool).aclose()
 
 
-def _make_client() -> httpx.AsyncClient:
+def _make_pool(rules: ValidatorRules) -> httpcore.AsyncConnectionPool:
     """Trusts whom the system trusts."""
-    import httpx
+    import httpcore
 
-    for name in ("httpx", "httpcore"):  # each request would be a line of the log, with the password of its URL
-        logging.getLogger(name).setLevel(logging.WARNING)
-    limits = httpx.Limits(max_connections=CONNECTIONS, max_keepalive_connections=CONNECTIONS, keepalive_expiry=IDLE_S)
-    return httpx.AsyncClient(
-        headers=_HEADERS,
-        limits=limits,
-        timeout=None,
-        follow_redirects=False,
-        trust_env=False,
-        verify=ssl.create_default_context(),
+    from logboom.server.checked_network import CheckedNetwork
+
+    logging.getLogger("httpcore").setLevel(logging.WARNING)  # each request would be lines of the log
+    return httpcore.AsyncConnectionPool(
+        ssl_context=ssl.create_default_context(),
+        max_connections=CONNECTIONS,
+        max_keepalive_connections=CONNECTIONS,
+        keepalive_expiry=IDLE_S,
+        network_backend=CheckedNetwork(rules.admits),
     )
 
 
-async def _post(client: httpx.AsyncClient, url: str, body: bytes) -> Verdict:
-    import httpx
+async def _post(pool: httpcore.AsyncConnectionPool, address: ValidatorAddress, body: bytes) -> Verdict:
+    import httpcore
 
     try:
         try:
-            return await _post_once(client, url, body)
-        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            return await _post_once(client, url, body)  # a connection that was kept may have been closed meanwhile
-    except ExceptionGroup as group:  # what became of several addresses of one host
-        raise ConnectionError(str(group.exceptions[0])) from group
-    except (httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
+            return await _post_once(pool, address, body)
+        except (httpcore.RemoteProtocolError, httpcore.ReadError, httpcore.WriteError):
+            return await _post_once(pool, address, body)  # a connection that was kept may have been closed meanwhile
+    except (httpcore.NetworkError, httpcore.ProtocolError, httpcore.TimeoutException, ValueError) as error:
         raise ConnectionError(str(error) or type(error).__name__) from error
 
 
-async def _post_once(client: httpx.AsyncClient, url: str, body: bytes) -> Verdict:
-    async with client.stream("POST", url, content=body) as response:
+async def _post_once(pool: httpcore.AsyncConnectionPool, address: ValidatorAddress, body: bytes) -> Verdict:
+    import httpcore
+
+    url = httpcore.URL(scheme=address.scheme, host=address.host, port=address.port, target=address.request)
+    headers = {"Host": address.authority, "Content-Length": str(len(body)), **_HEADERS}
+    async with pool.stream("POST", url, headers=headers, content=body) as response:
         answer = bytearray()
-        async for chunk in response.aiter_raw(ANSWER_BYTES):
+        async for chunk in response.aiter_stream():
             answer += chunk[: ANSWER_BYTES - len(answer)]
             if len(answer) >= ANSWER_BYTES:
                 break
-        return Verdict(response.status_code, find_reason(bytes(answer)) or response.reason_phrase or "it says no more")
+        phrase = bytes(response.extensions.get("reason_phrase", b"")).decode(errors="replace")
+        return Verdict(response.status, find_reason(bytes(answer)) or phrase or "it says no more")
 
 
 def find_reason(answer: bytes) -> str:

@@ -28,6 +28,7 @@ VALIDATORS_MAX: Final = 16
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _DIRECTORY: Final = re.compile(r"[A-Za-z0-9._-]{1,80}~([0-9a-f]{32})", re.ASCII)
+_HOOK_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
 _URL: Final = re.compile(r"https?://[^\s/?#]+[^\s]*", re.ASCII | re.IGNORECASE)
 _DAY_MS: Final = DAY_US // 1000
 
@@ -69,11 +70,11 @@ class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
 
 
 class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A command that runs before retention drops a segment."""
+    """A command of the node's that runs before retention drops a segment."""
 
     delete: str | None = None
-    """The command, for the shell of the node's machine; the segment's file and range are in its environment. It must
-    end with exit code 0 before the segment is dropped. Null drops without asking anybody."""
+    """The name of one of the commands in the node's configuration, under `hooks`. It is told the segment's file and
+    range, and must end with exit code 0 before the segment is dropped. Null drops without asking anybody."""
     timeout_ms: int = 300_000
     """A command that runs for longer than so many milliseconds is killed, and counts as failed."""
     backoff_ms: int = 1_000
@@ -118,8 +119,9 @@ class ValidatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     """Web hooks that are asked before records are appended."""
 
     urls: tuple[str, ...] = ()
-    """Where the records are sent, as JSON, before they are appended; at most 16 addresses. All are asked at the same
-    time, and each must answer 2xx. Without any, nobody is asked."""
+    """Where the records are sent, as JSON, before they are appended; at most 16 addresses, each one that
+    `validators.allow` of the node's configuration lists. All are asked at the same time, and each must answer 2xx.
+    Without any, nobody is asked."""
     timeout_ms: int = 2_000
     """A validator that has not answered after so many milliseconds has failed."""
     concurrency: int = 16
@@ -149,7 +151,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def check(self) -> Settings:
         """These settings, or a ConfigError that names the key and what it may be."""
         if self.hook.delete is not None and not self.hook.delete.strip():
-            raise ConfigError("hook.delete", "is empty: give a command, or none at all")
+            raise ConfigError("hook.delete", "is empty: name a hook of the node's configuration, or none at all")
         if len(self.validators.urls) > VALIDATORS_MAX:
             raise ConfigError("validators.urls", f"has {len(self.validators.urls)}, allowed are {VALIDATORS_MAX}")
         for url in self.validators.urls:
@@ -235,6 +237,11 @@ def check_name(name: str) -> str:
     if _NAME.fullmatch(name) is None:
         raise InvalidTopicName(name)
     return name
+
+
+def is_hook_name(text: str) -> bool:
+    """Whether a hook can be called so. Topics made by older releases have commands here: those cannot be meant."""
+    return _HOOK_NAME.fullmatch(text) is not None
 
 
 def read_topics(disk: Disk, root: str) -> list[Topic]:

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from any_hook import ANY_HOOK
 from logboom.batch import Selection, build
 from logboom.broker.config import UpkeepSettings
 from logboom.broker.stats import Dropped
@@ -43,7 +44,7 @@ def data(tmp_path: Path) -> Iterator[DataDirectory]:
 
 @pytest.fixture
 def upkeep(data: DataDirectory) -> Iterator[Upkeep]:
-    made = Upkeep(data, FAST)
+    made = Upkeep(data, FAST, allowed=ANY_HOOK)
     yield made
     made.close()
 
@@ -258,7 +259,7 @@ def test_hooks_of_one_topic_run_one_at_a_time_and_those_of_several_at_once(
 def test_no_more_hooks_run_than_allowed(data: DataDirectory, tmp_path: Path) -> None:
     for name in "abc":
         topic(data, name, gate(tmp_path))
-    upkeep = Upkeep(data, UpkeepSettings(hooks_max=2))
+    upkeep = Upkeep(data, UpkeepSettings(hooks_max=2), allowed=ANY_HOOK)
     for name in "ab":
         step_until(upkeep, tmp_path / f"started-{name}")
     upkeep.step(NOW)
@@ -273,7 +274,7 @@ def test_no_more_hooks_run_than_allowed(data: DataDirectory, tmp_path: Path) -> 
 def test_topics_take_turns(data: DataDirectory, tmp_path: Path) -> None:
     for name in "abc":
         topic(data, name, f"echo $LOGBOOM_TOPIC >> {tmp_path}/said")
-    upkeep = Upkeep(data, UpkeepSettings(hooks_max=1))
+    upkeep = Upkeep(data, UpkeepSettings(hooks_max=1), allowed=ANY_HOOK)
     run(upkeep)
     assert lines(tmp_path / "said") == list("abc" * 3)
     upkeep.close()
@@ -456,7 +457,7 @@ def test_segments_that_wait_for_their_hook_are_not_recompressed(data: DataDirect
 
 def test_a_swap_of_a_segment_that_is_dropped_meanwhile_is_thrown_away(data: DataDirectory, tmp_path: Path) -> None:
     (log,) = topic(data, retention=RetentionSettings(), recompression=ZSTD, segments=1)
-    upkeep = Upkeep(data, UpkeepSettings(recompress_bytes_per_second=1))
+    upkeep = Upkeep(data, UpkeepSettings(recompress_bytes_per_second=1), allowed=ANY_HOOK)
     upkeep.step(NOW)
     assert any("recompressing" in job for job in upkeep.under_way)
     log.drop(10)
@@ -495,7 +496,7 @@ def test_damage_is_found_told_kept_and_forgotten_with_its_segment(
         logging.ERROR
     ]
     upkeep.close()
-    again = Upkeep(data, FAST)
+    again = Upkeep(data, FAST, allowed=ANY_HOOK)
     run(again, NOW + HOUR)
     assert again.stats.scrub == msgspec.structs.replace(stats, segments=0, bytes=0)
     configure(data, "events", retention=RetentionSettings(records=10))
@@ -604,7 +605,7 @@ def test_a_recorded_success_leads_to_the_drop_without_another_run(
         run(upkeep)
     assert len(seqnos(log)) == 30
     upkeep.close()
-    again = Upkeep(data, FAST)
+    again = Upkeep(data, FAST, allowed=ANY_HOOK)
     run(again)
     assert (seqnos(log), lines(tmp_path / "said")) == ([], ["0", "10", "20"])
     assert again.stats.hooks.run == 0
@@ -616,7 +617,7 @@ def test_a_queue_that_cannot_be_read_is_told_and_hooks_run_again(data: DataDirec
     path = tmp_path / "data" / "internal" / "hooks"
     path.parent.mkdir()
     path.write_bytes(b"garbage")
-    upkeep = Upkeep(data, FAST)
+    upkeep = Upkeep(data, FAST, allowed=ANY_HOOK)
     run(upkeep)
     assert (upkeep.stats.errors, len(lines(tmp_path / "said")), seqnos(log)) == (1, 3, [])
     upkeep.close()
@@ -653,7 +654,7 @@ def test_the_success_of_a_hook_counts_although_its_log_was_closed_meanwhile(
 
 def test_a_topic_deleted_while_it_is_recompressed_leaves_nothing(data: DataDirectory, tmp_path: Path) -> None:
     topic(data, retention=RetentionSettings(), recompression=ZSTD)
-    upkeep = Upkeep(data, UpkeepSettings(recompress_bytes_per_second=1))
+    upkeep = Upkeep(data, UpkeepSettings(recompress_bytes_per_second=1), allowed=ANY_HOOK)
     upkeep.step(NOW)
     assert any("recompressing" in job for job in upkeep.under_way)
     data.delete_topic("events")
@@ -686,7 +687,7 @@ def test_nobody_waits_until_the_files_of_a_deleted_topic_are_gone(tmp_path: Path
     with DataDirectory.open(str(tmp_path / "data"), disk, reserve_bytes=0) as data:
         topic(data, "events")
         data.delete_topic("events")
-        upkeep = Upkeep(data, FAST)
+        upkeep = Upkeep(data, FAST, allowed=ANY_HOOK)
         upkeep.step(NOW)
         assert disk.unlinking.wait(ENOUGH_S)
         upkeep.step(NOW + HOUR)
@@ -694,7 +695,7 @@ def test_nobody_waits_until_the_files_of_a_deleted_topic_are_gone(tmp_path: Path
         threading.Timer(0.05, disk.gate.set).start()
         upkeep.close()  # which ends it after the file at hand
         assert len(list((tmp_path / "data" / "trash").iterdir())) == 1
-        again = Upkeep(data, FAST)
+        again = Upkeep(data, FAST, allowed=ANY_HOOK)
         run(again)
         assert (again.stats.trash_emptied, list((tmp_path / "data" / "trash").iterdir())) == (1, [])
         again.close()
@@ -710,7 +711,7 @@ def test_closing_stops_hooks_and_the_next_start_runs_them_again(
     assert upkeep.step(NOW) is None
     assert (len(seqnos(log)), upkeep.stats.hooks.failing, upkeep.stats.hooks.pending) == (30, [], 3)
     (tmp_path / "go").touch()
-    again = Upkeep(data, FAST)
+    again = Upkeep(data, FAST, allowed=ANY_HOOK)
     run(again)
     assert (seqnos(log), len(lines(tmp_path / "events"))) == ([], 4)
     again.close()
@@ -719,7 +720,7 @@ def test_closing_stops_hooks_and_the_next_start_runs_them_again(
 def test_the_owner_is_woken_when_a_job_has_ended(data: DataDirectory) -> None:
     woken: list[None] = []
     topic(data, hook="true", segments=1)
-    upkeep = Upkeep(data, FAST, lambda: woken.append(None))
+    upkeep = Upkeep(data, FAST, lambda: woken.append(None), allowed=ANY_HOOK)
     run(upkeep)
     upkeep.close()
     assert woken
@@ -822,7 +823,7 @@ def made(tmp_path: Path, **settings: Any) -> list[Path]:
 def lived(tmp_path: Path) -> Upkeep:
     """Do what is due in it."""
     with DataDirectory.open(str(tmp_path / "made"), reserve_bytes=0) as data:
-        upkeep = Upkeep(data, FAST)
+        upkeep = Upkeep(data, FAST, allowed=ANY_HOOK)
         run(upkeep)
         upkeep.close()
     return upkeep
@@ -879,7 +880,7 @@ def test_without_threads_everything_is_an_error_and_tried_again_later(data: Data
     (hooked,) = topic(data, "hooked", hook=f"echo x >> {tmp_path}/said")
     topic(data, "swapped", retention=RetentionSettings(), recompression=ZSTD)
     with Reluctant(4) as threads:
-        upkeep = Upkeep(data, FAST, threads=threads)
+        upkeep = Upkeep(data, FAST, threads=threads, allowed=ANY_HOOK)
         run(upkeep)
         assert (upkeep.under_way, len(seqnos(hooked)), upkeep.stats.errors) == ([], 30, 4)
         assert "can't start new thread" in (upkeep.stats.last_error or "")
@@ -954,7 +955,7 @@ def test_the_ledger_forgets_logs_that_no_topic_has_any_more(data: DataDirectory,
     path = f"{data.path}/internal/scrub"
     assert len(ScrubLedger.load(data.files.disk, path).logs) == 2
     data.delete_topic("old")
-    now = Upkeep(data, FAST) if is_new else upkeep
+    now = Upkeep(data, FAST, allowed=ANY_HOOK) if is_new else upkeep
     run(now, NOW + HOUR)
     assert ScrubLedger.load(data.files.disk, path).logs == set(data.topic("kept").log_names)
     now.close()
@@ -963,7 +964,7 @@ def test_the_ledger_forgets_logs_that_no_topic_has_any_more(data: DataDirectory,
 def test_closing_leaves_the_threads_of_others_alone(data: DataDirectory, tmp_path: Path) -> None:
     topic(data, hook=gate(tmp_path))
     with ThreadPoolExecutor(4) as threads:
-        upkeep = Upkeep(data, FAST, threads=threads)
+        upkeep = Upkeep(data, FAST, threads=threads, allowed=ANY_HOOK)
         step_until(upkeep, tmp_path / "started-events")
         upkeep.close()
         assert upkeep.under_way == []
@@ -975,7 +976,7 @@ def test_closing_does_not_wait_for_the_work_of_others(data: DataDirectory, tmp_p
     done = threading.Event()
     with ThreadPoolExecutor(1) as threads:
         threads.submit(done.wait)
-        upkeep = Upkeep(data, FAST, threads=threads)
+        upkeep = Upkeep(data, FAST, threads=threads, allowed=ANY_HOOK)
         try:
             upkeep.step(NOW)
             under_way = upkeep.under_way

@@ -13,12 +13,14 @@ import pytest
 
 from logboom.batch import Batch, Producer, build
 from logboom.broker import validating
+from logboom.broker.allowances import Allowances
 from logboom.broker.api import Answer, Appended, Broker, Part, ReadRequest, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.gathering import Columns, Gatherer
 from logboom.broker.limits import Limits, TopicRules
 from logboom.broker.local import LocalBroker
 from logboom.broker.validating import Verdict
+from logboom.broker.validator_address import ValidatorRules
 from logboom.errors import (
     BodyCorrupt,
     LimitExceeded,
@@ -36,6 +38,8 @@ from logboom.storage.topic import ValidatorSettings
 URL = "http://validator.test/check"
 OTHER = "http://other.test/"
 OK = Verdict(204, "")
+LISTED = Allowances(validators=ValidatorRules((URL, OTHER)))
+CONFIG = BrokerConfig(allowed=LISTED)
 
 
 class Judges:
@@ -83,7 +87,7 @@ def validated(*urls: str, **more: Any) -> Settings:
     return Settings(validators=ValidatorSettings(urls or (URL,), **more))
 
 
-def tell(path: Path, story: Story, config: BrokerConfig | None = None, injected: bool = True) -> None:
+def tell(path: Path, story: Story, config: BrokerConfig = CONFIG, injected: bool = True) -> None:
     async def run() -> None:
         async with asyncio.timeout(300):
             judges = Judges()
@@ -137,7 +141,7 @@ def test_a_validator_is_shown_the_records_before_they_are_appended(tmp_path: Pat
 
 def test_what_a_validator_refuses_is_not_appended_and_says_why(tmp_path: Path) -> None:
     async def story(broker: LocalBroker, judges: Judges) -> None:
-        await broker.create_topic("t", 1, validated("http://user:secret@validator.test/check"))
+        await broker.create_topic("t", 1, validated())
         judges.verdicts["bad"] = Verdict(422, "too hot")
         (refused,) = await send(broker, b"bad")
         assert isinstance(refused, RecordsRejected)
@@ -296,7 +300,7 @@ def test_what_waits_for_validators_is_bounded_as_what_waits_for_the_disk(tmp_pat
         assert [seqnos(await answer)[0] for answer in answers] == [0, 1, Overloaded, Overloaded, Overloaded]
         assert (await broker.stats()).writes["waiting_bytes"] == 0
 
-    tell(tmp_path, story, BrokerConfig(limits=Limits(unsynced_bytes_per_log=64 * 1024)))
+    tell(tmp_path, story, BrokerConfig(limits=Limits(unsynced_bytes_per_log=64 * 1024), allowed=LISTED))
 
 
 def test_a_validator_is_shown_no_more_than_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +332,7 @@ def test_a_deleted_topic_waits_for_no_validator(tmp_path: Path) -> None:
 def test_closing_waits_for_validators_and_refuses_what_they_leave_undecided(tmp_path: Path) -> None:
     async def open_and_close() -> None:
         judges = Judges()
-        broker = await LocalBroker.open(str(tmp_path), validators=judges)
+        broker = await LocalBroker.open(str(tmp_path), CONFIG, validators=judges)
         await broker.create_topic("t", 1, validated(concurrency=2))
         gate = judges.hold("soon")
         judges.hold("never")
@@ -394,7 +398,7 @@ def test_a_topic_that_a_write_makes_has_the_validators_of_the_rules(tmp_path: Pa
         judges.verdicts["bad"] = Verdict(400, "no")
         assert seqnos(await send(broker, b"bad", b"good", topic="fresh")) == [RecordsRejected, 0]
 
-    tell(tmp_path, story, BrokerConfig(topics=TopicRules(settings=validated())))
+    tell(tmp_path, story, BrokerConfig(topics=TopicRules(settings=validated()), allowed=LISTED))
 
 
 def test_who_asked_may_go_away_and_the_append_goes_on(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def logboom(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
 def data(tmp_path: Path) -> Path:
     path = tmp_path / "data"
     with DataDirectory.open(str(path)) as directory:
-        directory.create_topic("t", 1, Settings(hook=HookSettings(delete="echo \x1b[31m")))
+        directory.create_topic("t", 1, Settings())
         (log,) = directory.open_topic("t")
         for number in range(3):
             log.append_one(make_batch(number, 2, NOW), NOW)
@@ -34,17 +34,19 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_hook_is_told_and_left_out_unless_it_is_asked_for(data: Path, tmp_path: Path) -> None:
+def test_a_hook_is_told_taken_over_and_run_by_nobody_who_does_not_know_it(data: Path, tmp_path: Path) -> None:
     file = tmp_path / "dump"
+    with DataDirectory.open(str(data)) as directory:
+        directory.configure_topic("t", Settings(hook=HookSettings(delete="echo \x1b[31m")))
     assert logboom("dump", data, "--output", file).returncode == 0
     said = logboom("load", "--dry-run", file).stdout.decode()
-    assert "delete hook of the dump, left out, see --with-hooks: echo \\x1b[31m" in said
+    assert "delete hook, run only if the node's configuration has it: echo \\x1b[31m" in said
     (topic,) = json.loads(logboom("load", tmp_path / "one", file, "--json").stdout)["topics"]
-    assert (topic["hook"], topic["hook_taken"]) == ("echo \x1b[31m", False)
-    assert b"taken over" in logboom("load", tmp_path / "two", file, "--with-hooks").stdout
-    for name, wanted in (("one", None), ("two", "echo \x1b[31m")):
-        with DataDirectory.open(str(tmp_path / name)) as directory:
-            assert directory.topic("t").settings.hook.delete == wanted
+    assert topic["hook"] == "echo \x1b[31m"
+    with DataDirectory.open(str(tmp_path / "one")) as directory:
+        assert directory.topic("t").settings.hook.delete == "echo \x1b[31m"
+    found = json.loads(logboom("doctor", tmp_path / "one", "--json").stdout)
+    assert [item["kind"] for item in found["findings"] if item["severity"] == "warning"] == ["unknown hook"]
 
 
 def test_what_a_node_keeps_for_itself_is_dumped_and_loaded_only_where_it_is_named(data: Path, tmp_path: Path) -> None:

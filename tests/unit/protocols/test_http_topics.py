@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from logboom.broker.allowances import Allowances
 from logboom.broker.api import Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import TopicRules
 from logboom.protocols.http.problem import BadParameter
 from logboom.protocols.http.topics import merge_settings
+from logboom.storage import DataDirectory
 from logboom.storage.topic import HookSettings, RetentionSettings, ValidatorSettings
 from web.node import WebNode, tell
 
@@ -210,17 +212,24 @@ def test_a_node_that_is_no_replica_may_be_promoted_for_nothing(tmp_path: Path) -
     assert tell(tmp_path, story) == []
 
 
-def test_a_command_for_the_shell_is_not_taken_over_http_and_stays_where_it_was_set_otherwise(tmp_path: Path) -> None:
+def test_a_hook_is_chosen_among_those_of_the_node_and_one_that_is_none_may_stay(tmp_path: Path) -> None:
+    with DataDirectory.open(str(tmp_path / "data")) as data:
+        data.create_topic("b", 1, Settings(hook=HookSettings("rm -r /")))
+
     async def story(node: WebNode) -> None:
-        hook = {"settings": {"hook": {"delete": "true"}}}
-        answer = await node.client.post("/topics", json={"name": "a", **hook})
-        assert (answer.status_code, answer.json()["code"]) == (403, "hook-not-allowed")
-        await node.broker.create_topic("b", 1, Settings(hook=HookSettings("true")))
+        answer = await node.client.post("/topics", json={"name": "a", "settings": {"hook": {"delete": "archive"}}})
+        assert (answer.status_code, answer.json()["settings"]["hook"]["delete"]) == (201, "archive")
+        answer = await node.client.post("/topics", json={"name": "c", "settings": {"hook": {"delete": "true"}}})
+        assert (answer.status_code, answer.json()["parameter"]) == (400, "hook.delete")
         answer = await node.client.patch("/topics/b", json={"settings": {"retention": {"bytes": 10_000}}})
-        assert answer.json()["settings"]["hook"]["delete"] == "true"
+        assert answer.json()["settings"]["hook"]["delete"] == "rm -r /"
+        assert "is no hook of this node" in answer.json()["unusable"]["hook.delete"]
         answer = await node.client.patch("/topics/b", json={"settings": {"hook": {"delete": "false"}}})
-        assert answer.status_code == 403
+        assert answer.status_code == 400
         answer = await node.client.patch("/topics/b", json={"settings": {"hook": {"delete": None}}})
         assert answer.json()["settings"]["hook"]["delete"] is None
+        urls = {"validators": {"urls": ["http://169.254.169.254/latest/meta-data/"]}}
+        answer = await node.client.patch("/topics/b", json={"settings": urls})
+        assert (answer.status_code, answer.json()["parameter"]) == (400, "validators.urls")
 
-    tell(tmp_path, story)
+    tell(tmp_path, story, config=BrokerConfig(allowed=Allowances({"archive": "true"})))

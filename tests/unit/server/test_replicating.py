@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from any_hook import ANY_HOOK
 from logboom.batch import build
+from logboom.broker.allowances import Allowances
 from logboom.broker.api import Part, ReadRequest, Settings, Start
+from logboom.broker.checkup import examine
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
+from logboom.broker.validator_address import ValidatorRules
 from logboom.errors import (
     BookmarkLost,
     ConfigError,
@@ -22,6 +27,7 @@ from logboom.errors import (
     SeqnoOutOfRange,
     TopicDeleted,
     Unavailable,
+    ValidatorNotAllowed,
 )
 from logboom.server import replica_carrier, replica_link, replicating
 from logboom.server.endpoint import Endpoint
@@ -36,8 +42,9 @@ from logboom.storage.topic import (
     RecompressionSettings,
     RetentionSettings,
     SegmentSettings,
+    ValidatorSettings,
 )
-from replicas.pair import Pair, tell
+from replicas.pair import OFTEN, Pair, tell
 from replicas.stored import eventually, stored
 from system.node import free_port
 
@@ -463,7 +470,43 @@ def test_hooks_and_retention_are_the_sources_until_the_replica_is_promoted(tmp_p
         await pair.replica.promote()
         await eventually(lambda: "/replica/" in mark.read_text())
 
-    tell(tmp_path, story)
+    tell(tmp_path, story, replace(OFTEN, allowed=ANY_HOOK))
+
+
+def test_a_hook_and_a_validator_that_only_the_source_has_are_copied_and_neither_run_nor_asked(tmp_path: Path) -> None:
+    async def story(pair: Pair) -> None:
+        mark, url = tmp_path / "mark", "http://judge.test/"
+        settings = msgspec.structs.replace(
+            SMALL, retention=RetentionSettings(records=1), hook=HookSettings(f"echo x >> {mark}; false")
+        )
+        await pair.source.create_topic("t", 1, settings)
+        await pair.source.create_topic("judged")
+        for number in range(40):
+            await pair.write("t", b"%d" % number * 300)
+        await pair.write("judged", b"a")
+        await pair.caught_up()
+        judged = Settings(validators=ValidatorSettings((url,), on_failure="accept"))
+        await pair.source.configure_topic("judged", judged)
+        while (await pair.replica.describe_topic("judged")).settings != judged:
+            await asyncio.sleep(0.01)
+        await eventually(mark.exists)
+        await pair.stop_replica()
+        pair.config = OFTEN
+        await pair.start_replica()
+        assert (await pair.replica.describe_topic("t")).settings == settings
+        await pair.replica.promote()
+        await pair.stop_source()
+        lines = mark.read_text()
+        while not (await pair.replica.stats()).upkeep["hooks"]["failing"]:  # type: ignore[index]
+            await asyncio.sleep(0.01)
+        assert mark.read_text() == lines
+        (answer,) = await pair.replica.append([Part("judged", [build([b"b"])])])
+        assert isinstance(answer, ValidatorNotAllowed)
+        found = {(complaint.kind, complaint.where) for complaint in await examine(pair.replica)}
+        assert found >= {("unknown hook", "t"), ("validator not allowed", "judged")}
+
+    allowed = Allowances(ANY_HOOK.hooks, ValidatorRules(("http://judge.test/",)))
+    tell(tmp_path, story, replace(OFTEN, allowed=allowed))
 
 
 def test_with_flush_os_the_copy_is_equal_and_an_unclean_end_of_the_copy_begins_no_term(tmp_path: Path) -> None:

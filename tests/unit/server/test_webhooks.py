@@ -13,14 +13,17 @@ import pytest
 
 from logboom import AsyncWriter
 from logboom.batch import build
+from logboom.broker.allowances import Allowances
 from logboom.broker.api import Answer, Appended, Part, ReadRequest, Settings
+from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
-from logboom.errors import LogboomError, RecordsRejected, ValidatorFailed
+from logboom.broker.validator_address import ValidatorRules
+from logboom.errors import LogboomError, RecordsRejected, ValidatorFailed, ValidatorNotAllowed
 from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
 from logboom.server.webhooks import ANSWER_BYTES, REASON_CHARACTERS, WebHooks, find_reason
 from logboom.storage.topic import ValidatorSettings
 
-NOWHERE = ("http://127.0.0.1:1/", "http://127.0.0.1:99999/", "http://xn--a/")
+NOWHERE = ("http://127.0.0.1:1/", "http://xn--a/", "http://a..b/")
 
 
 class Hooks:
@@ -52,7 +55,7 @@ class Hooks:
         self.now += 1
         self.most = max(self.most, self.now)
         try:
-            return await self._say(path, body, writer)
+            return await self._say(path.partition("?")[0], body, writer)
         finally:
             self.now -= 1
 
@@ -101,7 +104,7 @@ def answer(status: int, body: bytes = b"", headers: str = "") -> bytes:
 
 @asynccontextmanager
 async def hooked(path: Path) -> AsyncIterator[tuple[LocalBroker, Hooks]]:
-    hooks, validators = Hooks(), WebHooks()
+    hooks = Hooks()
     tasks: set[asyncio.Task[None]] = set()
 
     def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -109,7 +112,13 @@ async def hooked(path: Path) -> AsyncIterator[tuple[LocalBroker, Hooks]]:
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     hooks.port = server.sockets[0].getsockname()[1]
-    broker = await LocalBroker.open(str(path), validators=validators)
+    rules = ValidatorRules(
+        (hooks.url("/"), f"http://localhost:{hooks.port}", f"http://far.test:{hooks.port}", *NOWHERE)
+    )
+    validators = WebHooks(rules)
+    broker = await LocalBroker.open(
+        str(path), BrokerConfig(allowed=Allowances(validators=rules)), validators=validators
+    )
     try:
         yield broker, hooks
     finally:
@@ -194,15 +203,54 @@ def test_an_answer_without_an_end_is_read_no_further_than_needed(tmp_path: Path)
     tell(tmp_path, story)
 
 
-def test_passwords_of_urls_are_used_and_told_to_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_name_is_resolved_asked_by_its_name_and_connected_to_where_that_was_allowed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def story(broker: LocalBroker, hooks: Hooks) -> None:
-        caplog.set_level("DEBUG")
-        url = hooks.url("/judge").replace("//", "//user:secret@")
-        await broker.create_topic("t", 1, asking(url))
-        refused = await send(broker, b"bad")
-        assert isinstance(refused, RecordsRejected)
-        assert hooks.seen[0][1]["authorization"].startswith("Basic ")
-        assert "secret" not in f"{refused} {refused.url} {caplog.text}"
+        loop = asyncio.get_running_loop()
+        found: list[str] = []
+
+        async def lookup(host: str, port: int, **more: Any) -> list[Any]:
+            """As a name server would that somebody else has in his hands: a second look finds another address."""
+            address = "127.0.0.1" if not found else "169.254.169.254"
+            found.append(host)
+            return [(2, 1, 6, "", (address, port))]
+
+        monkeypatch.setattr(type(loop), "getaddrinfo", lambda loop, *some, **more: lookup(*some, **more))
+        await broker.create_topic("t", 1, asking(f"http://FAR.test:{hooks.port}/judge?a=b%20c", on_failure="accept"))
+        assert isinstance(await send(broker), Appended)
+        path, headers, _ = hooks.seen[0]
+        assert (found, path, headers["host"]) == (["far.test"], "/judge?a=b%20c", f"far.test:{hooks.port}")
+        assert isinstance(await send(broker), Appended)  # over the connection that is there
+        await broker.create_topic("anew", 1, asking(f"http://far.test:{hooks.port}/once", on_failure="accept"))
+        assert isinstance(await send(broker, topic="anew"), Appended)  # and this one the server closes
+        refused = await send(broker, topic="anew")
+        assert isinstance(refused, ValidatorNotAllowed)
+        assert "far.test is at 169.254.169.254" in refused.reason
+        assert found == ["far.test"] * 2
+
+    tell(tmp_path, story)
+
+
+def test_of_several_addresses_the_next_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story(broker: LocalBroker, hooks: Hooks) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def lookup(host: str, port: int, **more: Any) -> list[Any]:
+            return [(2, 1, 6, "", (address, port)) for address in ("169.254.169.254", "127.0.0.2", "127.0.0.1")]
+
+        monkeypatch.setattr(type(loop), "getaddrinfo", lambda loop, *some, **more: lookup(*some, **more))
+        await broker.create_topic("t", 1, asking(f"http://localhost:{hooks.port}/judge"))
+        assert isinstance(await send(broker), Appended)
+
+    tell(tmp_path, story)
+
+
+def test_what_is_not_listed_is_not_asked_even_by_whoever_asks(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, hooks: Hooks) -> None:
+        with pytest.raises(PermissionError, match="not allowed"):
+            await WebHooks(ValidatorRules()).ask(hooks.url("/judge"), b"{}", 1.0)
+        assert hooks.connections == 0
 
     tell(tmp_path, story)
 

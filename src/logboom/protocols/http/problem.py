@@ -72,6 +72,7 @@ STATUSES: Final[dict[type[LogboomError], int]] = {
     e.UnknownProducer: 409,
     e.RecordsRejected: 422,
     e.ValidatorFailed: 503,
+    e.ValidatorNotAllowed: 403,
     e.WritesRefused: 503,
     e.ReadOnlyReplica: 503,
     e.LowSpace: 507,

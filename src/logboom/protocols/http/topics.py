@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from logboom.broker.api import PartitionInfo, Settings, TopicInfo
 from logboom.protocols.http.operation import Content, Operation, bad_field, parse_body, parse_query, topic_of, whole
-from logboom.protocols.http.problem import BadParameter, RequestError
+from logboom.protocols.http.problem import BadParameter
 from logboom.storage.topic import PARTITIONS_MAX, check_name
 
 if TYPE_CHECKING:
@@ -70,7 +70,6 @@ async def list_topics(front_end: HttpFrontEnd, request: Request) -> Response:
 
 async def create_topic(front_end: HttpFrontEnd, request: Request) -> Response:
     new = await parse_body(request, NewTopic)
-    _check_hook(new.settings or Settings(), Settings())
     info = await front_end.broker.create_topic(check_name(new.name), new.partitions, new.settings)
     return _json(info, 201, {"location": f"/topics/{info.name}"})
 
@@ -85,7 +84,6 @@ async def change_topic(front_end: HttpFrontEnd, request: Request) -> Response:
     async with front_end.changing:  # of two changes at once both are to last
         before = (await front_end.broker.describe_topic(topic)).settings
         settings = merge_settings(before, change.settings)
-        _check_hook(settings, before)
         return _json(await front_end.broker.configure_topic(topic, settings))
 
 
@@ -124,17 +122,6 @@ async def accept_node(front_end: HttpFrontEnd, request: Request) -> Response:
 async def promote_node(front_end: HttpFrontEnd, request: Request) -> Response:
     await front_end.broker.promote()
     return Response(status_code=204)
-
-
-def _check_hook(settings: Settings, before: Settings) -> None:
-    """A hook is a command that runs on the node: whoever may set one may do there what the node may."""
-    if settings.hook.delete not in (None, before.hook.delete):
-        raise RequestError(
-            "hook.delete is a command for the node's shell, and is not taken over HTTP",
-            403,
-            "hook-not-allowed",
-            "set it with `logboom topic set`, over the binary protocol",
-        )
 
 
 def merge_settings(settings: Settings, changes: dict[str, Any]) -> Settings:

@@ -1,4 +1,4 @@
-"""What upkeep has left undone: hooks that fail, damage that a scrub found, logs that near their hard limit.
+"""What upkeep has left undone: hooks that fail or are none, damage that a scrub found, logs that near their hard limit.
 
 Reads the ledgers below DATA/internal and compares them with what was seen of the logs. Changes nothing.
 """
@@ -6,7 +6,7 @@ Reads the ledgers below DATA/internal and compares them with what was seen of th
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -20,11 +20,13 @@ from logboom.storage.health.survey import LogSurvey
 from logboom.storage.hooks import HookEntry, HookQueue
 from logboom.storage.scrub import MAGIC, ScrubFinding, ScrubLedger
 from logboom.storage.segment import parse_name
-from logboom.storage.topic import Topic
+from logboom.storage.topic import Settings, Topic, is_hook_name
 
 HARD_LIMIT_SHARE: Final = 0.8
 
 Numbers = tuple[int, int]
+Unusable = Callable[[Settings], Mapping[str, str]]
+"""Why a node does not do what settings want, by key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +81,7 @@ def judge_hooks(disk: Disk, root: str, topics: list[Topic], logs: Logs, now: int
     by_directory = {topic.directory: topic for topic in topics}
     for entry in queue.failing:
         topic = by_directory.get(entry.topic)
-        if topic is not None and entry.log in logs:
+        if topic is not None and entry.log in logs and is_hook_name(topic.settings.hook.delete or "none"):
             waiting = [other for other in queue.entries if other.log == entry.log and other.place >= entry.place]
             yield _judge_failing(root, topic, entry, waiting, logs[entry.log], now)
 
@@ -97,7 +99,7 @@ def _judge_failing(
             "which segments go without their hook"
         )
     error = " ".join((entry.last_error or "no error was noted").split())
-    command = topic.settings.hook.delete
+    hook = topic.settings.hook.delete
     return Finding(
         kind="failing hook",
         severity="warning",
@@ -111,10 +113,58 @@ def _judge_failing(
             f"{counted(len(waiting), 'segment')} with {held_bytes:,} bytes; {limit}"
         ),
         advice=(
-            f"mend the command `{command}`: the server runs it again by itself"
-            if command
+            f"mend the command hooks.{hook} of the configuration: the server runs it again by itself"
+            if hook
             else "nothing; the topic has no hook any more, and the next retention lets the segments go"
         ),
+    )
+
+
+def judge_outside(root: str, topics: list[Topic], unusable: Unusable | None) -> Iterator[Finding]:
+    """What topics want run or asked that the node's configuration does not have. Without that, only what none has."""
+    for topic in topics:
+        file = f"{root}/{topic.directory}/topic.json"
+        hook, urls = topic.settings.hook.delete, topic.settings.validators.urls
+        found = {} if unusable is None else unusable(topic.settings)
+        not_known = "name the node's configuration with --config, and it is looked up"
+        if "hook.delete" in found or (hook is not None and not is_hook_name(hook)):
+            why = found.get("hook.delete") or f"{hook!r} is a command, and topics only name hooks of the configuration"
+            yield Finding(
+                kind="unknown hook",
+                severity="warning",
+                file=file,
+                reason=f"{why}; nothing is run, and what retention would drop is held",
+                advice=hook_advice(topic.name),
+            )
+        elif hook is not None and unusable is None:
+            reason = f"topic {topic.name} wants hook {hook!r}: whether the node has it was not looked up"
+            yield Finding(kind="unknown hook", severity="info", file=file, reason=reason, advice=not_known)
+        if "validators.urls" in found:
+            yield Finding(
+                kind="validator not allowed",
+                severity="warning",
+                file=file,
+                reason=f"{found['validators.urls']}; appends are refused",
+                advice=validator_advice(topic.name),
+            )
+        elif urls and unusable is None:
+            reason = f"topic {topic.name} has validators: whether the node may ask them was not looked up"
+            yield Finding(kind="validator not allowed", severity="info", file=file, reason=reason, advice=not_known)
+
+
+def hook_advice(topic: str) -> str:
+    """What to do about a hook that is none of the node's."""
+    return (
+        'give the command a name in the node\'s configuration ([hooks], NAME = "COMMAND"), restart the node, then '
+        f"`logboom topic set {topic} hook.delete=NAME`; or let segments go without: "
+        f"`logboom topic set {topic} hook.delete=`"
+    )
+
+
+def validator_advice(topic: str) -> str:
+    return (
+        "list the URL, or what it begins with, in validators.allow of the node's configuration and restart the node; "
+        f"or ask nobody: `logboom topic set {topic} validators.urls=`"
     )
 
 

@@ -21,7 +21,15 @@ from logboom.storage.directory import FORMAT, Node, find_logs
 from logboom.storage.disk import Disk, read_file
 from logboom.storage.envelope import UNREADABLE
 from logboom.storage.files import RESERVE_BYTES
-from logboom.storage.health.backlog import LogSeen, judge_hooks, judge_limits, judge_scrubs, seen
+from logboom.storage.health.backlog import (
+    LogSeen,
+    Unusable,
+    judge_hooks,
+    judge_limits,
+    judge_outside,
+    judge_scrubs,
+    seen,
+)
 from logboom.storage.health.check import (
     Place,
     StateSlots,
@@ -97,13 +105,14 @@ def examine(
     progress: Progress | None = None,
     surroundings: Surroundings | None = None,
     reserve_bytes: int = RESERVE_BYTES,
+    unusable: Unusable | None = None,
 ) -> Diagnosis:
     """Examine a data directory. Without `surroundings` the permissions, the volume and the limits are left out.
 
-    `reserve_bytes` is what a server keeps free.
+    `reserve_bytes` is what a server keeps free; `unusable` says what its configuration keeps it from.
     """
     place = find_directory(disk, path)
-    return _Examination(disk, place, now, quick, progress, surroundings, reserve_bytes).run()
+    return _Examination(disk, place, now, quick, progress, surroundings, reserve_bytes, unusable).run()
 
 
 class _Examination:
@@ -116,6 +125,7 @@ class _Examination:
         progress: Progress | None,
         surroundings: Surroundings | None,
         reserve_bytes: int,
+        unusable: Unusable | None,
     ) -> None:
         self._strict = PlainReading(disk)
         self._disk = LenientDisk(disk)
@@ -126,6 +136,7 @@ class _Examination:
         self._progress = progress
         self._surroundings = surroundings
         self._reserve_bytes = reserve_bytes
+        self._unusable = unusable
         active, self._holder = writer_of(disk, self._root) if _may_read(disk, f"{self._root}/lock") else (False, None)
         self._report = Diagnosis(path=self._root, writer_active=active, quick=quick, free_bytes=disk.free_bytes())
         self._logs: dict[str, LogSeen] = {}
@@ -157,6 +168,7 @@ class _Examination:
         report.findings += failing
         names = frozenset((finding.log or "").removeprefix(f"{root}/") for finding in failing)
         report.findings += judge_limits(root, layout.topics, self._logs, names)
+        report.findings += judge_outside(root, layout.topics, self._unusable)
         report.findings += judge_scrubs(disk, root, self._logs)
 
     def _slots(self) -> StateSlots:

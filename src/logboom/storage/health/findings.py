@@ -39,6 +39,8 @@ Kind = Literal[
     "slot without a topic",
     "trash",
     "failing hook",
+    "unknown hook",
+    "validator not allowed",
     "bad hook queue",
     "bad scrub ledger",
     "found by a scrub",

@@ -21,7 +21,7 @@ from logboom.storage.moving.contents import Batches, Contents, Item
 from logboom.storage.moving.outline import Head, LogBegin, LogEnd, TopicBegin, Totals
 from logboom.storage.moving.stream import Source, ahead
 from logboom.storage.tail import Snapshot
-from logboom.storage.topic import HookSettings, Topic
+from logboom.storage.topic import Topic
 
 Progress = Callable[[int], None]
 
@@ -44,9 +44,8 @@ class TopicLoaded(msgspec.Struct):
     next: dict[int, int] = {}
     """The seqno that follows each loaded partition: a later dump goes on with it."""
     hook: str | None = None
-    """The delete hook that the dump has for it."""
-    hook_taken: bool = False
-    """Whether a topic that is made by this load gets it."""
+    """The delete hook that it has in the dump, and gets where this load makes it. Only a node whose configuration
+    has a hook of this name runs it."""
 
 
 @dataclass(slots=True)
@@ -168,15 +167,6 @@ class _Reading:
 
 def _only_read(topic: Topic) -> TopicLoaded:
     return TopicLoaded(topic.name, topic.id, hook=topic.settings.hook.delete)
-
-
-def without_hook(topic: Topic, loaded: TopicLoaded, with_hooks: bool) -> Topic:
-    """The topic as it may be made here: whoever wrote the dump must not have commands run unless that is wanted."""
-    loaded.hook_taken = with_hooks and loaded.hook is not None
-    if loaded.hook is None or with_hooks:
-        return topic
-    settings = msgspec.structs.replace(topic.settings, hook=HookSettings())
-    return msgspec.structs.replace(topic, settings=settings)
 
 
 def check_name(name: str) -> str:

@@ -23,7 +23,7 @@ from logboom.batch.rewrite import without_producer
 from logboom.errors import DumpMismatch, LogboomError
 from logboom.storage.directory import DataDirectory
 from logboom.storage.log import Log
-from logboom.storage.moving.load import TopicLoaded, check_name, need_space, without_hook
+from logboom.storage.moving.load import TopicLoaded, check_name, need_space
 from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
 from logboom.storage.moving.syncing import Syncing
 from logboom.storage.tail import Snapshot
@@ -34,11 +34,10 @@ _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
 
 class AppendLoader:
-    def __init__(self, data: DataDirectory, now: int, name: str | None = None, with_hooks: bool = False) -> None:
+    def __init__(self, data: DataDirectory, now: int, name: str | None = None) -> None:
         self._data = data
         self._now = now
         self._name = name
-        self._with_hooks = with_hooks
         self._head: Head | None = None
         self._dumped_id = ""
         self._topic: Topic | None = None
@@ -65,9 +64,7 @@ class AppendLoader:
         loaded = TopicLoaded(name, dumped.id, hook=dumped.settings.hook.delete)
         here = next((topic for topic in self._data.topics() if topic.name == name), None)
         if here is None:
-            here = self._data.create_topic(
-                name, dumped.partitions, without_hook(dumped, loaded, self._with_hooks).settings
-            )
+            here = self._data.create_topic(name, dumped.partitions, dumped.settings)
         if here.partitions < dumped.partitions:
             raise DumpMismatch(
                 f"topic {name!r} has {here.partitions} partitions here and {dumped.partitions} in the dump: "

@@ -20,7 +20,7 @@ from logboom.storage.config import LogConfig
 from logboom.storage.directory import DataDirectory
 from logboom.storage.disk import read_file, replace_file
 from logboom.storage.log import Log
-from logboom.storage.moving.load import TopicLoaded, check_name, need_space, without_hook
+from logboom.storage.moving.load import TopicLoaded, check_name, need_space
 from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
 from logboom.storage.moving.syncing import Syncing
 from logboom.storage.recovery import begin_log
@@ -36,17 +36,13 @@ _CONFIG: Final = LogConfig(segment_bytes=2**40, segment_age_us=2**62)
 class EqualLoader:
     """Makes logs that are equal to those that were dumped."""
 
-    def __init__(self, data: DataDirectory, name: str | None = None, with_hooks: bool = False) -> None:
-        """`name` is what the dump's one topic is to be called here. Raises InvalidTopicName.
-
-        A hook is a command that somebody else wrote: it is taken over only `with_hooks`.
-        """
+    def __init__(self, data: DataDirectory, name: str | None = None) -> None:
+        """`name` is what the dump's one topic is to be called here. Raises InvalidTopicName."""
         if name is not None:
             Topic.make(name)
         self._data = data
         self._disk = data.files.disk
         self._name = name
-        self._with_hooks = with_hooks
         self._whole = True
         """Whether the floors in the dump are the log's own, and none is of the range that was asked for."""
         self._topic: Topic | None = None
@@ -82,7 +78,7 @@ class EqualLoader:
                 )
         check_finished(self._unfinished, {(topic.id, number) for number in range(topic.partitions)})
         self._clear_way(topic)
-        self._topic, self._loaded = without_hook(topic, loaded, self._with_hooks), loaded
+        self._topic, self._loaded = topic, loaded
         return loaded
 
     def _clear_way(self, topic: Topic) -> None:

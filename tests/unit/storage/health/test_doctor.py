@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from logboom.broker.allowances import Allowances
 from logboom.errors import Damage, DirectoryUnusable
 from logboom.storage import DataDirectory
 from logboom.storage.disk import OsDisk
 from logboom.storage.files import OpenFiles
+from logboom.storage.health.backlog import Unusable
 from logboom.storage.health.doctor import examine
 from logboom.storage.health.findings import Diagnosis, Finding
 from logboom.storage.health.glance import Glance
@@ -26,7 +28,15 @@ from logboom.storage.hooks import HookEntry, HookQueue
 from logboom.storage.recovery import find_segments
 from logboom.storage.scrub import ScrubLedger, ScrubResult
 from logboom.storage.segment import Segment
-from logboom.storage.topic import HookSettings, RetentionSettings, SegmentSettings, Settings, Topic, write_topic
+from logboom.storage.topic import (
+    HookSettings,
+    RetentionSettings,
+    SegmentSettings,
+    Settings,
+    Topic,
+    ValidatorSettings,
+    write_topic,
+)
 from simulation.broken import overwrite, remove, resize, segments, sound_disk
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 from simulation.model import DIRECTORY, TOPIC_ID, make_batch
@@ -34,10 +44,9 @@ from simulation.model import DIRECTORY, TOPIC_ID, make_batch
 NOW = 1_800_000_000_000_000
 MINUTE = 60_000_000
 RETENTION = RetentionSettings(bytes=8_000, hard_bytes=100_000)
-SETTINGS = Settings(
-    segment=SegmentSettings(bytes=4096), hook=HookSettings(delete="archive $SEGMENT"), retention=RETENTION
-)
+SETTINGS = Settings(segment=SegmentSettings(bytes=4096), hook=HookSettings(delete="archive"), retention=RETENTION)
 QUIET = Surroundings(uid=1000)
+ALL_WELL = Allowances({"archive": "true", "x": "true"}).unusable
 """Nothing to say."""
 
 
@@ -54,8 +63,10 @@ def data(tmp_path: Path) -> Path:
     return path
 
 
-def examined(data: Path, quick: bool = False, around: Surroundings | None = QUIET) -> Diagnosis:
-    return examine(OsDisk(str(data)), str(data), NOW, quick, surroundings=around)
+def examined(
+    data: Path, quick: bool = False, around: Surroundings | None = QUIET, unusable: Unusable | None = ALL_WELL
+) -> Diagnosis:
+    return examine(OsDisk(str(data)), str(data), NOW, quick, surroundings=around, unusable=unusable)
 
 
 def only(report: Diagnosis) -> Finding:
@@ -496,7 +507,7 @@ def test_a_failing_hook_says_since_when_how_often_why_and_what_it_holds(data: Pa
         f"the log has {size:,} of 100,000 bytes ({size // 1000} %)",
     ):
         assert words in finding.reason
-    assert "`archive $SEGMENT`" in finding.advice
+    assert "mend the command hooks.archive of the configuration" in finding.advice
     assert report.wrong
 
 
@@ -508,6 +519,47 @@ def test_a_hook_that_fails_without_a_hard_limit_holds_until_the_disk_is_full(dat
     finding = only(examined(data))
     assert "until the disk is full" in finding.reason
     assert "the next attempt is due" in finding.reason
+
+
+def configure(data: Path, hook: str | None = None, urls: tuple[str, ...] = ()) -> None:
+    with DataDirectory.open(str(data)) as directory:
+        directory.configure_topic("events", Settings(hook=HookSettings(hook), validators=ValidatorSettings(urls)))
+
+
+@pytest.mark.parametrize("unusable", [None, ALL_WELL])
+def test_a_command_of_an_older_release_is_told_with_what_to_do(data: Path, unusable: Unusable | None) -> None:
+    (entry,) = queued(data, 1)
+    queue_of(data).failed(entry, NOW - MINUTE, "exit code 1", 1, 1)
+    configure(data, "cp $LOGBOOM_SEGMENT /backup")
+    report = examined(data, unusable=unusable)
+    finding = only(report)
+    assert (finding.kind, finding.severity, finding.file) == (
+        *("unknown hook", "warning"),
+        f"{topic_of(data)}/topic.json",
+    )
+    assert "'cp $LOGBOOM_SEGMENT /backup'" in finding.reason
+    assert "`logboom topic set events hook.delete=NAME`" in finding.advice
+    assert report.wrong
+
+
+def test_a_hook_that_the_configuration_lacks_is_told_where_that_is_known(data: Path) -> None:
+    configure(data, "gone")
+    finding = only(examined(data))
+    assert (finding.kind, finding.severity) == ("unknown hook", "warning")
+    assert "'gone' is no hook of this node: [hooks] in its configuration has only archive, x" in finding.reason
+    report = examined(data, unusable=None)
+    assert (only(report).severity, report.wrong) == ("info", False)
+    assert "--config" in only(report).advice
+
+
+def test_a_validator_that_the_configuration_does_not_list_is_told_where_that_is_known(data: Path) -> None:
+    configure(data, urls=("http://user:secret@judge.test/",))
+    finding = only(examined(data))
+    assert (finding.kind, finding.severity) == ("validator not allowed", "warning")
+    assert "appends are refused" in finding.reason
+    assert "secret" not in finding.reason
+    report = examined(data, unusable=None)
+    assert (only(report).kind, report.wrong) == ("validator not allowed", False)
 
 
 def test_a_damaged_hook_queue_is_a_warning(data: Path) -> None:

