@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from asyncio import AbstractEventLoop, Future
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from time import perf_counter
 from typing import ClassVar
@@ -53,9 +53,11 @@ class Entry:
         "batches",
         "expect",
         "give_up_at",
+        "is_repeat",
         "is_staged",
         "meter",
         "offset",
+        "on_end",
         "promise",
         "size",
         "work_bytes",
@@ -87,6 +89,10 @@ class Entry:
                 self.is_staged = True
             self.size += header.size
             self.work_bytes += max(header.size, header.body_size)
+        self.is_repeat = False
+        """Whether the log had it already: then it is answered, and never written."""
+        self.on_end: Callable[[], object] | None = None
+        """Called when it has its answers."""
         self.answers: Sequence[Answer] = ()
         self.appended = (0, 0, 0)
         """Batches, records and bytes that the log has taken."""
@@ -115,10 +121,15 @@ class Entry:
     def settle(self) -> None:
         if self.meter is not None and self.appended[0]:
             self.meter.note_append(*self.appended, perf_counter() - self.promise.began)
-        self.promise.settle(self.offset, self.answers)
+        self._end(self.answers)
 
     def fail(self, error: LogboomError) -> None:
-        self.promise.settle(self.offset, [error] * len(self.batches))
+        self._end([error] * len(self.batches))
+
+    def _end(self, answers: Sequence[Answer]) -> None:
+        self.promise.settle(self.offset, answers)
+        if self.on_end is not None:
+            self.on_end()
 
 
 class Adoption(Entry):

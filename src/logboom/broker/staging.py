@@ -72,6 +72,11 @@ class _Job(NamedTuple):
     offset: int
     size: int
 
+    def is_same(self, other: _Job) -> bool:
+        """Whether one of them repeats the other."""
+        mine, theirs = ([batch.data for batch in job.batches] for job in (self, other))
+        return self.target == other.target and mine == theirs
+
 
 @dataclass(slots=True, eq=False)
 class Stage:
@@ -254,11 +259,19 @@ class Stages:
                 self.remove([stage])
 
     async def _judged(self, stage: Stage, jobs: deque[_Job]) -> deque[_Job]:
-        """Those that the validators of their topics have nothing against."""
+        """Those that the validators of their topics have nothing against. A repeat is not asked about: neither of what
+        the stage has, nor of what comes before it here."""
         refused: list[tuple[_Job, LogboomError]] = []
+        asked: list[tuple[_Job, LogboomError | None]] = []
         for job in jobs:
             has_validators = bool(job.hosted.topic.settings.validators.urls)
-            refusal = await self._judge(job.hosted, job.target.partition, job.batches) if has_validators else None
+            if not has_validators or all(stage.loaded.holds(job.target, batch.header) for batch in job.batches):
+                continue
+            same = next((found for found in asked if found[0].is_same(job)), None)
+            if same is None:
+                same = job, await self._judge(job.hosted, job.target.partition, job.batches)
+                asked.append(same)
+            refusal = same[1]
             if refusal is not None:
                 refused.append((job, refusal))
         for job, refusal in refused:

@@ -9,6 +9,9 @@ Invariants. A log gets its batches in the order of `submit`: one that is decided
 refused holds nobody up. What waits here is counted as waiting for its log, and bounded as that is. Of a topic no more
 than `validators.concurrency` are with the validators at once, of the node no more than IN_HAND_BYTES.
 
+A repeat gets the first answer: what the log has is not asked about, and what is with the validators, or on its way into
+the log, is asked about once. The same number with other bytes is no repeat while the log does not have it.
+
 A validator that the node's configuration does not list is not asked, and what it would have to agree to is refused.
 
 Closing gives them some time; what is undecided then is refused.
@@ -73,6 +76,9 @@ class Validators(Protocol):
         ...
 
 
+_Identity = tuple[LogWriter, tuple[tuple[int, int, int], ...]]
+
+
 @dataclass(slots=True, eq=False)
 class _Line:
     """The batches of one topic that wait for their turn with the validators."""
@@ -91,6 +97,16 @@ class _Case:
     cost: int
     decided: bool = False
     refusal: LogboomError | None = None
+    first: _Case | None = None
+    """The one that this is a repeat of: what is decided there is decided here."""
+
+    @property
+    def is_decided(self) -> bool:
+        return self.decided or (self.first is not None and self.first.decided)
+
+    @property
+    def verdict(self) -> LogboomError | None:
+        return self.refusal if self.first is None else self.refusal or self.first.refusal
 
 
 class Validation:
@@ -113,6 +129,8 @@ class Validation:
         self._held_up: dict[_Line, None] = {}
         """Those that other topics have left no room."""
         self._in_hand_bytes = 0
+        self._firsts: dict[_Identity, _Case] = {}
+        """What producers have numbered, until it is refused or the log has it."""
 
     def submit(self, hosted: Hosted, partition: int, writer: LogWriter, entry: Entry) -> None:
         """As LogWriter.submit, once the validators have agreed."""
@@ -121,14 +139,34 @@ class Validation:
             if error is not None:
                 self._committer.refuse(piece, error)
                 continue
-            line = self._lines.get(hosted)
-            if line is None:
-                line = self._lines[hosted] = _Line(hosted)
+            line = self._lines.get(hosted) or _Line(hosted)
             case = _Case(line, partition, writer, piece, _cost(piece))
             writer.count_waiting(piece.size)
             self.lanes.setdefault(writer, deque()).append(case)
-            line.waiting.append(case)
-            self._ask_more(line)
+            if self._is_repeat(case):
+                self._pass_on(writer)
+            else:
+                self._lines[hosted] = line
+                line.waiting.append(case)
+                self._ask_more(line)
+
+    def _is_repeat(self, case: _Case) -> bool:
+        """Whether somebody has been asked already, or is being asked; else the case is the first one."""
+        writer, batches = case.writer, case.entry.batches
+        if all(writer.log.repeat_of(batch.header) is not None for batch in batches):
+            case.entry.is_repeat = case.decided = True
+            return True
+        identity = _identity(writer, batches)
+        if identity is None:
+            return False
+        first = self._firsts.setdefault(identity, case)
+        if first is case:
+            case.entry.on_end = partial(self._firsts.pop, identity)
+            return False
+        if any(one.data != other.data for one, other in zip(first.entry.batches, batches, strict=True)):
+            return False
+        case.first = first
+        return True
 
     def _too_much(self, writer: LogWriter, entry: Entry) -> LogboomError | None:
         if len(entry.batches) > 1 and entry.work_bytes > BATCH_SIZE_MAX:
@@ -166,15 +204,16 @@ class Validation:
     def _pass_on(self, writer: LogWriter) -> None:
         """Those at the head of a lane that are decided."""
         lane = self.lanes.get(writer)
-        while lane and lane[0].decided:
+        while lane and lane[0].is_decided:
             case = lane.popleft()
             if not lane:
                 del self.lanes[writer]
             writer.count_waiting(-case.entry.size)
-            if case.refusal is None:
+            refusal = case.verdict
+            if refusal is None:
                 writer.submit(case.entry)
             else:
-                self._committer.refuse(case.entry, case.refusal)
+                self._committer.refuse(case.entry, refusal)
 
     async def _judge(self, case: _Case) -> LogboomError | None:
         return await self.judge(case.line.hosted, case.partition, case.entry.batches)
@@ -283,6 +322,14 @@ def encode_body(topic: str, partition: int, batches: Sequence[Batch], limit_byte
         return None
     name = msgspec.json.encode(topic)
     return b'{"topic":%s,"partition":%d,"records":[%s]}' % (name, partition, b",".join(pieces))
+
+
+def _identity(writer: LogWriter, batches: Sequence[Batch]) -> _Identity | None:
+    """What a producer calls these batches; None where nobody does."""
+    headers = [batch.header for batch in batches]
+    if not all(header.producer_id for header in headers):
+        return None
+    return writer, tuple((header.producer_id, header.producer_epoch, header.producer_seq) for header in headers)
 
 
 def _cost(entry: Entry) -> int:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 
 from logboom.batch import Batch
 from logboom.broker.promise import Adoption, Entry
-from logboom.errors import LogboomError, LogReadOnly, Overloaded, SyncFailed
+from logboom.errors import BatchError, LogboomError, LogReadOnly, Overloaded, RepeatForgotten, SyncFailed
 from logboom.storage.append import Answer, Appended
 from logboom.storage.growing import PendingSync
 from logboom.storage.log import Log
@@ -202,6 +202,10 @@ class LogWriter:
                 self._append_together(together)
                 self._adopt(entry)
                 together = []
+            elif entry.is_repeat:
+                self._append_together(together)
+                self._answer_again(entry)
+                together = []
             elif entry.stamped:
                 self._append_together(together)
                 self._replicate(entry)
@@ -232,6 +236,20 @@ class LogWriter:
         for entry in entries:
             entry.answers = answers[offset : offset + len(entry.batches)]
             offset += len(entry.batches)
+
+    def _answer_again(self, entry: Entry) -> None:
+        """As the first time, from what the log remembers. What it has forgotten meanwhile is not written: no validator
+        has seen it."""
+        answers: list[Answer] = []
+        for batch in entry.batches:
+            header = batch.header
+            try:
+                batch.verify(self.log.config.batch_bytes_max)
+                found = self.log.repeat_of(header)
+                answers.append(found or RepeatForgotten(header.producer_id, header.producer_seq, 0))
+            except BatchError as error:
+                answers.append(error)
+        entry.answers = answers
 
     def _replicate(self, entry: Entry) -> None:
         """As above, for batches that have their numbers already."""

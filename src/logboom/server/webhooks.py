@@ -96,7 +96,8 @@ async def _post_once(pool: httpcore.AsyncConnectionPool, address: ValidatorAddre
     import httpcore
 
     url = httpcore.URL(scheme=address.scheme, host=address.host, port=address.port, target=address.request)
-    headers = {"Host": address.authority, "Content-Length": str(len(body)), **_HEADERS}
+    headers: list[tuple[bytes | str, bytes | str]] = [("Host", address.authority), ("Content-Length", str(len(body)))]
+    headers += _HEADERS.items()
     async with pool.stream("POST", url, headers=headers, content=body) as response:
         answer = bytearray()
         async for chunk in response.aiter_stream():

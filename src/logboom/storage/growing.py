@@ -20,7 +20,7 @@ from typing import Final, NamedTuple, Self
 
 from logboom.batch.batch import Batch
 from logboom.batch.builder import build_control
-from logboom.batch.header import KIND_DATA, NO_TIMESTAMP, STAGED_IDS
+from logboom.batch.header import KIND_DATA, NO_TIMESTAMP, STAGED_IDS, Header
 from logboom.errors import (
     AppendRefused,
     BatchError,
@@ -40,7 +40,7 @@ from logboom.storage.disk import SCARCE, File, write_all, write_aside
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import Summary
 from logboom.storage.labels import label_columns
-from logboom.storage.producers import Stream
+from logboom.storage.producers import Stream, check_sequence
 from logboom.storage.reading import Boundary, ReadableLog
 from logboom.storage.recovery import Recovered, recover
 from logboom.storage.segment import Segment
@@ -138,6 +138,18 @@ class GrowingLog(ReadableLog):
     def producer(self, producer_id: int) -> Stream | None:
         """What the log remembers of a producer."""
         return self._tail.producers.get(producer_id)
+
+    def repeat_of(self, header: Header) -> Appended | None:
+        """Where a batch is that its producer has sent before; None where the log does not know that it has it."""
+        if not 0 < header.producer_id < STAGED_IDS:
+            return None
+        try:
+            written = check_sequence(self.producer(header.producer_id), header)
+        except AppendRefused:
+            return None
+        if written is None:
+            return None
+        return Appended(written.base_seqno, written.count, written.index, written.append_time, True)
 
     @property
     def syncing(self) -> bool:

@@ -207,6 +207,14 @@ class StageFile:
     def is_synced(self) -> bool:
         return not self.unsynced_bytes
 
+    def holds(self, target: Target, header: Header) -> bool:
+        """Whether a batch repeats what is here: then `write` answers, and writes nothing."""
+        number = self.targets.get(target)
+        if number is None or (header.producer_id, header.producer_epoch) != (self.opened.producer_id, 0):
+            return False
+        ahead = (header.producer_seq - self._filled[number].records) % SEQUENCE_MODULUS
+        return ahead >= SEQUENCE_MODULUS // 2 and SEQUENCE_MODULUS - ahead >= header.record_count
+
     def write(
         self, entries: Sequence[Entry], now: int, limit_bytes: int, segment_bytes: Mapping[Target, int] | None = None
     ) -> list[Answer]:

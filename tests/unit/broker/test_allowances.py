@@ -107,16 +107,16 @@ def test_segments_of_an_unknown_hook_are_held_until_there_is_no_room(tmp_path: P
     async def story(broker: LocalBroker) -> None:
         for _ in range(10):
             await broker.append([Part("t", [build([bytes(3000)])])])
-        while not (await broker.stats()).upkeep["hooks"]["pending"]:  # type: ignore[index]
+        while not (await broker.stats()).upkeep["hooks"]["pending"]:
             await asyncio.sleep(0.01)
-        (held,) = (await broker.stats()).upkeep["hooks"]["failing"]  # type: ignore[index]
+        (held,) = (await broker.stats()).upkeep["hooks"]["failing"]
         assert (held["topic"], held["first_seqno"], held["attempts"], held["next_attempt_at"]) == ("t", 0, 0, 0)
         assert (await broker.describe_topic("t")).partitions[0].first == 0
         limit = RetentionSettings(records=1, hard_bytes=10_000)
         await broker.configure_topic("t", msgspec.structs.replace(settings, retention=limit))
         while not (await broker.describe_topic("t")).partitions[0].first:
             await asyncio.sleep(0.01)
-        assert (await broker.stats()).upkeep["dropped_without_hook"]["segments"]  # type: ignore[index]
+        assert (await broker.stats()).upkeep["dropped_without_hook"]["segments"]
 
     tell(tmp_path, story)
 

@@ -14,7 +14,7 @@ import pytest
 from logboom.batch import Batch, Producer, build
 from logboom.broker import validating
 from logboom.broker.allowances import Allowances
-from logboom.broker.api import Answer, Appended, Broker, Part, ReadRequest, Settings
+from logboom.broker.api import Answer, Appended, Broker, Key, Part, ReadRequest, Receipt, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.gathering import Columns, Gatherer
 from logboom.broker.limits import Limits, TopicRules
@@ -27,12 +27,14 @@ from logboom.errors import (
     LogboomError,
     Overloaded,
     RecordsRejected,
+    RepeatForgotten,
     SequenceGap,
     ShuttingDown,
     TopicDeleted,
     UnexpectedSeqno,
     ValidatorFailed,
 )
+from logboom.storage.producers import Producers
 from logboom.storage.topic import ValidatorSettings
 
 URL = "http://validator.test/check"
@@ -381,14 +383,102 @@ def test_a_broken_batch_is_shown_to_nobody_and_refused_by_the_log(tmp_path: Path
     tell(tmp_path, story)
 
 
-def test_a_repeat_is_judged_again_and_answered_as_the_first_time(tmp_path: Path) -> None:
+def numbered(seq: int, value: bytes | None = None) -> Part:
+    return Part("t", [build([b"%d" % seq if value is None else value], producer=Producer(7, 0, seq))])
+
+
+def test_a_repeat_gets_its_first_answer_whatever_validators_would_say_of_it_now(tmp_path: Path) -> None:
     async def story(broker: LocalBroker, judges: Judges) -> None:
         await broker.create_topic("t", 1, validated())
-        batches = [build([b"%d" % seq], producer=Producer(7, 0, seq)) for seq in range(3)]
-        assert seqnos(await broker.append([Part("t", [batches[0]])])) == [0]
+        assert seqnos(await broker.append([numbered(0)])) == [0]
+        judges.verdicts[URL] = Verdict(400, "no")
+        assert seqnos(await broker.append([numbered(0)])) == [0]
+        judges.verdicts[URL] = TimeoutError("no answer")
+        assert seqnos(await broker.append([numbered(0)])) == [0]
+        assert seqnos(await broker.append([numbered(1)])) == [ValidatorFailed]
+        assert [shown["records"][0]["value"] for _, shown in judges.asked] == [0, 1]
+
+    tell(tmp_path, story)
+
+    async def after(broker: LocalBroker, judges: Judges) -> None:
+        judges.verdicts[URL] = Verdict(400, "no")
+        assert seqnos(await broker.append([numbered(0)])) == [0]
+        assert seqnos(await broker.append([numbered(0), numbered(1)])) == [0, RecordsRejected]
+        assert await values_of(broker) == [b"0"]
+
+    tell(tmp_path, after)
+
+
+def test_what_is_refused_is_no_answer_to_what_comes_behind_it(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, judges: Judges) -> None:
+        await broker.create_topic("t", 1, validated())
+        assert seqnos(await broker.append([numbered(0)])) == [0]
         judges.verdicts["1"] = Verdict(400, "no")
+        batches = [batch for seq in range(3) for batch in numbered(seq).batches]
         assert seqnos(await broker.append([Part("t", batches)])) == [0, RecordsRejected, SequenceGap]
-        assert len(judges.asked) == 4
+        assert len(judges.asked) == 3
+
+    tell(tmp_path, story)
+
+
+@pytest.mark.parametrize("verdict", [OK, Verdict(400, "no")])
+def test_a_repeat_of_what_is_with_the_validators_is_asked_about_once(verdict: Verdict, tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, judges: Judges) -> None:
+        await broker.create_topic("t", 1, validated())
+        gate = judges.hold("0")
+        judges.verdicts["0"] = verdict
+        first = broker.append([numbered(0)])
+        first.cancel()  # its connection is gone
+        again, third = broker.append([numbered(0)]), broker.append([numbered(0)])
+        forged = broker.append([numbered(0, b"forged")])
+        judges.verdicts["forged"] = Verdict(403, "forged")
+        await judges.until_asked(2)
+        gate.set()
+        wanted = [0] if verdict is OK else [RecordsRejected]
+        assert seqnos(await again) == seqnos(await third) == wanted
+        assert seqnos(await forged) == [RecordsRejected]
+        assert len(judges.asked) == 2
+        assert await values_of(broker) == ([b"0"] if verdict is OK else [])
+        judges.verdicts["0"] = OK
+        assert seqnos(await broker.append([numbered(0)])) == [0]  # what was refused is asked about anew
+        assert broker._validation._firsts == {}
+
+    tell(tmp_path, story)
+
+
+def test_a_repeat_that_the_log_forgets_while_it_waits_is_not_written_unseen(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, judges: Judges) -> None:
+        await broker.create_topic("t", 1, validated())
+        assert seqnos(await broker.append([numbered(0)])) == [0]
+        gate = judges.hold("slow")
+        slow, again = send(broker, b"slow"), broker.append([numbered(0, b"forged")])
+        await judges.until_asked(2)
+        hosted = broker._catalog.get("t")
+        assert hosted is not None
+        hosted.writer(0).log._tail.producers = Producers()
+        gate.set()
+        assert seqnos(await slow) == [1]
+        assert seqnos(await again) == [RepeatForgotten]
+        assert await values_of(broker) == [b"0", b"slow"]
+
+    tell(tmp_path, story)
+
+
+def test_a_repeat_of_what_is_staged_gets_its_first_answer(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, judges: Judges) -> None:
+        await broker.create_topic("t", 1, validated())
+        stage = await broker.open_stage()
+        part = Part("t", [build([b"a"], producer=Producer(stage.producer_id, 0, 0))])
+        gate = judges.hold("a")
+        answers = [broker.stage(stage.id, [part]) for _ in range(3)]
+        await judges.until_asked(1)
+        gate.set()
+        assert [seqnos(await answer) for answer in answers] == [[0]] * 3
+        judges.verdicts["a"] = Verdict(400, "no")
+        assert seqnos(await broker.stage(stage.id, [part])) == [0]
+        assert len(judges.asked) == 1
+        await broker.publish(Key("k", 1), [Receipt(stage.id)])
+        assert await values_of(broker) == [b"a"]
 
     tell(tmp_path, story)
 

@@ -497,7 +497,7 @@ def test_a_hook_and_a_validator_that_only_the_source_has_are_copied_and_neither_
         await pair.replica.promote()
         await pair.stop_source()
         lines = mark.read_text()
-        while not (await pair.replica.stats()).upkeep["hooks"]["failing"]:  # type: ignore[index]
+        while not (await pair.replica.stats()).upkeep["hooks"]["failing"]:
             await asyncio.sleep(0.01)
         assert mark.read_text() == lines
         (answer,) = await pair.replica.append([Part("judged", [build([b"b"])])])
