@@ -246,14 +246,15 @@ def _show(report: Report) -> None:
 def _stand(config: Path | None, server: str | None) -> list[JobInfo]:
     from logboom.cli.pipeline_file import find_file, load
     from logboom.results.ledger import Ledger
-    from logboom.results.standings import JobInfo, stand
+    from logboom.results.standings import JobInfo, known_jobs, stand
 
     async def look(broker: RemoteBroker) -> list[JobInfo]:
         async def connected() -> RemoteBroker:
             return broker
 
         catalogue = await Ledger(connected).refresh()
-        return stand(catalogue, await broker.list_topics(), (await broker.stats()).now)
+        now = (await broker.stats()).now
+        return await known_jobs(broker, stand(catalogue, await broker.list_topics(), now), now)
 
     path = find_file(None if config is None else str(config))
     configured = {} if path is None else {job.work.id: job for job in load(path, server=server).jobs.values()}

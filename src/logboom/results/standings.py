@@ -6,15 +6,19 @@ Made of the catalogue and of where the logs end, by whoever shows it: the comman
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Literal
+from typing import Final, Literal
 
 import msgspec
 
-from logboom.broker.api import TopicInfo
+from logboom.broker.api import Broker, TopicInfo
 from logboom.results.catalogue import Catalogue, Covered, Job, Lease, Result, Run
 
 State = Literal["running", "silent", "idle", "failed", "new"]
 """`silent`: its runner was not heard of for as long as its lease; `new`: it is configured and was never run."""
+
+
+STRAY_KEPT_US: Final = 3_600_000_000
+"""A job of a topic that is not there is shown for so long after it has failed, microseconds."""
 
 
 class RunningInfo(msgspec.Struct, frozen=True):
@@ -62,6 +66,22 @@ def stand(catalogue: Catalogue, topics: Iterable[TopicInfo], now: int) -> list[J
     """Every job, by what it makes. `now` is the node's time, microseconds."""
     known = {info.name: info for info in topics}
     return [_stand(name, job, known, now) for name, job in sorted(catalogue.jobs.items())]
+
+
+async def known_jobs(broker: Broker, infos: list[JobInfo], now: int) -> list[JobInfo]:
+    """Without those that were never anything: whose every run has failed, of topics of which this node has none, and
+    that nobody has tried for STRAY_KEPT_US. A name was misspelt, or a topic is gone that nothing was made of."""
+    strays = [info for info in infos if _may_be_stray(info, now)]
+    if not strays:
+        return infos
+    there = {info.name for info in await broker.list_topics("", internal=True)}
+    gone = {info.job for info in strays if there.isdisjoint(info.topics)}
+    return [info for info in infos if info.job not in gone]
+
+
+def _may_be_stray(info: JobInfo, now: int) -> bool:
+    is_barren = info.state == "failed" and info.result is None and info.succeeded is None
+    return is_barren and bool(info.topics) and now - info.runs[0].ended > STRAY_KEPT_US
 
 
 def _stand(name: str, job: Job, topics: Mapping[str, TopicInfo], now: int) -> JobInfo:

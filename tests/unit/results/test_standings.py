@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-from logboom.broker.api import PartitionInfo, Settings, TopicInfo
+import asyncio
+from typing import cast
+
+from logboom.broker.api import Broker, PartitionInfo, Settings, TopicInfo
 from logboom.results.catalogue import Catalogue, Covered, Job, Lease, Result, Run
-from logboom.results.standings import JobInfo, stand
+from logboom.results.standings import STRAY_KEPT_US, JobInfo, known_jobs, stand
 
 ID, OTHER = "a" * 32, "b" * 32
 
@@ -53,3 +56,34 @@ def test_what_is_gone_is_no_lag() -> None:
 def test_a_topic_that_was_made_anew_is_not_covered_and_one_that_is_gone_has_no_lag() -> None:
     assert only(job({0: (0, 100), 1: (0, 100)}), [topic(OTHER)]).lag == 200
     assert only(job({0: (0, 100)}), []).lag is None
+
+
+class Topics:
+    """A node that has these topics."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    async def list_topics(self, prefix: str, internal: bool) -> list[TopicInfo]:
+        return [TopicInfo(name, ID, [], Settings()) for name in self.names]
+
+
+def listed(job: Job, now: int, *names: str) -> bool:
+    return bool(asyncio.run(known_jobs(cast(Broker, Topics(*names)), [only(job, now=now)], now)))
+
+
+def test_a_job_of_a_topic_that_never_was_is_not_listed_for_ever() -> None:
+    failed = Job("archive", ("evnets",), 1, None, [], [Run("one", 1, "x", 0, 9, "there is no topic 'evnets'")])
+    late = 10 + STRAY_KEPT_US
+    assert listed(failed, late - 1)
+    assert not listed(failed, late)
+    assert not listed(failed, late, "events")
+    assert listed(failed, late, "evnets")
+    made = Job("archive", ("evnets",), 2, None, [Result("one", "/one", {})], failed.runs)
+    assert listed(made, late)
+    worked = Job("archive", ("evnets",), 2, None, [], [Run("one", 1, "x", 0, 5), *failed.runs])
+    assert listed(worked, late)
+    everything = Job("report", (), 1, None, [], failed.runs)
+    assert listed(everything, late)
+    running = Job("archive", ("evnets",), 2, Lease(2, "two", "x", 1000, 0, 7, late), [], failed.runs)
+    assert listed(running, late)

@@ -19,7 +19,7 @@ from logboom.broker.api import Broker, CursorInfo, DiskStats, Measures, NodeStat
 from logboom.broker.measures import BOUNDS_S, Durations, Measured
 from logboom.broker.stats import UpkeepStats, Waiting
 from logboom.results.catalogue import Catalogue
-from logboom.results.standings import JobInfo, stand
+from logboom.results.standings import JobInfo, known_jobs, stand
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NONE: Final = "none"
@@ -75,10 +75,12 @@ async def collect(broker: Broker, catalogue: Catalogue, prefix: str = "") -> Fac
     """What there is to tell of the node, its pipeline, and of the topics whose name begins so."""
     stats, measures = await broker.stats(), await broker.measures()
     if prefix == NONE:
-        return Facts(stats, measures, [], [], prefix, stand(catalogue, [], stats.now))
+        jobs = await known_jobs(broker, stand(catalogue, [], stats.now), stats.now)
+        return Facts(stats, measures, [], [], prefix, jobs)
     topics = await broker.list_topics(prefix, internal=True)
     cursors = [info for info in await broker.list_cursors() if info.topic.startswith(prefix)]
-    return Facts(stats, measures, topics, cursors, prefix, stand(catalogue, topics, stats.now))
+    jobs = await known_jobs(broker, stand(catalogue, topics, stats.now), stats.now)
+    return Facts(stats, measures, topics, cursors, prefix, jobs)
 
 
 def render(facts: Facts) -> bytes:

@@ -18,7 +18,7 @@ from logboom.protocols.http.operation import Content, Operation, parse_query
 from logboom.protocols.http.problem import RequestError
 from logboom.results.catalogue import Covered, Result, Run, Stored
 from logboom.results.places import Place
-from logboom.results.standings import JobInfo, RunningInfo, stand
+from logboom.results.standings import JobInfo, RunningInfo, known_jobs, stand
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -82,7 +82,8 @@ async def standings(front_end: HttpFrontEnd, now: int) -> list[JobInfo]:
     """Every job, as of now."""
     catalogue = await front_end.pipeline.refresh()
     names = {name for job in catalogue.jobs.values() if job.result for name in job.result.covers}
-    return stand(catalogue, await front_end.broker.list_topics() if names else [], now)
+    found = stand(catalogue, await front_end.broker.list_topics() if names else [], now)
+    return await known_jobs(front_end.broker, found, now)
 
 
 def _read_page(result: Result) -> bytes:
