@@ -460,7 +460,7 @@ class Publishing:
         wait_s = 0.0
         while True:
             try:
-                file.data()
+                await asyncio.to_thread(file.data)
                 return
             except OSError as error:
                 if error.errno not in SCARCE:

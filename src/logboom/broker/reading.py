@@ -295,10 +295,10 @@ class LogReading:
 
     async def data(self, run: Run) -> memoryview:
         """The bytes of a run, in memory."""
-        data = run.view()
+        data = run.view(ready=False)
         if run.mappable and not resident(data):
             self.counts.warmed += 1
-            await self.loop.run_in_executor(self.threads, run.warm)
+            return await self.loop.run_in_executor(self.threads, run.view)
         return data
 
     async def _look_filtered(self, position: Position, wanted: Filter, max_bytes: int) -> Chunk | None:
@@ -360,8 +360,6 @@ class LogReading:
 
 def _filter(run: Run, wanted: Filter, seqno: int, max_bytes: int) -> Found:
     """On a thread."""
-    if run.mappable:
-        run.warm()
     most = min(FOUND_BYTES, max(max_bytes, 1))
     return filter_run(run.view(), wanted, seqno, path=run.file.path, position=run.position, found_bytes=most)
 

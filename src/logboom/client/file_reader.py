@@ -230,9 +230,16 @@ class FileReader:
         if until is not None:
             end = until if end is None else min(end, until)
         needed = columns_for(columns, where)
-        while (run := self._next_run(max_bytes, follow, timeout_s, end, until, where)) is not None:
+        one_by_one = 0  # batches below this seqno
+        while True:
+            size = 1 if (self._seqno or 0) < one_by_one else max_bytes
+            if (run := self._next_run(size, follow, timeout_s, end, until, where)) is None:
+                return
             try:
-                view = run.view()
+                view = self._view_of(run)
+                if view is None:
+                    one_by_one = run.next_seqno
+                    continue
                 for stretch in sift(run, view, where):
                     self._pass(stretch.base_seqno)
                     start, part = self._seqno or 0, view[stretch.offset : stretch.offset + stretch.size]
@@ -251,6 +258,16 @@ class FileReader:
                 self._pace.end(run.size)
             except Damage as damage:
                 self._pass_over(damage)
+
+    def _view_of(self, run: Run) -> memoryview | None:
+        """None where it cannot be read and has several batches: some of them may be readable."""
+        try:
+            return run.view()
+        except Damage:
+            if run.next_index == run.first_index + 1:
+                raise
+            self._run = None
+            return None
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Everything from the position to the end of the log as one table."""

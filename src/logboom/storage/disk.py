@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 from logboom.batch.header import Buffer
 from logboom.errors import DirectoryInUse
-from logboom.storage.mapping import map_file
+from logboom.storage.mapping import map_file, populate
 
 SYNCFS_ABOVE: Final = 8
 BUFFERS_MAX: Final = 1024
@@ -286,6 +286,16 @@ def _file_system(device: int) -> str | None:
 def is_network(file_system: str | None) -> bool:
     """Whether a file system of this type does not share its page cache between all who use it."""
     return file_system is not None and (file_system in _NETWORK_FILE_SYSTEMS or file_system.startswith("fuse."))
+
+
+def ready_map(file: File, end: int) -> memoryview:
+    """The file up to byte `end`, or to its own end, in memory. Raises OSError where it cannot be read.
+
+    Systems that cannot say so read it when it is touched.
+    """
+    data = file.map(end)
+    populate(data)
+    return data
 
 
 def read_file(disk: Disk, path: str) -> bytes | None:

@@ -19,7 +19,7 @@ from logboom.batch.batch import Batch
 from logboom.batch.header import KIND_DATA, SEQUENCE_MODULUS, Buffer, Header, read_signed
 from logboom.batch.validation import check_crc
 from logboom.errors import BatchError, NotABatch
-from logboom.storage.disk import Disk, File
+from logboom.storage.disk import Disk, File, ready_map
 from logboom.storage.files import Space
 from logboom.storage.sheet import Sheet
 
@@ -77,7 +77,7 @@ class Piece(Sheet):
         file = piece.file()
         file.sync()
         file.drop_cache()
-        data = file.map(file.size())
+        data = ready_map(file, file.size())
         try:
             for position, header in piece._walk(data, len(data)):
                 check_crc(header, data[position : position + header.size])

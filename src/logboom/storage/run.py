@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from typing import Final, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from logboom.batch.batch import Batch
 from logboom.errors import BatchError, Damage
 from logboom.storage.index import Place
-
-_WARM_BYTES: Final = 256 * 1024
+from logboom.storage.mapping import populate
 
 
 class Source(Protocol):
@@ -41,32 +40,24 @@ class Run(NamedTuple):
     def end(self) -> Place:
         return Place(self.position + self.size, self.next_seqno, self.next_index)
 
-    def view(self) -> memoryview:
-        """The bytes: shared with the map where there may be one, else read now."""
+    def view(self, ready: bool = True) -> memoryview:
+        """The bytes: shared with the map where there may be one, else read now. What the device cannot read is damage.
+
+        Where they need not be `ready`, a map may not be in memory: whoever touches it waits for the disk, or dies where
+        that has nothing to give.
+        """
         data = self._mapped() if self.mappable else None
-        if data is None:
-            data = memoryview(self._read(self.position, self.size))
+        try:
+            if data is None or (ready and not populate(data)):
+                data = memoryview(self.file.read(self.size, self.position))
+        except OSError as error:
+            raise self._damage(f"it cannot be read: {error}") from error
         if len(data) != self.size:
             raise self._damage("the file is too short")
         return data
 
-    def _read(self, position: int, size: int) -> bytes:
-        try:
-            return self.file.read(size, position)
-        except OSError as error:
-            raise self._damage(f"it cannot be read: {error}") from error
-
     def _damage(self, reason: str) -> Damage:
         return Damage(self.file.path, self.position, self.base_seqno, self.next_seqno, reason)
-
-    def warm(self) -> None:
-        """Read the range, so that it is in memory afterwards. For a thread: it lets the others run.
-
-        What the device cannot read is damage here; whoever touches it in a map dies.
-        """
-        end = self.position + self.size
-        for position in range(self.position, end, _WARM_BYTES):
-            self._read(position, min(_WARM_BYTES, end - position))
 
     def _mapped(self) -> memoryview | None:
         """None where there is no room for a map: then the bytes are read."""

@@ -12,7 +12,7 @@ from typing import Final
 
 from logboom.batch.header import Buffer
 from logboom.errors import LowSpace, NotABatch, StageFailed, WriteFailed
-from logboom.storage.disk import Disk, File
+from logboom.storage.disk import Disk, File, ready_map
 from logboom.storage.files import Space
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
@@ -98,7 +98,7 @@ class Sheet:
             self._file = None
 
     def data(self) -> memoryview:
-        data = self.file().map(self.size_bytes)
+        data = ready_map(self.file(), self.size_bytes)
         if len(data) < self.size_bytes:
             raise NotABatch(f"the file has {len(data)} bytes, {self.size_bytes} were written")
         return data

@@ -49,7 +49,7 @@ from logboom.errors import (
 )
 from logboom.storage.append import Answer, Appended
 from logboom.storage.config import MIB, LogConfig
-from logboom.storage.disk import BUFFERS_MAX, SCARCE, Disk
+from logboom.storage.disk import BUFFERS_MAX, SCARCE, Disk, ready_map
 from logboom.storage.envelope import UNREADABLE
 from logboom.storage.files import Space
 from logboom.storage.piece import Piece, PieceName, check_limit
@@ -134,7 +134,7 @@ class StageFile:
         file = disk.open(path)
         file.sync()
         file.drop_cache()
-        data = file.map(file.size())
+        data = ready_map(file, file.size())
         batch = Batch.parse(data)
         opened = _read_opened(batch, path)
         stage = cls(disk, space, Sheet(disk, space, opened.id, path, file), opened)

@@ -17,12 +17,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from typing import Final, TypeVar
 
-from logboom.batch.header import HEADER_SIZE, NO_TIMESTAMP, Header, read_header
+from logboom.batch.header import HEADER_SIZE, NO_TIMESTAMP, Header
 from logboom.batch.selection import Selection
 from logboom.errors import BatchError, Damage, NotABatch
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import EVERY_BYTES
-from logboom.storage.reading import MAP_BYTES, READ_BYTES, SKIP_SEGMENTS, Boundary, Piece, ReadableLog
+from logboom.storage.reading import READ_BYTES, SKIP_SEGMENTS, Boundary, Piece, ReadableLog
 from logboom.storage.recovery import find_segments
 from logboom.storage.run import Run
 from logboom.storage.scan import Bad, TooHostile, Window, Work, next_sound
@@ -208,11 +208,10 @@ class LogView(ReadableLog):
         """From the last boundary on. Whoever takes them stops at what is committed: nothing behind may be touched."""
         file, (index, seqno, _, position) = segment.file(), self._committed
         size = file.size()
-        mapped = file.map(size) if size - position > MAP_BYTES else None
         window = Window(file, size, _WALK_BYTES)
         while position < size:
             index += 1
-            header = window.header(position) if mapped is None else read_header(mapped, position)
+            header = window.header(position)
             if header.index != index or header.base_seqno != seqno or position + header.size > size:
                 raise NotABatch(f"another batch must be at byte {position}")
             yield position, header
