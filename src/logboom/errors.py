@@ -576,8 +576,11 @@ class BookmarkLost(LogboomError):
     """The log has another record before this place than the one its reader had read: a tail was lost in between."""
 
     def __init__(self, seqno: int, term: int, found_term: int) -> None:
+        there, here = f"of term {found_term}", f"of term {term}"
+        if term == found_term:
+            there, here = f"of another term {found_term}", "of the one that another node has begun"
         super().__init__(
-            f"the record before seqno {seqno} is of term {found_term}, the bookmark's of term {term}: "
+            f"the record before seqno {seqno} is {there}, the bookmark's {here}: "
             "what was read there was lost; start from an earlier seqno"
         )
         self.seqno = seqno

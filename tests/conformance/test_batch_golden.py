@@ -15,6 +15,7 @@ import pytest
 
 from logboom.batch import HEADER_SIZE, KIND_LOST, Batch, Producer, Record, build, build_control, build_records, stamp
 from logboom.errors import UnsupportedBatch
+from logboom.storage.tail import Floor
 
 GOLDEN = Path(__file__).parent / "golden"
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "batch.md"
@@ -79,6 +80,7 @@ BUILDERS: dict[str, Callable[[], Batch]] = {
     "empty": lambda: build([None] * 3),
     "control": lambda: build_control(Note("hi")),
     "lost": lambda: build_control(Note("hi"), KIND_LOST, 12),
+    "term": lambda: build_control(Floor(5, 0x0102030405060708)),
 }
 
 

@@ -284,6 +284,8 @@ class Chunk(NamedTuple):
     data: memoryview
     seqnos: memoryview | None = None
     """With a filter: the seqnos of the records in `data`, as i64, little-endian."""
+    lineage: int = 0
+    """Of `term`; 0 where nobody knows."""
 
     @property
     def record_count(self) -> int:
@@ -297,7 +299,12 @@ class Chunk(NamedTuple):
     @property
     def bookmark(self) -> str:
         """Of `next_seqno`."""
-        return str(Bookmark(bytes.fromhex(self.topic_id), self.partition, self.next_seqno, self.term))
+        return self.bookmark_at(self.next_seqno, self.term)
+
+    def bookmark_at(self, seqno: int, term: int) -> str:
+        """Of another place in the log: `term` is that of the record before it."""
+        lineage = self.lineage if term == self.term else 0
+        return str(Bookmark(bytes.fromhex(self.topic_id), self.partition, seqno, term, lineage))
 
     def batches(self) -> Iterator[Batch]:
         """Every data batch, verified. Without a filter only. Raises Damage for what repair could not save."""

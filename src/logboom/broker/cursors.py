@@ -35,6 +35,7 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
     seqno: int
     term: int
     updated: int
+    lineage: int = 0
 
 
 class Cursors:
@@ -65,7 +66,7 @@ class Cursors:
             raise TopicRecreated(topic, place.topic_id.hex(), topic_id)
         if place.partition != partition:
             raise InvalidBookmark(f"the bookmark is of partition {place.partition}, not of {partition}")
-        standing = Standing(place.topic_id, place.seqno, place.term, now)
+        standing = _standing(place, now)
         await self._state.put({_key(cursor, topic, partition): msgspec.msgpack.encode(standing)})
 
     def fetch(self, cursor: str, topic: str, partition: int) -> str | None:
@@ -99,7 +100,7 @@ class Cursors:
         for (cursor, topic, partition), bookmark in bookmarks.items():
             check_name(cursor)
             place = None if bookmark is None else Bookmark.parse(bookmark)
-            standing = None if place is None else Standing(place.topic_id, place.seqno, place.term, now)
+            standing = None if place is None else _standing(place, now)
             changes[_key(cursor, topic, partition)] = None if standing is None else msgspec.msgpack.encode(standing)
         await self._state.put(changes)
 
@@ -136,8 +137,12 @@ def _decode(value: bytes) -> Standing:
     return msgspec.msgpack.decode(value, type=Standing)
 
 
+def _standing(place: Bookmark, now: int) -> Standing:
+    return Standing(place.topic_id, place.seqno, place.term, now, place.lineage)
+
+
 def _bookmark(standing: Standing, partition: int) -> Bookmark:
-    return Bookmark(standing.topic_id, partition, standing.seqno, standing.term)
+    return Bookmark(standing.topic_id, partition, standing.seqno, standing.term, standing.lineage)
 
 
 def _info(cursor: str, topic: str, partition: int, standing: Standing) -> CursorInfo:

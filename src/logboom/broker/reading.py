@@ -37,7 +37,7 @@ from logboom.errors import (
     TopicRecreated,
     Unavailable,
 )
-from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
 from logboom.storage.log import Log
 from logboom.storage.mapping import resident
 from logboom.storage.reading import READ_BYTES
@@ -155,7 +155,7 @@ class LogReading:
             return log.committed
         if bookmark.term != TERM_UNKNOWN:
             found = await self._find_term(topic, writer, partition, seqno)
-            if found != TERM_UNKNOWN and found != bookmark.term and not skip:
+            if bookmark.before.differs(Term(found, log.lineage_of(found))) and not skip:
                 raise BookmarkLost(seqno, bookmark.term, found)
         return seqno
 
@@ -355,7 +355,7 @@ class LogReading:
             log.committed,
             term,
         )
-        return Chunk(*facts, data, seqnos)
+        return Chunk(*facts, data, seqnos, log.lineage_of(term))
 
 
 def _filter(run: Run, wanted: Filter, seqno: int, max_bytes: int) -> Found:

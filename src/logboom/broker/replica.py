@@ -45,7 +45,7 @@ from logboom.storage.directory import DataDirectory
 from logboom.storage.log import Log
 from logboom.storage.role import Role, is_copying, read_role, write_role
 from logboom.storage.run import Run
-from logboom.storage.tail import Snapshot
+from logboom.storage.tail import Snapshot, known_lineage
 from logboom.storage.topic import Topic
 
 NOT_COPYING: Final = (
@@ -328,7 +328,8 @@ def _same(run: Run | None, batch: Batch) -> bool:
 def _check_follows(writer: LogWriter, snapshot: Snapshot) -> None:
     """The source begins where the copy ends: then both say the same of the batch before."""
     log = writer.log
-    if (snapshot.next_seqno, snapshot.term, snapshot.append_time) != (log.next, log.term, log.append_time):
+    end = log.next, log.term, log.append_time
+    if (snapshot.next_seqno, snapshot.term, snapshot.append_time) != end or _is_elsewhere(log, snapshot):
         raise ReplicaDiverged(writer.name, log.last_index, "it was another one there")
 
 
@@ -337,6 +338,14 @@ def _check_beyond(writer: LogWriter, snapshot: Snapshot) -> None:
     log = writer.log
     if snapshot.next_seqno < log.next or snapshot.term < log.term or snapshot.append_time < log.append_time:
         raise ReplicaDiverged(writer.name, log.last_index, "what follows it there is older")
+    if _is_elsewhere(log, snapshot):
+        raise ReplicaDiverged(writer.name, log.last_index, f"term {log.term} was begun by another node there")
+
+
+def _is_elsewhere(log: Log, snapshot: Snapshot) -> bool:
+    """Whether the term in which the copy ends is another one there."""
+    there, here = known_lineage(snapshot.lineages, log.term), log.lineage_of(log.term)
+    return bool(there and here and there != here)
 
 
 def _may_drop(log: Log, first: int) -> bool:

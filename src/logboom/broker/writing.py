@@ -227,7 +227,10 @@ class LogWriter:
             batches = [batch for entry in entries for batch in entry.batches]
             expect = [seqno for entry in entries for seqno in entry.expected(self.log.next)]
         try:
+            self._begin_owed_term()
             answers = self.log.append(batches, time.time_ns() // 1000, self._term, expect)
+        except LogboomError as error:  # the term could not be begun
+            answers = [error] * len(batches)
         except Exception as error:  # nothing of ours: what was written is not known
             failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
             self._committer.call_soon(self._committer.fail, failure, error)
@@ -273,6 +276,7 @@ class LogWriter:
         """Where it cannot be, whoever asked appends the batches: what stands in the way of that is said then."""
         try:
             batches = list(entry.piece.batches())
+            self._begin_owed_term()
             entry.answers = self.log.adopt(entry.piece.file(), batches, time.time_ns() // 1000, self._term)
             entry.batches = batches
         except (LogboomError, OSError) as error:
@@ -500,6 +504,11 @@ class LogWriter:
         Nothing of it is shown before it is durable: else it could be lost with what it tells of, and begin twice.
         """
         self._term, self._term_index = term, None
+
+    def _begin_owed_term(self) -> None:
+        """A term that could not be written down before begins with the first batch that can be."""
+        if self._term is not None and self.log.term < self._term:
+            self.log.begin_term(self._term, time.time_ns() // 1000)
 
     def stop(self, error: OSError) -> None:
         """A sync of this or another log has failed: no more writes, though reads go on."""

@@ -38,7 +38,7 @@ from logboom.protocols.binary.messages import Welcome
 from logboom.results.archived import ArchivedLog, find_archives
 from logboom.results.catalogue import Catalogue
 from logboom.results.ledger import Ledger
-from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
 from logboom.storage.directory import read_node
 from logboom.storage.disk import OsDisk, is_network
 from logboom.storage.reading import Piece, cut_pieces
@@ -110,7 +110,7 @@ class Catalog(Protocol):
         """What is archived of a log."""
         ...
 
-    def terms_before(self, places: Sequence[Place]) -> list[int | None]:
+    def terms_before(self, places: Sequence[Place]) -> list[Term | None]:
         """The term of the record before each place; None where nobody knows. Terms never go back within a log."""
         ...
 
@@ -225,12 +225,14 @@ class FileCatalog:
     def cut(self, topic: Listed, partition: int, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
         return self.reader(topic, partition).cut(seqno_from, seqno_until, every_bytes)
 
-    def terms_before(self, places: Sequence[Place]) -> list[int | None]:
+    def terms_before(self, places: Sequence[Place]) -> list[Term | None]:
         return [self._term_before(place) for place in places]
 
-    def _term_before(self, place: Place) -> int | None:
+    def _term_before(self, place: Place) -> Term | None:
         try:
-            return self.reader(place.topic, place.partition).term_before(place.seqno)
+            reader = self.reader(place.topic, place.partition)
+            term = reader.term_before(place.seqno)
+            return None if term is None else Term(term, reader.lineage_of(term))
         except (LogboomError, OSError):
             return None
 
@@ -346,7 +348,7 @@ class NodeCatalog:
         segments = self._ask(lambda broker: broker.segments(topic.name, partition, SEGMENTS_MAX))
         return cut_evenly(segments, seqno_from, seqno_until, every_bytes)
 
-    def terms_before(self, places: Sequence[Place]) -> list[int | None]:
+    def terms_before(self, places: Sequence[Place]) -> list[Term | None]:
         terms = self._look(lambda files: files.terms_before(places)) or [None] * len(places)
         unknown = [number for number, term in enumerate(terms) if term is None]
         found = self._ask_all([partial(_term_before, place=places[number]) for number in unknown])
@@ -446,16 +448,16 @@ async def _describe(broker: RemoteBroker, name: str) -> TopicInfo | None:
         return None
 
 
-async def _term_before(broker: RemoteBroker, place: Place) -> int | None:
+async def _term_before(broker: RemoteBroker, place: Place) -> Term | None:
     topic, partition, seqno = place
     if not seqno:
-        return 0
+        return Term(0)
     if seqno == topic.ends[partition].committed:  # at the end nothing is sent
         chunk = await broker.read(_request(topic, partition, Start(at="latest")))
         if chunk.next_seqno == seqno:
-            return None if chunk.term == TERM_UNKNOWN else chunk.term
+            return None if chunk.term == TERM_UNKNOWN else Term(chunk.term, chunk.lineage)
     chunk = await broker.read(_request(topic, partition, Start(seqno=seqno - 1)))
-    return None if chunk.term == TERM_UNKNOWN else chunk.term
+    return None if chunk.term == TERM_UNKNOWN else Term(chunk.term, chunk.lineage)
 
 
 async def _commit(broker: RemoteBroker, cursor: str, topic: str, to: Bookmark) -> None:

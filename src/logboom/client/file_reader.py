@@ -40,7 +40,7 @@ from logboom.errors import (
     TopicRecreated,
 )
 from logboom.results.archived import ArchivedLog
-from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
 from logboom.storage.directory import read_node
 from logboom.storage.disk import OsDisk, is_network
 from logboom.storage.files import OpenFiles
@@ -114,6 +114,8 @@ class FileReader:
         self._at_end = at == "latest"
         self._seqno = None if seqno is None else check_seqno(seqno)
         self._term: int | None = None
+        self._lineage = 0
+        """Of a bookmark that was given; what was read since has the one that its term has in the log."""
         self._log_term: int | None = None
         self._run: Run | None = None
         self._retries = 0
@@ -176,11 +178,14 @@ class FileReader:
         term = self._term
         if term is None and self._view is not None:
             term = self._term_before(self._view, seqno)
-        return str(Bookmark(self._topic.id_bytes, self.partition, seqno, TERM_UNKNOWN if term is None else term))
+        if term is None or term == TERM_UNKNOWN:
+            return str(Bookmark(self._topic.id_bytes, self.partition, seqno, TERM_UNKNOWN))
+        lineage = self._lineage or (self._view.lineage_of(term) if self._view is not None else 0)
+        return str(Bookmark(self._topic.id_bytes, self.partition, seqno, term, lineage))
 
     def seek(self, seqno: int) -> None:
         """The next call of `records`, `tables` and so on begins there."""
-        self._seqno, self._term, self._run = check_seqno(seqno), None, None
+        self._seqno, self._term, self._lineage, self._run = check_seqno(seqno), None, 0, None
 
     def batches(self, follow: bool = False, timeout_s: float | None = None) -> Iterator[Batch]:
         """Batches as they are stored. The first may begin before the position.
@@ -286,6 +291,10 @@ class FileReader:
         """The term of the record before this one; None where nobody knows any more."""
         self.refresh()
         return None if self._view is None else self._term_before(self._view, seqno)
+
+    def lineage_of(self, term: int) -> int:
+        """Which of all terms of this number the log has; 0 where nobody knows."""
+        return 0 if self._view is None else self._view.lineage_of(term)
 
     def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
         """What there is of these records, in pieces of about so many bytes, for several to read."""
@@ -400,13 +409,13 @@ class FileReader:
                 return None
 
     def _move(self, seqno: int, term: int) -> None:
-        self._seqno, self._term = seqno, term
+        self._seqno, self._term, self._lineage = seqno, term, 0
         self._retries = 0
 
     def _pass(self, seqno: int) -> None:
         """Nothing before this is wanted."""
         if seqno > (self._seqno or 0):
-            self._seqno, self._term, self._retries = seqno, None, 0
+            self._seqno, self._term, self._lineage, self._retries = seqno, None, 0, 0
 
     def _pass_over(self, gap: Damage | SeqnoOutOfRange) -> None:
         """Go on behind what cannot be read, or raise."""
@@ -431,7 +440,7 @@ class FileReader:
             raise gap
         self.skipped += until - self._seqno
         self.last_gap = gap
-        self._seqno, self._term, self._retries = until, None, 0
+        self._seqno, self._term, self._lineage, self._retries = until, None, 0, 0
 
     def _open_view(self) -> bool:
         """Whether a writer has opened the log by now."""
@@ -464,11 +473,12 @@ class FileReader:
         if self._term is None or self._term == TERM_UNKNOWN:
             return
         found = self._term_before(view, self._seqno)
-        if found is not None and found != self._term:
+        lineage = view.lineage_of(found) if found is not None and self._lineage else 0
+        if found is not None and Term(self._term, self._lineage).differs(Term(found, lineage)):
             lost = BookmarkLost(self._seqno, self._term, found)
             if not self._skip:
                 raise lost
-            self.last_gap, self._term = lost, found
+            self.last_gap, self._term, self._lineage = lost, found, lineage
 
     def _archived(self, view: LogView, seqno: int) -> ArchivedLog | None:
         """The archive, if it has this record and all from there to the log's own."""
@@ -534,7 +544,8 @@ class FileReader:
             return
         if bookmark.partition != self.partition:
             raise InvalidBookmark(f"the bookmark is of partition {bookmark.partition}, not {self.partition}")
-        self._seqno, self._term, self._unsure = bookmark.seqno, bookmark.term, True
+        self._seqno, self._term, self._lineage = bookmark.seqno, bookmark.term, bookmark.lineage
+        self._unsure = True
 
     def _lose_log(self) -> None:
         """The state file knows nothing of the log: was the topic deleted, or has no writer opened it yet?"""

@@ -58,6 +58,8 @@ class Reading:
         self.seqno: int | None = None
         """What is read next; None until the node has said where the start is."""
         self.term: int | None = None
+        self._lineage = TERM_UNKNOWN, 0
+        """A term, and its lineage where the node has said it."""
         self.first = self.committed = 0
         self.skipped = 0
         self.last_gap: LogboomError | None = None
@@ -82,7 +84,8 @@ class Reading:
                 f"the reader of {self.topic} has not been opened yet: nobody knows where it stands"
             )
         term = TERM_UNKNOWN if self.term is None else self.term
-        return str(Bookmark(bytes.fromhex(self.topic_id), self.partition, self.seqno, term))
+        lineage = self._lineage[1] if term == self._lineage[0] else 0
+        return str(Bookmark(bytes.fromhex(self.topic_id), self.partition, self.seqno, term, lineage))
 
     def request(self) -> ReadRequest:
         """Everything from the position on. Gaps are errors on the way: what becomes of them is decided here."""
@@ -131,6 +134,7 @@ class Reading:
             raise TopicRecreated(self.topic, self.topic_id, chunk.topic_id)
         self.topic_id, self.partition = chunk.topic_id, chunk.partition
         self.first, self.committed = chunk.first, chunk.committed
+        self._lineage = chunk.term, chunk.lineage
 
     def failed(self, error: LogboomError) -> bool:
         """The node cannot give what was requested: raise that, or go on behind it.

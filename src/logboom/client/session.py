@@ -114,4 +114,5 @@ class Session:
             *(head.topic_id, head.partition, head.seqno, head.next_seqno, head.first, head.committed, head.term),
             payload[: head.size],
             seqnos,
+            head.lineage,
         )

@@ -24,7 +24,7 @@ from logboom.batch.hashing import hash_column
 from logboom.errors import CheckpointNotFound, ResultsUnreadable
 from logboom.results.catalogue import Catalogue, Result
 from logboom.results.places import Place
-from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,6 +78,12 @@ class Mark(msgspec.Struct, frozen=True):
     until: int
     term: int | None = None
     """Of the record before that, where somebody knew: what has another one there is not the same log any more."""
+    lineage: int = 0
+    """Of that term; 0 where nobody knew."""
+
+    @property
+    def before(self) -> Term:
+        return Term(TERM_UNKNOWN if self.term is None else self.term, self.lineage)
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -164,8 +170,7 @@ class Checkpoint:
         """Of where the tail begins: what was trimmed since is no part of it."""
         mark = self.mark(partition)
         mark = mark if mark.until >= floor else Mark(floor)
-        term = TERM_UNKNOWN if mark.term is None else mark.term
-        return str(Bookmark(bytes.fromhex(self.manifest.topic_id), partition, mark.until, term))
+        return str(Bookmark(bytes.fromhex(self.manifest.topic_id), partition, mark.until, *mark.before))
 
     def tables(self, partition: int, floor: int = 0, columns: Sequence[str] = ORDER) -> Iterator[pa.Table]:
         """The state of a log, without what is below its floor; each key once. Raises ResultsUnreadable."""

@@ -1,8 +1,10 @@
 """How far a stream has come in each log, as Spark keeps it: JSON in its checkpoint.
 
-    {"topics": {"events": {"id": "…", "seqnos": {"0": 17}, "terms": {"0": 3}}}, "since": …, "cursor": …}
+    {"topics": {"events": {"id": "…", "seqnos": {"0": 17}, "terms": {"0": 3}, "lineages": {"0": …}}}, "since": …,
+     "cursor": …}
 
-The topic's id tells a topic that was made again, the term of the record before each seqno a tail that was lost.
+The topic's id tells a topic that was made again, the term of the record before each seqno a tail that was lost, and its
+lineage, which is there where it is known, a term of the same number that another node has begun.
 `since` says where a micro-batch begins in the logs where that is not the end of the one before: those that have
 appeared or lost something, and all of them in the first batch, because Spark keeps only ends and asks for the beginning
 again after a crash. `cursor` names who is to be told of the progress, and where.
@@ -15,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from logboom.errors import ConfigError
+from logboom.storage.bookmark import TERM_UNKNOWN, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,12 @@ class Mark:
     seqno: int
     term: int | None = None
     """Of the record before; None where nobody knows."""
+    lineage: int = 0
+    """Of that term; 0 where nobody knows."""
+
+    @property
+    def before(self) -> Term:
+        return Term(TERM_UNKNOWN if self.term is None else self.term, self.lineage)
 
 
 Log = tuple[str, int]
@@ -73,10 +82,13 @@ def _encode(marks: Mapping[Log, Mark]) -> dict[str, Any]:
         entry["seqnos"][str(partition)] = mark.seqno
         if mark.term is not None:
             entry["terms"][str(partition)] = mark.term
+        if mark.lineage:
+            entry.setdefault("lineages", {})[str(partition)] = mark.lineage
     return topics
 
 
 def _decode(topics: Mapping[str, Any]) -> Iterator[tuple[Log, Mark]]:
     for topic, entry in topics.items():
         for number, seqno in entry["seqnos"].items():
-            yield (topic, int(number)), Mark(str(entry["id"]), int(seqno), entry["terms"].get(number))
+            lineage = int(entry.get("lineages", {}).get(number, 0))
+            yield (topic, int(number)), Mark(str(entry["id"]), int(seqno), entry["terms"].get(number), lineage)

@@ -50,7 +50,7 @@ from logboom.spark.planning import (
 )
 from logboom.spark.reading import Job, read_split
 from logboom.spark.tidiness import begin_task
-from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.bookmark import Bookmark, Term
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -256,13 +256,16 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._open().is_copy and not self._is_newer(topic, partition, committed, mark):
                 return mark.seqno
             reason = f"the log ends before {committed}"
-        elif mark.term is None or not (doubtful if newest is None else newest != mark.term):
+        elif mark.term is None or not (doubtful or newest not in (None, mark.term)):
             return mark.seqno
         else:
             found = self._find_term(topic, partition, mark.seqno)
-            if found is None or found == mark.term:
+            if found is None or not found.differs(mark.before):
                 return mark.seqno
-            reason = f"they were lost, and what is there now is of term {found}, what was read of term {mark.term}"
+            there, read = f"term {found.number}", f"term {mark.term}"
+            if found.number == mark.term:
+                there, read = f"another {there}", f"the {read} that another node has begun"
+            reason = f"they were lost, and what is there now is of {there}, what was read of {read}"
         low, high = min(first, mark.seqno), min(mark.seqno, committed)
         while mark.term is not None and low < high:
             middle = (low + high + 1) // 2
@@ -274,9 +277,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _is_newer(self, topic: Listed, partition: int, seqno: int, mark: Mark) -> bool:
         found = self._find_term(topic, partition, seqno)
-        return found is not None and mark.term is not None and found > mark.term
+        if found is None or mark.term is None:
+            return False
+        return found.number > mark.term or (found.number == mark.term and found.differs(mark.before))
 
-    def _find_term(self, topic: Listed, partition: int, seqno: int) -> int | None:
+    def _find_term(self, topic: Listed, partition: int, seqno: int) -> Term | None:
         return self._open().terms_before([Place(topic, partition, seqno)])[0]
 
     def _mark(self, spans: Sequence[Span], begun: Mapping[Log, Mark]) -> dict[Log, Mark]:
@@ -291,15 +296,14 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 news.append(span)
         terms = self._open().terms_before([Place(span.topic, span.partition, span.seqno_until) for span in news])
         for span, term in zip(news, terms, strict=True):
-            marks[_log(span)] = Mark(span.topic.id, span.seqno_until, term)
+            marks[_log(span)] = Mark(span.topic.id, span.seqno_until, *(term or (None,)))
         return marks
 
 
 def commit_cursor(catalog: Catalog, cursor: str, marks: Mapping[Log, Mark]) -> None:
     bookmarks = []
     for (topic, partition), mark in marks.items():
-        term = TERM_UNKNOWN if mark.term is None else mark.term
-        bookmarks.append((topic, Bookmark(bytes.fromhex(mark.topic_id), partition, mark.seqno, term)))
+        bookmarks.append((topic, Bookmark(bytes.fromhex(mark.topic_id), partition, mark.seqno, *mark.before)))
     catalog.commit_cursor(cursor, bookmarks)
 
 

@@ -45,7 +45,7 @@ from logboom.storage.reading import Boundary, ReadableLog
 from logboom.storage.recovery import Recovered, recover
 from logboom.storage.segment import Segment
 from logboom.storage.state import Slot
-from logboom.storage.tail import Floor, read_control
+from logboom.storage.tail import Floor, known_lineage, new_lineage, read_control
 
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 _TRANSIENT: Final = (*_NO_SPACE, *SCARCE)
@@ -308,11 +308,19 @@ class GrowingLog(ReadableLog):
         return group.answers[0][1]
 
     def begin_term(self, term: int, now: int) -> None:
-        """Write a batch that says nothing new but its term. It tells readers that the log may have lost its tail."""
+        """Write a batch that says nothing new but its term, under a lineage that no other has begun it with.
+
+        It tells readers that the log may have lost its tail.
+        """
         group = self._group(now, term)
-        batch = build_control(Floor(self.floor))
-        group.add(0, batch, batch.header, Floor(self.floor))
+        floor = Floor(self.floor, new_lineage())
+        batch = build_control(floor)
+        group.add(0, batch, batch.header, floor)
         self._put(group)
+
+    def lineage_of(self, term: int) -> int:
+        """Which of all terms of this number it is; 0 where nobody knows."""
+        return known_lineage(self._tail.lineages, term)
 
     def _segment_age(self, now: int) -> int:
         return 0 if self._segment_append_time is None else now - self._segment_append_time

@@ -37,11 +37,12 @@ def snap_path(directory: str, seqno: int, index: int) -> str:
 
 
 class Before(NamedTuple):
-    """Of all batches before a segment: the newest timestamp, and the last one's append time and term."""
+    """Of all batches before a segment: the newest timestamp, the last one's append time and term, lineages of terms."""
 
     max_timestamp: int
     append_time: int
     term: int
+    lineages: dict[int, int]
 
 
 class Segment:
@@ -160,7 +161,7 @@ class Segment:
         if self._before is None:
             snapshot = Snapshot.decode(read_file(self._files.disk, self.snap_path))
             if snapshot is not None:
-                self._before = Before(snapshot.max_timestamp, snapshot.append_time, snapshot.term)
+                self._before = Before(snapshot.max_timestamp, snapshot.append_time, snapshot.term, snapshot.lineages)
         return self._before
 
     def start_index(self, every_bytes: int) -> SparseIndex:
@@ -264,6 +265,18 @@ class Segment:
             lambda header: header.index >= index,
             lambda header: header.index == index,
         )
+
+    def find_term(self, term: int, end: Place) -> tuple[int, Header] | None:
+        """The first batch of this term, or of a later one: terms never go back."""
+        low, high, found = self.first_index, end.index, None
+        while low < high:
+            middle = (low + high) // 2
+            batch = self.find_index(middle, end)
+            if batch is not None and batch[1].term >= term:
+                high, found = middle, batch
+            else:
+                low = middle + 1
+        return found
 
     def find_time(self, timestamp: int, seqno_from: int, end: Place) -> tuple[int, Header] | None:
         """The first batch with a record at or after this time that is not wholly before `seqno_from`."""

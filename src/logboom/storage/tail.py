@@ -6,6 +6,8 @@ moves it over one batch. Recovery, appending, truncation and checking all use th
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,12 +20,18 @@ from logboom.storage import envelope
 from logboom.storage.producers import Producers, Stream, Written
 
 MAGIC: Final = b"LGSN"
+LINEAGES_MAX: Final = 64
+"""Of so many terms, the last ones, a log knows the lineage. Older ones are known by their numbers alone."""
+LINEAGE_END: Final = 2**64
 
 
-class Floor(msgspec.Struct, frozen=True, tag="floor"):
-    """A control batch: nothing below this seqno is ever served again."""
+class Floor(msgspec.Struct, frozen=True, tag="floor", omit_defaults=True):
+    """A control batch: nothing below this seqno is ever served again. It may also begin its term."""
 
     seqno: int
+    lineage: int = 0
+    """Random and not 0 where the batch begins its term: a term of the same number that was begun elsewhere has another
+    one."""
 
 
 class Lost(msgspec.Struct, frozen=True, tag="lost"):
@@ -47,6 +55,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     floor: int = 0
     generation: int = 0
     producers: dict[int, Stream] = {}
+    lineages: dict[int, int] = {}
+    """By term."""
 
     def encode(self) -> bytes:
         return envelope.pack(MAGIC, self)
@@ -72,6 +82,8 @@ class Tail:
     max_timestamp: int = NO_TIMESTAMP
     floor: int = 0
     producers: Producers = field(default_factory=Producers)
+    lineages: dict[int, int] = field(default_factory=dict)
+    """By term; never changed in place."""
 
     @classmethod
     def at(cls, snapshot: Snapshot, producers_max: int) -> Tail:
@@ -83,6 +95,7 @@ class Tail:
             snapshot.max_timestamp,
             snapshot.floor,
             Producers(snapshot.producers, producers_max),
+            snapshot.lineages,
         )
 
     def snapshot(self, generation: int) -> Snapshot:
@@ -95,6 +108,7 @@ class Tail:
             self.floor,
             generation,
             self.producers.streams(),
+            self.lineages,
         )
 
     def expects(self, header: Header) -> str | None:
@@ -125,9 +139,23 @@ class Tail:
         newest = header.newest_timestamp(append_time)
         if newest > self.max_timestamp:
             self.max_timestamp = newest
-        if control is not None and isinstance(control, Floor) and control.seqno > self.floor:
-            self.floor = control.seqno
+        if control is not None and isinstance(control, Floor):
+            self.floor = max(self.floor, control.seqno)
+            if control.lineage:
+                newer = dict(sorted(self.lineages.items())[1 - LINEAGES_MAX :])
+                self.lineages = {**newer, term: control.lineage}
         return newest
+
+
+def new_lineage() -> int:
+    """For a term that begins: no other has it, wherever it was begun."""
+    return secrets.randbelow(LINEAGE_END - 1) + 1
+
+
+def known_lineage(lineages: Mapping[int, int], term: int) -> int:
+    """Of this term; 0 where nobody knows."""
+    found = lineages.get(term, 0)
+    return found if 0 < found < LINEAGE_END else 0
 
 
 def read_control(batch: Batch) -> Control | None:
@@ -138,6 +166,8 @@ def read_control(batch: Batch) -> Control | None:
         control: Control = _control.decode(batch.body)
     except envelope.UNREADABLE as error:
         raise UnsupportedBatch(f"a control batch this release does not know: {error}") from None
+    if isinstance(control, Floor) and not 0 <= control.lineage < LINEAGE_END:
+        raise UnsupportedBatch(f"a lineage of {control.lineage}")
     if (batch.header.kind == KIND_CONTROL) != isinstance(control, Floor):
         raise UnsupportedBatch(f"kind {batch.header.kind} with a body for another")
     return control

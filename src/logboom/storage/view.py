@@ -19,7 +19,7 @@ from typing import Final, TypeVar
 
 from logboom.batch.header import HEADER_SIZE, NO_TIMESTAMP, Header
 from logboom.batch.selection import Selection
-from logboom.errors import BatchError, Damage, NotABatch
+from logboom.errors import BatchError, Damage, LogboomError, NotABatch
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import EVERY_BYTES
 from logboom.storage.reading import READ_BYTES, SKIP_SEGMENTS, Boundary, Piece, ReadableLog
@@ -28,7 +28,7 @@ from logboom.storage.run import Run
 from logboom.storage.scan import Bad, TooHostile, Window, Work, next_sound
 from logboom.storage.segment import Segment
 from logboom.storage.state import Standing, StateReader
-from logboom.storage.tail import Tail
+from logboom.storage.tail import Floor, Tail, known_lineage, read_control
 
 _ATTEMPTS: Final = 50
 _READ_ATTEMPTS: Final = 5
@@ -256,6 +256,25 @@ class LogView(ReadableLog):
             return self._again(lambda: super(LogView, self).term_before(seqno))
         except (Damage, LogGone):
             return None
+
+    def lineage_of(self, term: int) -> int:
+        """Which of all terms of this number it is; 0 where nobody knows."""
+        try:
+            return self._again(lambda: self._find_lineage(term))
+        except (LogboomError, OSError):
+            return 0
+
+    def _find_lineage(self, term: int) -> int:
+        """The last segment's snapshot has those that were begun before it; else the batch that begins the term does."""
+        segment, end = self._segments[-1], self._visible_end(len(self._segments) - 1)
+        before = segment.before
+        if before is None or term <= before.term:
+            return 0 if before is None else known_lineage(before.lineages, term)
+        found = segment.find_term(term, end)
+        if found is None or found[1].term != term:
+            return 0
+        control = read_control(segment.batch(found[0], end))
+        return control.lineage if isinstance(control, Floor) else 0
 
 
 def _standing(states: StateReader, key: tuple[bytes, int]) -> Standing:

@@ -81,7 +81,7 @@ def test_a_page_says_where_it_stands_and_where_to_go_on(tmp_path: Path) -> None:
         assert (page["topic"], page["partition"], page["first"], page["committed"]) == ("t", 0, 0, 10)
         assert (page["next_seqno"], page["at_start"], page["at_end"]) == (8, False, False)
         assert page["links"]["self"] == f"{PAGE}?from=3&limit=5"
-        assert Bookmark.parse(page["next"]) == (bytes.fromhex(page["topic_id"]), 0, 8, 0)
+        assert Bookmark.parse(page["next"]) == Bookmark(bytes.fromhex(page["topic_id"]), 0, 8, 0)
         last = await get(node, start=page["next"])
         assert (values(last), last["at_end"], last["next_seqno"]) == ([8, 9], True, 10)
         empty = await get(node, start=last["next"])
@@ -201,7 +201,7 @@ def test_a_limit_of_nothing_tells_where_the_log_stands(tmp_path: Path) -> None:
         await fill(node.broker, 10)
         page = await get(node, limit=0, start=4)
         assert (values(page), page["next_seqno"], page["committed"], page["at_end"]) == ([], 4, 10, False)
-        assert Bookmark.parse(page["next"])[2:] == (4, 0)
+        assert Bookmark.parse(page["next"])[2:4] == (4, 0)
 
     tell(tmp_path, story)
 

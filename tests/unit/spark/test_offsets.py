@@ -10,6 +10,7 @@ from logboom.spark.offsets import Mark, Offsets
 
 MARKS = {
     ("events", 0): Mark("aa" * 16, 17, 3),
+    ("events", 1): Mark("aa" * 16, 17, 3, 2**64 - 1),
     ("events", 10): Mark("aa" * 16, 0),
     ("naïve", 2): Mark("bb" * 16, 2**62, 0),
 }
@@ -36,11 +37,12 @@ def test_equal_offsets_are_the_same_text_however_they_were_found() -> None:
     assert json.dumps(Offsets(MARKS).to_json()) == json.dumps(Offsets(turned).to_json())
 
 
-def test_a_topic_says_its_id_once_and_a_term_only_where_it_is_known() -> None:
+def test_a_topic_says_its_id_once_and_a_term_and_lineage_only_where_they_are_known() -> None:
     assert Offsets(MARKS).to_json()["topics"]["events"] == {
         "id": "aa" * 16,
-        "seqnos": {"0": 17, "10": 0},
-        "terms": {"0": 3},
+        "seqnos": {"0": 17, "1": 17, "10": 0},
+        "terms": {"0": 3, "1": 3},
+        "lineages": {"1": 2**64 - 1},
     }
 
 

@@ -138,6 +138,7 @@ class ChunkHead(msgspec.Struct, array_like=True, gc=False):
     term: int
     size: int
     seqnos: int | None = None
+    lineage: int = 0
 
 
 class Credit(msgspec.Struct, array_like=True, gc=False):

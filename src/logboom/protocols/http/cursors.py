@@ -139,7 +139,7 @@ async def _bookmark_at(front_end: HttpFrontEnd, topic: str, partition: int | Non
     """Raises SeqnoOutOfRange where the log has no such place."""
     chunk = await front_end.broker.read(ReadRequest(topic, Start(seqno=seqno), partition, max_bytes=1))
     term = await term_before(front_end.broker, topic, chunk, seqno)
-    return str(Bookmark(bytes.fromhex(chunk.topic_id), chunk.partition, seqno, term))
+    return chunk.bookmark_at(seqno, term)
 
 
 async def _place(front_end: HttpFrontEnd, cursor: str, topic: str, bookmark: str) -> CursorPlace:

@@ -97,7 +97,8 @@ class Page:
     start: Seqno
     next_seqno: Seqno
     term: int
-    """Of the record before `next_seqno`."""
+    lineage: int
+    """Both of the record before `next_seqno`."""
     first: Seqno
     committed: Seqno
     end: Seqno
@@ -118,7 +119,7 @@ class Page:
 
     @property
     def bookmark(self) -> str:
-        return str(Bookmark(bytes.fromhex(self.topic_id), self.partition, self.next_seqno, self.term))
+        return str(Bookmark(bytes.fromhex(self.topic_id), self.partition, self.next_seqno, self.term, self.lineage))
 
 
 def parse_start(text: str, parameter: str = "from") -> Start:
@@ -330,6 +331,7 @@ class _Reading:
             start=start,
             next_seqno=next_seqno,
             term=term,
+            lineage=chunk.lineage if term == chunk.term else 0,
             first=chunk.first,
             committed=chunk.committed,
             end=self._end,

@@ -93,7 +93,6 @@ class Tail:
         self._front_end = front_end
         self._wanted = wanted
         self._place = place
-        self._topic_id = bytes.fromhex(place.topic_id)
         self._term = term
         self._standing = self._told = self._id(place.seqno, term)
         """Where it has come to, and what the reader knows of that."""
@@ -113,7 +112,7 @@ class Tail:
         return cls(front_end, wanted, chunk, term)
 
     def _id(self, seqno: Seqno, term: int) -> bytes:
-        return str(Bookmark(self._topic_id, self._place.partition, seqno, term)).encode()
+        return self._place.bookmark_at(seqno, term).encode()
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         yield b"retry: %d\nid: %b\n\n" % (RETRY_MS, self._told)
@@ -173,6 +172,7 @@ class Tail:
 
     async def _send(self, chunk: Chunk) -> AsyncGenerator[bytes, None]:
         began = time.perf_counter()
+        self._place = chunk
         pieces = self._encode(chunk, await self._terms(chunk))
         try:
             async with aclosing(on_thread(pieces) if is_large(chunk, INLINE_BYTES) else at_once(pieces)) as events:

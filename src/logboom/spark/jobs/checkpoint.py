@@ -181,7 +181,7 @@ class _Making:
                 return None, "a log has lost its tail"
         points = [Point(topic, partition, mark.until) for partition, mark in manifest.logs.items()]
         for mark, term in zip(manifest.logs.values(), self._catalog.terms_before(points), strict=True):
-            if None not in (term, mark.term) and term != mark.term:
+            if term is not None and term.differs(mark.before):
                 return None, "a log has lost its tail"
         return manifest, ""
 
@@ -247,7 +247,9 @@ class _Making:
     def _marks(self, spans: list[Span]) -> dict[int, Mark]:
         points = [Point(span.topic, span.partition, span.seqno_until) for span in spans]
         terms = self._catalog.terms_before(points)
-        return {span.partition: Mark(span.seqno_until, term) for span, term in zip(spans, terms, strict=True)}
+        return {
+            span.partition: Mark(span.seqno_until, *(term or (None,))) for span, term in zip(spans, terms, strict=True)
+        }
 
     def _publish(self, manifest: Manifest, topic: Listed, spans: list[Span], summary: dict[str, Any]) -> Outcome:
         last = self._run.last

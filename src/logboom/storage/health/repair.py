@@ -24,7 +24,7 @@ from logboom.storage.health.findings import Finding
 from logboom.storage.health.survey import LogSurvey, Progress, SegmentSurvey
 from logboom.storage.readonly import ReadOnlyDisk
 from logboom.storage.state import FRONT, SLOT_SIZE, Standing, State
-from logboom.storage.tail import Floor
+from logboom.storage.tail import Floor, new_lineage
 
 
 class Step(NamedTuple):
@@ -131,7 +131,7 @@ def _new_term(log: LogSurvey, survey: SegmentSurvey) -> bytes | None:
     if survey is not log.segments[-1] or not ends:
         return None
     tail, known = log.tail, 0 if log.standing is None else log.standing.term
-    batch = build_control(Floor(tail.floor)).data
+    batch = build_control(Floor(tail.floor, new_lineage())).data
     numbers = tail.next_seqno, tail.next_index, tail.append_time, max(tail.term, known) + 1
     return stamp(batch[:HEADER_SIZE], *numbers, SYNCED_UNKNOWN) + batch[HEADER_SIZE:]
 
