@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from logboom.cli.connection import ask
 from logboom.cli.options import Json, Server
@@ -15,6 +16,9 @@ from logboom.errors import CursorNotFound
 if TYPE_CHECKING:
     from logboom.broker.api import Broker, CursorInfo
 
+DONE, REFUSED = 0, 2
+NAMED_MAX = 10
+"""So many topics are named in a question."""
 DETAILS = """\
 A cursor is a named bookmark that the node keeps, one per partition: where a
 reader of that name goes on.
@@ -24,7 +28,8 @@ Examples:
   logboom cursor show billing
   logboom cursor set billing events/0 1000
   logboom cursor set billing events latest
-  logboom cursor delete billing
+  logboom cursor delete billing events
+  logboom cursor delete billing --all-topics
 """
 app = App(name="cursor", help="List, show, set and delete cursors.", help_epilogue=DETAILS)
 NAMES = ("cursor", "log", "seqno", "lag", "updated")
@@ -95,8 +100,17 @@ def set_cursor(cursor: str, log: str, place: str, /, *, server: Server = None) -
 
 
 @app.command
-def delete(cursor: str, topic: str | None = None, /, *, server: Server = None) -> None:
-    """Forget a cursor.
+def delete(
+    cursor: str,
+    /,
+    topic: str | None = None,
+    *,
+    all_topics: Annotated[
+        bool, Parameter(name=["--all-topics", "--yes", "-y"], negative="", show_default=False)
+    ] = False,
+    server: Server = None,
+) -> int:
+    """Forget a cursor: in one topic, or in all of them.
 
     Parameters
     ----------
@@ -104,11 +118,31 @@ def delete(cursor: str, topic: str | None = None, /, *, server: Server = None) -
         Its name.
     topic
         Only in this topic.
+    all_topics
+        In every topic it stands in, without being asked. Where nobody can be asked this is needed, or a topic.
     """
+    if topic is None and not all_topics:
+        infos = ask(server, lambda broker: broker.list_cursors(None, cursor))
+        topics = sorted({info.topic for info in infos if info.cursor == cursor})
+        if topics and not _agreed(cursor, topics):
+            return REFUSED
     count = ask(server, lambda broker: broker.delete_cursor(cursor, topic))
     if not count:
         raise CursorNotFound(cursor, topic)
     print(f"deleted {cursor} in {count} partition{'s' * (count != 1)}")
+    return DONE
+
+
+def _agreed(cursor: str, topics: list[str]) -> bool:
+    names = ", ".join([*topics[:NAMED_MAX], f"{len(topics) - NAMED_MAX:,} more"] if topics[NAMED_MAX:] else topics)
+    if not sys.stdin.isatty():
+        print(f"logboom: {cursor} stands in {names}: name one with --topic, or say --all-topics", file=sys.stderr)
+        return False
+    print(f"Delete {cursor} in {names}? [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+        return True
+    print(f"logboom: {cursor} was not deleted", file=sys.stderr)
+    return False
 
 
 def _show(cursors: list[CursorInfo], as_json: bool) -> None:

@@ -60,16 +60,13 @@ def repair(
     dry_run
         Say what would be done, and do nothing.
     as_json
-        One JSON object on standard output instead of text; needs --yes or --dry-run.
+        One JSON object on standard output instead of text; to mend something it needs --yes.
     quiet
         No progress.
     """
     from logboom.storage.health.check import total_bytes
     from logboom.storage.health.repair import hold, plan_repair
 
-    if not (yes or dry_run) and (as_json or not sys.stdin.isatty()):
-        print("logboom: there is nobody to ask: pass --yes, or --dry-run to see the plan", file=sys.stderr)
-        return REFUSED
     disk, place = locate(directory)
     with _look_on(disk, place) if dry_run else hold(disk, place.root):
         with bytes_read("reading", total_bytes(disk, place), not (quiet or as_json)) as progress:
@@ -77,6 +74,9 @@ def repair(
         if not as_json:
             _show(plan, place.path)
         if plan.steps and not dry_run:
+            if not yes and (as_json or not sys.stdin.isatty()):
+                print("logboom: there is nobody to ask: pass --yes, or --dry-run to see the plan", file=sys.stderr)
+                return REFUSED
             if not yes and not _agreed():
                 print("logboom: nothing was changed", file=sys.stderr)
                 return REFUSED

@@ -49,7 +49,7 @@ class _Named(io.FileIO):
 
 def name_streams() -> None:
     """From now on what cannot be written to standard output is an error that names it."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout is sys.__stdout__:
         raw = io.BufferedWriter(_Named(sys.stdout.fileno(), "standard output"))
         sys.stdout = io.TextIOWrapper(
             raw, sys.stdout.encoding, sys.stdout.errors, line_buffering=sys.stdout.line_buffering

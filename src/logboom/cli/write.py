@@ -34,8 +34,9 @@ only value is needed. A value that is no string is stored as its JSON text,
 null is a tombstone, and bytes are {"base64": "..."}: what `logboom read
 --format ndjson` prints. What a line does not say, the options say.
 
-Exit code 0: everything was written. 1: not everything; the summary says what
-was. 2: wrong usage, or an error.
+Exit code 0: everything was written. 1: not everything: a line was wrong, or the
+node refused some; the summary says what was. 2: wrong usage, no node, or an
+error.
 
 Examples:
   logboom write events hello world
@@ -115,6 +116,9 @@ def write(
     if isinstance(stopped, LogboomError):
         tally.stopped = stopped = LogboomError(f"{'value' if values else 'line'} {tally.given + 1}: {stopped}")
     tally.show(str(target), as_json, quiet)
+    if isinstance(stopped, LogboomError):
+        print(f"logboom: {stopped}", file=sys.stderr)
+        return FAILED
     if stopped is not None:
         raise stopped
     return DONE if tally.error is None else FAILED

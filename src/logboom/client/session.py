@@ -24,9 +24,13 @@ from logboom.protocols.binary.messages import (
     Kind,
     Welcome,
 )
+from logboom.protocols.binary.stranger import describe_server
 
 FRAME_BYTES_LIMIT: Final = 256 * 1024 * 1024
 """No server makes us take a larger frame, whatever it says."""
+
+FIRST_BYTES: Final = 8
+"""Enough to know a frame from another protocol."""
 
 _welcome = msgspec.msgpack.Decoder(Welcome)
 _failure = msgspec.msgpack.Decoder(Failure)
@@ -50,6 +54,9 @@ class Session:
     def __init__(self, hello: Hello) -> None:
         self._hello = hello
         self._frames = FrameReader(FRAME_BYTES_FIRST)
+        self._first = b""
+        """What has come first, until it is known whether a node has sent it."""
+        self._room = memoryview(b"")
         self.newest = 0
         """The correlation id of the newest request."""
         self.welcome: Welcome | None = None
@@ -72,10 +79,16 @@ class Session:
 
     def buffer(self) -> memoryview:
         """Where to receive to; see FrameReader."""
-        return self._frames.buffer()
+        self._room = self._frames.buffer()
+        return self._room
 
     def received(self, count: int) -> Iterator[Event]:
         """What has come with so many more bytes. Raises RemoteProtocolError: close the connection then."""
+        if self.welcome is None:
+            self._first += self._room[: min(count, FIRST_BYTES)]
+            stranger = describe_server(self._first)
+            if stranger is not None:
+                raise RemoteProtocolError(stranger)
         for frame in self._frames.received(count):
             try:
                 event = self._event(frame)

@@ -140,6 +140,14 @@ def test_a_repair_without_a_terminal_refuses_unless_it_is_told_not_to_ask(data: 
     assert path.with_name(f"{path.name}.damaged").read_bytes() == before
 
 
+def test_a_repair_of_what_is_sound_needs_nobody_to_ask(data: Path) -> None:
+    done = logboom("repair", data)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "nothing to repair\n", "")
+    done = logboom("repair", "--json", data)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["steps"] == []
+
+
 def test_a_repair_speaks_json_to_scripts(data: Path) -> None:
     damage(data)
     assert logboom("repair", "--json", data).returncode == 2

@@ -18,6 +18,7 @@ from logboom.broker.api import Part
 from logboom.cli import run
 from logboom.client.remote import connect
 from system.node import NodeProcess
+from system.terminal import on_terminal
 
 T0 = 1_700_000_000_000_000
 """The time of the first record; the others follow one second apart."""
@@ -248,8 +249,37 @@ def test_cursors_are_set_listed_and_deleted(call: Call, topic: str) -> None:
     listed = {info["partition"]: info["seqno"] for info in json.loads(call("cursor", "list", topic, "--json"))}
     assert listed == {0: 10, 1: 4}
     assert call("cursor", "list", topic).splitlines()[0] == "cursor\tlog\tseqno\tlag\tupdated"
-    assert call("cursor", "delete", topic) == f"deleted {topic} in 2 partitions\n"
+    assert call("cursor", "delete", topic, topic) == f"deleted {topic} in 2 partitions\n"
     assert json.loads(call("cursor", "list", topic, "--json")) == []
+
+
+def test_a_cursor_of_all_topics_is_deleted_only_where_somebody_says_so(
+    call: Call, topic: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    topics = [f"{topic}.{name}" for name in "abc"]
+    for name in topics:
+        fill(name, 5)
+        call("cursor", "set", topic, name, "4")
+    assert run(["cursor", "delete", topic]) == 2
+    said = capfdbinary.readouterr().err.decode()
+    assert said.startswith(f"logboom: {topic} stands in {', '.join(topics)}: ")
+    assert "--topic" in said
+    assert "--all-topics" in said
+    assert len(json.loads(call("cursor", "show", topic, "--json"))) == 3
+    assert call("cursor", "delete", topic, "--topic", topics[0]) == f"deleted {topic} in 1 partition\n"
+    assert call("cursor", "delete", topic, "--all-topics") == f"deleted {topic} in 2 partitions\n"
+
+
+@pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"\n", 2)])
+def test_on_a_terminal_it_is_asked_before_a_cursor_goes(
+    call: Call, topic: str, node: NodeProcess, answer: bytes, code: int
+) -> None:
+    fill(topic, 5)
+    call("cursor", "set", topic, topic, "4")
+    done = on_terminal("cursor", "delete", topic, typed=answer, LOGBOOM_SERVERS=node.address)
+    assert done.code == code
+    assert f"Delete {topic} in {topic}? [y/N]" in done.text
+    assert bool(json.loads(call("cursor", "list", topic, "--json"))) == bool(code)
 
 
 def test_trimmed_records_are_an_error_with_the_first_seqno_or_passed_over(

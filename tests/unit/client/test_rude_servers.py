@@ -73,6 +73,53 @@ def standing(committed: int = 5, **changes: Any) -> ChunkHead:
     return ChunkHead(**{**given, "committed": committed, **changes})
 
 
+HTTP_ANSWER = b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n"
+STRANGERS = {
+    "HTTP": HTTP_ANSWER,
+    "TLS": bytes.fromhex("15030100020228"),
+    "SSH": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "logd": b"ERR invalid request\r\n",
+    "not Logboom's binary protocol;": b"220 mail.example.org ESMTP\r\n",
+}
+
+
+def read_blocking(address: str) -> None:
+    Reader("events", address, connect_timeout_s=0).close()
+
+
+def read_with_asyncio(address: str) -> None:
+    async def read() -> None:
+        async with AsyncReader("events", address, connect_timeout_s=0):
+            pass
+
+    asyncio.run(read())
+
+
+def write_blocking(address: str) -> None:
+    with Writer("events", address, connect_timeout_s=0) as writer:
+        writer.send(b"x").result()
+
+
+def ask_with_asyncio(address: str) -> None:
+    async def ask() -> None:
+        async with connect(address, retry=False) as broker:
+            await broker.ping()
+
+    asyncio.run(ask())
+
+
+@pytest.mark.parametrize("words", STRANGERS)
+@pytest.mark.parametrize("use", [read_blocking, read_with_asyncio, write_blocking, ask_with_asyncio])
+def test_whoever_reaches_another_server_is_told_what_it_is(use: Callable[[str], None], words: str) -> None:
+    with (
+        server(lambda frame, sock: sock.sendall(STRANGERS[words])) as address,
+        pytest.raises(LogboomError, match=r"not Logboom's binary protocol.*--listen") as raised,
+    ):
+        use(address)
+    assert words in str(raised.value)
+    assert "frame" not in str(raised.value)
+
+
 def silence(frame: Frame, sock: socket.socket) -> None:
     """Nothing."""
 
