@@ -41,6 +41,7 @@ LogboomError
 ├── InvalidCursorName          not 1 to 249 of the characters allowed (also a ValueError)
 ├── CursorNotFound             no cursor has this name
 ├── BufferFull                 the writer holds as much as it may, and was told not to wait
+├── PackageMissing             a package that only some calls need is not installed; says what to install
 ├── SparkMissing               Spark, or what it runs on, is not here or too old; says what to install
 ├── TopicError
 │   ├── InvalidTopicName       not 1 to 249 of the characters allowed (also a ValueError)
@@ -388,6 +389,14 @@ class BufferFull(LogboomError):
         super().__init__(f"{buffered_bytes:,} bytes are waiting to be sent, allowed are {limit_bytes:,}")
         self.buffered_bytes = buffered_bytes
         self.limit_bytes = limit_bytes
+
+
+class PackageMissing(LogboomError):
+    """A package that only some calls need is not installed."""
+
+    def __init__(self, package: str, what: str) -> None:
+        super().__init__(f"{what} needs {package}: pip install {package}")
+        self.package = package
 
 
 class SparkMissing(LogboomError):

@@ -13,7 +13,7 @@ from logboom.batch.tables import join_tables
 from logboom.client.fetching import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe, Work
 from logboom.client.link import AsyncLink
 from logboom.client.pushes import Pushes
-from logboom.client.standing import Standing
+from logboom.client.standing import Standing, need_pandas
 from logboom.client.start import check_seqno
 from logboom.errors import LogboomError
 
@@ -89,6 +89,7 @@ class AsyncReader(Standing):
         self, columns: Sequence[str] | None = None, follow: bool = False, timeout_s: float | None = None
     ) -> AsyncIterator[pd.DataFrame]:
         """The same as pandas frames."""
+        need_pandas()
         async for table in self.tables(columns, follow, timeout_s):
             yield table.to_pandas()
 

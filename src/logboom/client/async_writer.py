@@ -21,6 +21,7 @@ from logboom.batch.builder import table_columns
 from logboom.client.address import Servers, parse_servers
 from logboom.client.async_driving import AsyncDriver
 from logboom.client.gathering import Waiter, Written
+from logboom.client.keywords import explained
 from logboom.client.lane import all_safe
 from logboom.client.ledger import OnError, tell
 from logboom.client.options import WriterArguments, WriterOptions
@@ -34,6 +35,7 @@ from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, Logbo
 class AsyncWriter:
     """Writes to one topic. The options are explained in WriterOptions; `async with` connects."""
 
+    @explained(*WriterArguments.__annotations__)
     def __init__(
         self,
         topic: str,

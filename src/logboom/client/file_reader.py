@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, microseconds
 from logboom.batch.tables import BatchFailure, join_tables, to_table
 from logboom.client.file_archives import FileArchives
+from logboom.client.keywords import explained
 from logboom.client.sifting import choose, columns_for, sift
 from logboom.client.start import At, Gaps, check_seqno, check_start
 from logboom.client.waiting import Pace, Watch
@@ -72,6 +73,7 @@ class FileReader:
     that was deleted and made again (there with the first record). `skipped` counts, `last_gap` tells.
     """
 
+    @explained()
     def __init__(
         self,
         directory: str | os.PathLike[str],

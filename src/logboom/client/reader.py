@@ -18,7 +18,7 @@ from logboom.batch import Batch, Record
 from logboom.batch.tables import join_tables
 from logboom.client.blocking_link import Link, LinkPushes
 from logboom.client.fetching import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe, Work
-from logboom.client.standing import Standing
+from logboom.client.standing import Standing, need_pandas
 from logboom.client.start import check_seqno
 from logboom.errors import LogboomError
 
@@ -99,6 +99,7 @@ class Reader(Standing):
         self, columns: Sequence[str] | None = None, follow: bool = False, timeout_s: float | None = None
     ) -> Iterator[pd.DataFrame]:
         """The same as pandas frames."""
+        need_pandas()
         return (table.to_pandas() for table in self.tables(columns, follow, timeout_s))
 
     def refresh(self) -> None:

@@ -12,9 +12,10 @@ from logboom.broker.api import Filter, Start
 from logboom.client.address import Servers, parse_servers
 from logboom.client.checkpoints import choose_checkpoint, find_state
 from logboom.client.fetching import Fetching
+from logboom.client.keywords import explained
 from logboom.client.reading import Reading
 from logboom.client.start import CONNECT_PATIENCE_S, At, Gaps, check_seqno, check_start
-from logboom.errors import LogboomError
+from logboom.errors import LogboomError, PackageMissing
 from logboom.results.checkpoint import By
 from logboom.storage.bookmark import Bookmark
 
@@ -33,6 +34,7 @@ class Standing:
     not answer is tried for `connect_timeout_s`: it may just be restarting.
     """
 
+    @explained()
     def __init__(
         self,
         topic: str,
@@ -139,3 +141,11 @@ class Standing:
         if self.cursor is None:
             raise ValueError("this reader has no cursor to commit: make it with cursor='name'")
         return self.cursor
+
+
+def need_pandas() -> None:
+    """Raises PackageMissing, before anything was read."""
+    try:
+        import pandas  # noqa: F401
+    except ImportError:
+        raise PackageMissing("pandas", "frames()") from None

@@ -25,6 +25,7 @@ from logboom.batch.builder import table_columns
 from logboom.broker.publication import Key, KeyInfo, Publication, StageInfo
 from logboom.client.address import Servers, parse_servers
 from logboom.client.calls import Calls
+from logboom.client.keywords import explained
 from logboom.client.staging import (
     PUBLISH_TIMEOUT_S,
     STAGING_TIMEOUT_S,
@@ -51,6 +52,7 @@ class Client:
     end of its block. `codec` and `batch_bytes` say how batches are made.
     """
 
+    @explained()
     def __init__(
         self,
         servers: Servers = None,

@@ -24,6 +24,7 @@ from logboom.client.address import Servers, parse_servers
 from logboom.client.delivery import Delivery
 from logboom.client.driving import Driver
 from logboom.client.gathering import Waiter, Written
+from logboom.client.keywords import explained
 from logboom.client.lane import all_safe
 from logboom.client.ledger import OnError, tell
 from logboom.client.options import WriterArguments, WriterOptions
@@ -42,6 +43,7 @@ class Writer:
     spill file to write to.
     """
 
+    @explained(*WriterArguments.__annotations__)
     def __init__(
         self,
         topic: str,

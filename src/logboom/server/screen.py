@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -16,6 +16,10 @@ from logboom.server.units import format_size
 if TYPE_CHECKING:
     from logboom.broker.api import NodeStats
     from logboom.server.node import Node
+
+
+EVERYWHERE: Final = ("*", "0.0.0.0", "[::]")
+"""Hosts that mean every interface of the machine."""
 
 
 class Ready(msgspec.Struct, frozen=True):
@@ -89,8 +93,18 @@ def _listening(ready: Ready) -> Iterator[str]:
             front = ""
 
 
+def reached_at(address: str) -> str:
+    """Where a client on this machine finds what listens there: an address of every interface is no place to go to.
+
+    >>> reached_at("0.0.0.0:2773"), reached_at("[::]:1773"), reached_at("*:1773"), reached_at("10.0.0.7:1773")
+    ('localhost:2773', 'localhost:1773', 'localhost:1773', '10.0.0.7:1773')
+    """
+    host, _, port = address.rpartition(":")
+    return f"localhost:{port}" if host in EVERYWHERE else address
+
+
 def _url(address: str) -> str:
-    return f"http://{address.replace('*:', 'localhost:')}"
+    return f"http://{reached_at(address)}"
 
 
 def _addresses(ready: Ready) -> Iterator[str]:
@@ -108,8 +122,8 @@ def _settings(loaded: Loaded) -> str:
 
 def _commands(ready: Ready, is_replica: bool) -> Iterator[str]:
     for address in list(_addresses(ready))[:1]:
-        usual = address in (f"127.0.0.1:{PORT}", f"*:{PORT}", f"0.0.0.0:{PORT}")
-        server = "" if usual else f" --server {address}"
+        usual = reached_at(address) in (f"127.0.0.1:{PORT}", f"localhost:{PORT}")
+        server = "" if usual else f" --server {reached_at(address)}"
         if not is_replica:
             yield f"logboom topic create events{server}"
             yield f"logboom write events{server} hello world"
