@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -265,7 +266,7 @@ def test_an_interrupt_exits_with_130_and_says_how_to_go_on(data: Path, tmp_path:
         with open(fifo, "wb", buffering=0) as pipe:
             pipe.write(logboom("dump", data).stdout[:1500])
             while not (tmp_path / "copy" / "node.json").exists():
-                pass
+                time.sleep(0.005)
             load.send_signal(signal.SIGINT)
             said = load.stderr.read()
             assert load.wait() == 130

@@ -242,7 +242,7 @@ def test_a_load_leaves_nothing_behind_and_tells_percentiles(
     for arguments in (
         ["produce", "--count", "2000", "--size", "10"],
         ["produce", "--count", "20", "--one-by-one", "--acks", "leader"],
-        ["produce", "--seconds", "0.2", "--writers", "2"],
+        ["produce", "--seconds", "1", "--writers", "2"],
         ["consume", "--count", "1000"],
         ["consume", "--count", "1000", "--form", "records"],
     ):
