@@ -173,7 +173,7 @@ def test_a_stage_for_a_topic_that_was_recreated_is_refused_and_nothing_of_it_is_
 
 
 def test_what_a_slow_client_has_staged_expires_and_is_never_published(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, "--set", "limits.stage_idle_ms=4000") as node:
+    with NodeProcess(tmp_path, "--set", "limits.stage_idle_ms=8000") as node:
         slow, slower = StageWriter(node.address, batch_bytes=1), StageWriter(node.address, batch_bytes=1)
         slow.write("orders", b"staged")
         slower.write("orders", b"staged")
