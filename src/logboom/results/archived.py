@@ -53,11 +53,13 @@ Renew = Callable[[str, int], "ArchivedLog | None"]
 """What is archived of a log as of now, by topic id and partition. Called by the thread that reads."""
 
 
-def find_archives(catalogue: Catalogue, renew: Renew | None = None) -> dict[tuple[str, int], ArchivedLog]:
-    """What is archived of each log, by topic id and partition."""
+def find_archives(
+    catalogue: Catalogue, renew: Renew | None = None, reads: Callable[[str], bool] = lambda place: True
+) -> dict[tuple[str, int], ArchivedLog]:
+    """What is archived of each log, by topic id and partition, of what is in a place that `reads` agrees to."""
     found: dict[tuple[str, int], ArchivedLog] = {}
     for job in catalogue.jobs.values():
-        if job.kind != KIND or job.result is None:
+        if job.kind != KIND or job.result is None or not reads(job.result.place):
             continue
         for topic, covered in job.result.covers.items():
             archive = Archive(job.result, topic, renew)

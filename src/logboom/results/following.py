@@ -21,17 +21,19 @@ from logboom.errors import LogboomError, ShuttingDown
 from logboom.results.archived import ArchivedLog, find_archives
 from logboom.results.catalogue import Catalogue
 from logboom.results.ledger import Ledger
+from logboom.results.place_rules import PlaceRules
 
 WAIT_MS: Final = 30_000
 RETRY_S: Final = 5.0
 RENEW_S: Final = 10.0
+REFUSED_MAX: Final = 100
 
 logger = logging.getLogger("logboom.pipeline")
 Put = Callable[[Mapping[tuple[str, int], Readable]], None]
 
 
 class Following:
-    def __init__(self, broker: Broker, put: Put) -> None:
+    def __init__(self, broker: Broker, put: Put, rules: PlaceRules) -> None:
         """`put` is told what is archived, by topic id and partition, whenever that is news."""
 
         async def connect() -> Broker:
@@ -42,13 +44,16 @@ class Following:
         """For those who cannot wait until the other has its turn."""
         self._loop = asyncio.get_running_loop()
         self._put = put
+        self._rules = rules
+        self._refused: set[str] = set()
+        """Places that are not read, and of which that was told."""
         self._known: dict[tuple[str, int], ArchivedLog] = {}
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, broker: Broker, put: Put) -> Following:
-        """Knows all that the log says by now, and goes on."""
-        following = cls(broker, put)
+    async def start(cls, broker: Broker, put: Put, rules: PlaceRules = PlaceRules()) -> Following:  # noqa: B008
+        """Knows all that the log says by now, and goes on. What the rules do not let it read counts for none."""
+        following = cls(broker, put, rules)
         await following._look()
         following._task = asyncio.create_task(following._follow())
         return following
@@ -66,7 +71,7 @@ class Following:
     async def _look(self, wait_ms: int = 0) -> bool:
         """Whether the log could be read up to its end."""
         try:
-            found = find_archives(await self._ledger.refresh(wait_ms), self._renew)
+            found = find_archives(await self._ledger.refresh(wait_ms), self._renew, self._reads)
         except ShuttingDown:
             return False
         except LogboomError as error:
@@ -80,11 +85,18 @@ class Following:
             self._put(self._known)
         return True
 
+    def _reads(self, place: str) -> bool:
+        refusal = self._rules.refusal(place)
+        if refusal is not None and place not in self._refused and len(self._refused) < REFUSED_MAX:
+            self._refused.add(place)
+            logger.warning("an archive at %.200s counts for nothing: %s", place, refusal)
+        return refusal is None
+
     def _renew(self, topic_id: str, partition: int) -> ArchivedLog | None:
         """For a thread of those who read."""
         looking = asyncio.run_coroutine_threadsafe(self._looking.refresh(), self._loop)
         try:
-            return find_archives(looking.result(RENEW_S)).get((topic_id, partition))
+            return find_archives(looking.result(RENEW_S), reads=self._reads).get((topic_id, partition))
         except (LogboomError, TimeoutError):
             looking.cancel()
             return None

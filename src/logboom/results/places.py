@@ -110,18 +110,26 @@ class Place:
         return Stored(path, len(data), crc32c.crc32c(data))
 
     def read(self, file: Stored) -> bytes:
-        """What was stored. Raises ResultsUnreadable where that is not what is there."""
+        """What was stored. Raises ResultsUnreadable where that is not what is there, and tells nothing more of it."""
+        differs = ResultsUnreadable(f"{self.uri}/{file.path} is not what was published")
+        if self.size(file.path) not in (file.size, None):
+            raise differs
         try:
-            with self._files.open_input_file(f"{self._root}/{file.path}") as stream:
-                data: bytes = stream.read()
+            with self.open(file.path) as stream:
+                data: bytes = stream.read(file.size + 1)
         except OSError as error:
             raise ResultsUnreadable(f"{self.uri}/{file.path} cannot be read: {error}") from None
         if (len(data), crc32c.crc32c(data)) != (file.size, file.crc):
+            if len(data) != file.size:
+                raise differs
             raise ResultsUnreadable(f"{self.uri}/{file.path} {describe_change(len(data), file.size)}")
         return data
 
     def open(self, path: str) -> Any:
         """A file to read from anywhere in it. Raises ResultsUnreadable."""
+        self._check_below(path)
+        if self.is_local and os.path.exists(f"{self._root}/{path}") and not os.path.isfile(f"{self._root}/{path}"):
+            raise ResultsUnreadable(f"{self.uri}/{path} is no file")
         try:
             return self._files.open_input_file(f"{self._root}/{path}")
         except OSError as error:
@@ -129,11 +137,17 @@ class Place:
 
     def size(self, path: str) -> int | None:
         """Of a file; None where there is none. Raises ResultsUnreadable where that cannot be told."""
+        self._check_below(path)
         try:
             found = self._files.get_file_info(f"{self._root}/{path}")
         except OSError as error:
             raise ResultsUnreadable(f"{self.uri}/{path} cannot be read: {error}") from None
         return found.size if found.is_file else None
+
+    def _check_below(self, path: str) -> None:
+        """Paths come from what others have written."""
+        if ".." in path.split("/"):
+            raise ResultsUnreadable(f"{self.uri}/{path} is not below {self.uri}")
 
     def list(self, path: str = "", recursive: bool = False) -> list[str]:
         """Names in a directory, sorted, directories with a slash at the end; none where it is not there."""

@@ -17,6 +17,7 @@ from logboom.broker.validator_address import ValidatorRules
 from logboom.errors import ConfigError
 from logboom.protocols.http.settings import HttpSettings
 from logboom.protocols.logd.settings import LogdSettings
+from logboom.results.place_rules import PlaceRules
 from logboom.server.endpoint import HTTP_PORT, LOGD_PORT, PORT, Endpoint
 from logboom.storage.config import MIB
 
@@ -53,6 +54,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topics: TopicRules = TopicRules()
     hooks: dict[str, str] = {}
     validators: ValidatorRules = ValidatorRules()
+    pipeline: PlaceRules = PlaceRules()
     logd: LogdSettings = LogdSettings()
     http: HttpSettings = HttpSettings()
     upkeep: UpkeepSettings = msgspec.field(default_factory=UpkeepSettings)
@@ -72,12 +74,13 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         self.limits.check()
         self.http.check()
         self.topics.check()
+        self.pipeline.check()
         self.broker()
         return self
 
     def broker(self) -> BrokerConfig:
         allowed = Allowances(self.hooks, self.validators)
-        return BrokerConfig(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes, allowed)
+        return BrokerConfig(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes, allowed=allowed)
 
 
 RANGES: Final = {

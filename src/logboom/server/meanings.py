@@ -19,6 +19,7 @@ SECTION_MEANINGS: Final = {
     "topics.settings.validators": "Web hooks that are asked before records are appended.",
     "hooks": "Commands that topics may have run before retention drops a segment. A topic names one in hook.delete.",
     "validators": "Whom topics may have asked before records are appended.",
+    "pipeline": "What the pipeline has made, as far as the node itself reads it: archives, checkpoints, reports.",
     "logd": "The logd text protocol.",
     "http": "HTTP with JSON.",
     "upkeep": "Retention, recompression and scrubbing, in the background.",
@@ -118,6 +119,10 @@ MEANINGS: Final = {
     "validators.networks": (
         "Networks that validators must be in, such as 10.0.0.0/8, whatever their names are resolved to. An empty list "
         "is everywhere but link-local, multicast, reserved and unspecified addresses, and where clouds tell secrets."
+    ),
+    "pipeline.places": (
+        "Directories (absolute) and stores (s3://bucket/logs) that results are read from, with all below them; a URI's "
+        "query must be the same. An empty list is any directory of this machine, and no store."
     ),
     "upkeep.recompress_bytes_per_second": "Read in order to recompress, at most; none is no limit.",
     "upkeep.scrub_bytes_per_second": "Read in order to find damage, at most; none is no limit.",

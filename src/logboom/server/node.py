@@ -97,7 +97,7 @@ class Node:
             raise
         node = cls(broker, hooks, _make_fronts(broker, loaded, end), shares)
         try:
-            node._following = await Following.start(broker, broker.archives.put)
+            node._following = await Following.start(broker, broker.archives.put, config.pipeline)
             if config.replicate_from is not None:
                 node._replication = Replication.start(broker)
             node._listen(sockets, loaded)
@@ -168,6 +168,7 @@ def _make_fronts(broker: LocalBroker, loaded: Loaded, end: Callable[[], None]) -
             logd.converse,
             server_name,
             names_of(config.listen.endpoints("http")),
+            config.pipeline,
         ),
     }
 

@@ -69,6 +69,7 @@ async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response
     if partition is None or partition not in floors:
         raise PartitionNotFound(name, partition, len(floors))
     result = find_result(await front_end.pipeline.refresh(), name, topic.id, query.by, query.tag)
+    front_end.places.demand(result.place)
     checkpoint, tables = await asyncio.to_thread(_open, result, partition, floors[partition])
     manifest, following = checkpoint.manifest, checkpoint.bookmark(partition, floors[partition])
     facts = CheckpointShown(

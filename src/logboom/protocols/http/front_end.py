@@ -26,6 +26,7 @@ from logboom.protocols.http.handler import Handler
 from logboom.protocols.http.problem import RequestError, raw_problem
 from logboom.protocols.http.settings import HttpSettings
 from logboom.results.ledger import Ledger
+from logboom.results.place_rules import PlaceRules
 
 SWEEP_S: Final = 1.0
 NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
@@ -48,6 +49,7 @@ class HttpFrontEnd:
         converse: Converse | None = None,
         server_name: str = "logboom",
         names: Iterable[str] = (),
+        places: PlaceRules = PlaceRules(),  # noqa: B008
     ) -> None:
         self.broker = broker
         self.limits = limits
@@ -58,6 +60,8 @@ class HttpFrontEnd:
         self.converse = converse
         self.names = tuple(names)
         """By which it may be called, besides http.allowed_hosts."""
+        self.places = places
+        """Where results are read from."""
         self.examiner = Examiner(broker)
         self.meter = Meter()
         self.gatherer = Gatherer(broker, min(GATHER_BYTES, limits.batch_bytes // 2))

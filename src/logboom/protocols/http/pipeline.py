@@ -75,6 +75,7 @@ async def show_report(front_end: HttpFrontEnd, request: Request) -> Response:
     result = (await front_end.pipeline.refresh()).result(job)
     if result is None or PAGE not in result.facts:
         raise RequestError(f"{job[:249]!r} has made no page", 404, "report-not-found", "GET /pipeline shows all jobs")
+    front_end.places.demand(result.place)
     return Response(await asyncio.to_thread(_read_page, result), headers=_HEADERS, media_type=HTML)
 
 
