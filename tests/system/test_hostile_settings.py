@@ -14,7 +14,7 @@ from logboom.batch import build
 from logboom.broker.api import Appended, Part, Settings
 from logboom.client.remote import RemoteBroker, connect
 from logboom.errors import ConfigError
-from logboom.storage.topic import HookSettings, RetentionSettings, SegmentSettings
+from logboom.storage.topic import HookSettings, RetentionSettings, SegmentSettings, ValidatorSettings
 from system.node import NodeProcess
 
 OFTEN = ("--set", "upkeep.retention_every_ms=5", "--logd", "127.0.0.1:0", "--http", "127.0.0.1:0")
@@ -109,3 +109,21 @@ def test_a_command_that_a_topic_has_from_before_is_not_run_and_holds_its_segment
         node.start()
         ask(node, go_on)
     assert not owned.exists()
+
+
+def test_a_client_has_nobody_asked_whom_the_configuration_does_not_list(tmp_path: Path) -> None:
+    called: list[object] = []
+
+    async def attack(broker: RemoteBroker) -> None:
+        server = await asyncio.start_server(lambda reader, writer: called.append(writer), "127.0.0.1", 0)
+        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/latest/meta-data"
+        for chosen in (url, url.replace("//", "//judge.test:8000@"), url.replace("//", "//judge.test:8000\\@")):
+            asking = Settings(validators=ValidatorSettings((chosen,), on_failure="accept"))
+            with pytest.raises(ConfigError, match=r"validators\.urls"):
+                await broker.create_topic("t", 1, asking)
+        await write(broker, "t", 10)
+        server.close()
+
+    with NodeProcess(tmp_path, *OFTEN, "--set", "validators.allow=http://judge.test:8000/") as node:
+        ask(node, attack)
+    assert called == []
