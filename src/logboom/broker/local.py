@@ -317,6 +317,9 @@ class LocalBroker:
                 return
             hosted = self._admit(part)
             writer = hosted.writer(part.partition)
+        except (WritesRefused, ReadOnlyReplica) as error:
+            self._refuse(part, promise, offset, acks, error)
+            return
         except LogboomError as error:
             self.rejections.note(error)
             promise.settle(offset, [error] * len(part.batches))
@@ -325,11 +328,7 @@ class LocalBroker:
             promise.settle(offset, [])
             return
         settings = hosted.topic.settings
-        rules = settings.acks
-        wanted = acks or rules.default
-        if _STRENGTH[wanted] < _STRENGTH[rules.least]:
-            wanted = rules.least
-        entry = Entry(promise, offset, part.batches, wanted, part.expect_seqno, hosted.meter)
+        entry = _entry(hosted, part, promise, offset, acks)
         if entry.is_staged:
             self._committer.refuse(entry, MalformedBatch("its producer id is one that servers give to stages"))
             return
@@ -337,6 +336,15 @@ class LocalBroker:
             self._validation.submit(hosted, part.partition or 0, writer, entry)
         else:
             writer.submit(entry)
+
+    def _refuse(self, part: Part, promise: Promise, offset: int, acks: Acks | None, error: LogboomError) -> None:
+        """Nothing is written any more; what was, and is sent again, is told where it is."""
+        try:
+            hosted = self._catalog.find(part.topic, part.topic_id)
+            hosted.writer(part.partition).refuse(_entry(hosted, part, promise, offset, acks), error)
+        except LogboomError:
+            self.rejections.note(error)
+            promise.settle(offset, [error] * len(part.batches))
 
     def _admit(self, part: Part) -> Hosted:
         """The topic of a part, where it may be written to."""
@@ -629,6 +637,15 @@ class LocalBroker:
             for writer in unsynced:
                 committer.want(writer)
             await asyncio.sleep(0.002)
+
+
+def _entry(hosted: Hosted, part: Part, promise: Promise, offset: int, acks: Acks | None) -> Entry:
+    """As strong as the topic demands at least."""
+    rules = hosted.topic.settings.acks
+    wanted = acks or rules.default
+    if _STRENGTH[wanted] < _STRENGTH[rules.least]:
+        wanted = rules.least
+    return Entry(promise, offset, part.batches, wanted, part.expect_seqno, hosted.meter)
 
 
 def _check_not_internal(name: str, but: str | None = None) -> None:

@@ -100,12 +100,24 @@ class LogWriter:
         """Take an append in. Its promise is kept, or broken with a reason, in any case."""
         refusal = self._gone or self._committer.failure
         if refusal is not None:
-            return self._committer.refuse(entry, refusal)
+            return self.refuse(entry, refusal)
         inline = self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and self.log.is_quick
         if inline and self._committer.room(self, entry.size):
             self._append((entry,))
             return self._written((entry,))
         return self._enqueue(entry)
+
+    def refuse(self, entry: Entry, error: LogboomError) -> None:
+        """Nothing of this is written. What was written before, and is only sent again, gets its first answer."""
+        firsts = [] if self._gone is not None or entry.stamped else list(map(self.log.first_answer, entry.batches))
+        if not any(firsts):
+            return self._committer.refuse(entry, error)
+        entry.answers = [first or error for first in firsts]
+        last = self._committer.counts.note(entry)
+        if entry.acks != "durable" or last <= self.log.synced_index or self._committer.failure is not None:
+            return entry.settle()
+        self._awaiting.append((last, entry))
+        return self._committer.want(self)
 
     @property
     def _is_free(self) -> bool:
@@ -114,7 +126,7 @@ class LogWriter:
     def _enqueue(self, entry: Entry) -> None:
         overloaded = self.overload(entry.size)
         if overloaded is not None:
-            return self._committer.refuse(entry, overloaded)
+            return self.refuse(entry, overloaded)
         entry.give_up_at = self._loop.time() + self._committer.limits.append_wait_ms / 1000
         self._queue.append(entry)
         self._count_queued(entry, 1)
@@ -143,7 +155,7 @@ class LogWriter:
         while self._queue and self._queue[0].give_up_at <= now and not self._committer.room(self, 0):
             entry = self._queue.popleft()
             self._count_queued(entry, -1)
-            self._committer.refuse(entry, Overloaded(self.name, self.waiting_bytes, most))
+            self.refuse(entry, Overloaded(self.name, self.waiting_bytes, most))
         self.go_on()
 
     def _count_queued(self, entry: Entry, sign: int) -> None:
@@ -477,7 +489,7 @@ class LogWriter:
         while self._queue:
             entry = self._queue.popleft()
             self._count_queued(entry, -1)
-            self._committer.refuse(entry, unwritten)
+            self.refuse(entry, unwritten)
         while self._awaiting:
             _, waiting = self._awaiting.popleft()
             if isinstance(waiting, Entry):

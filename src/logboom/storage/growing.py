@@ -185,7 +185,8 @@ class GrowingLog(ReadableLog):
         """Write batches with as few calls as can be; one answer for each, in order.
 
         A batch is refused by itself, without harm to the others. A repeat of what its producer has sent before gets the
-        first answer. `expect` demands the seqno a batch must get. Nothing is durable before a sync.
+        first answer, also where nothing new is taken. `expect` demands the seqno a batch must get. Nothing is durable
+        before a sync.
         """
         if self._end and self._segment_age(now) >= self.config.segment_age_us:
             self._try_roll()
@@ -202,7 +203,8 @@ class GrowingLog(ReadableLog):
                     failure = self._write(group, answers) or failure or self._make_room(header.size)
                     group = self._group(now, term)
                 if failure is not None:
-                    raise failure  # nothing may overtake a batch that could not be written
+                    answers[number] = self.first_answer(batch) or failure  # nothing may overtake what was not written
+                    continue
                 if 0 < header.producer_id < STAGED_IDS and (repeat := group.repeat_of(header)) is not None:
                     group.answers.append((number, repeat))
                     continue
@@ -215,6 +217,24 @@ class GrowingLog(ReadableLog):
             group.add(number, batch, header, None)
         self._write(group, answers)
         return answers  # type: ignore[return-value]
+
+    def first_answer(self, batch: Batch) -> Answer | None:
+        """What is to be said of a batch by a log that takes nothing: None unless it is a repeat of what is here.
+
+        After a failed sync nobody knows what became of batches that were not synced before.
+        """
+        header = batch.header
+        if header.kind != KIND_DATA or not 0 < header.producer_id < STAGED_IDS:
+            return None
+        try:
+            repeat = self._group(NO_TIMESTAMP, None).repeat_of(header)
+            if repeat is not None:
+                batch.verify(self.config.batch_bytes_max)
+        except (AppendRefused, BatchError):
+            return None
+        if repeat is not None and self._failed and repeat.index > self._synced_index:
+            return SyncFailed(self._refusal)
+        return repeat
 
     def append_one(self, batch: Batch, now: int, term: int | None = None, expect: int | None = None) -> Appended:
         """Append a single batch, or raise why not."""
