@@ -93,6 +93,8 @@ from logboom.storage.topic import FlushSettings, unreadable_topics
 
 WRITE_THREADS: Final = 2
 STAGE_THREADS: Final = 4
+STATE_SYNC_S: Final = 1.0
+"""How long after a commit the state file is synced: until then a damaged end may be taken for a torn one."""
 EXPIRE_S: Final = 60.0
 """How often names are looked for that nobody will publish under any more."""
 VALIDATION_SHARE: Final = 0.5
@@ -219,6 +221,7 @@ class LocalBroker:
         broker._listening = ears
         broker._spawn(broker._keep_up())
         broker._spawn(broker._keep_stages())
+        broker._spawn(broker._keep_state())
         broker._spawn(broker.watcher.run())
         return broker
 
@@ -595,6 +598,24 @@ class LocalBroker:
                     await self._wake.wait()
             except TimeoutError:
                 continue
+
+    async def _keep_state(self) -> None:
+        """The disk learns from time to time what was synced of the logs, above all of those that are idle then.
+
+        Twice after the last round: where a thread has a log, the state file learns of the round a little later.
+        """
+        synced = seen = -1
+        while not self._closing and self._committer.failure is None:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), STATE_SYNC_S)
+            rounds = self._committer.counts.syncs
+            if rounds == synced or self._closing:
+                continue
+            try:
+                await asyncio.to_thread(self._data.sync_state)
+            except SyncFailed as error:
+                self._committer.fail(error, error.__cause__)
+            synced, seen = seen, rounds
 
     async def close(self, deadline_s: float = 10.0) -> None:
         """Finish what was promised, sync, let go. Raises SyncFailed or TimeoutError where that could not be done."""

@@ -290,6 +290,13 @@ class DataDirectory:
             log.end_sync(begun)
             log.commit(begun.index)
 
+    def sync_state(self) -> None:
+        """Make durable what the state file says of the logs. On any thread; a failure is one of the whole node."""
+        try:
+            self._state.sync()
+        except OSError as error:
+            raise SyncFailed(f"{self.path}/state: a sync failed: {error}") from error
+
     def close(self) -> None:
         """Close all logs and let go of the directory. It counts as closed properly only if everything is on disk.
 

@@ -6,7 +6,8 @@ A slot of 64 bytes per log, written with one pwrite and read through a map; slot
     24 first seqno u64   32 committed seqno u64   40 synced index u64   48 term u32    52 floor u64    60 crc32c u32
 
 It is a hint. Recovery lets it veto a cut, never permit one: `synced` rises only after the sync it speaks of, and is
-lowered and synced before a truncation. A slot whose CRC does not hold says nothing.
+lowered and synced before a truncation. It is synced itself now and then: of the last batch of a log, which no later
+batch vouches for, nothing else says that it was once whole. A slot whose CRC does not hold says nothing.
 """
 
 from __future__ import annotations
