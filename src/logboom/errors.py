@@ -40,6 +40,8 @@ LogboomError
 ├── ConfigError                a setting with a wrong name or value (also a ValueError)
 ├── InvalidCursorName          not 1 to 249 of the characters allowed (also a ValueError)
 ├── CursorNotFound             no cursor has this name
+├── CursorMovedBack            a commit would put a cursor before the place where it stands, and does not say `force`
+├── UnexpectedCursor           a cursor stands elsewhere than a commit expects
 ├── BufferFull                 the writer holds as much as it may, and was told not to wait
 ├── PackageMissing             a package that only some calls need is not installed; says what to install
 ├── SparkMissing               Spark, or what it runs on, is not here or too old; says what to install
@@ -380,6 +382,31 @@ class CursorNotFound(LogboomError):
         super().__init__(f"there is no cursor {cursor!r}{f' on {topic}' if topic else ''}")
         self.cursor = cursor
         self.topic = topic
+
+
+class CursorMovedBack(LogboomError):
+    """The cursor stands further on: another reader with the same one was quicker, or this place was read before."""
+
+    def __init__(self, cursor: str, log: str, seqno: int, at: int) -> None:
+        super().__init__(
+            f"cursor {cursor!r} stands at seqno {at} of {log}, and {seqno} is before that: another reader may be using "
+            "it; to move it back all the same, say so with force (`--force`, force=True)"
+        )
+        self.cursor = cursor
+        self.log = log
+        self.seqno = seqno
+        self.at = at
+
+
+class UnexpectedCursor(LogboomError):
+    """Compare and set: somebody else has moved the cursor, or made or deleted it."""
+
+    def __init__(self, cursor: str, log: str, at: int | None) -> None:
+        stands = "does not exist" if at is None else f"stands at seqno {at}"
+        super().__init__(f"cursor {cursor!r} of {log} {stands}, which is not what this commit expects: fetch it again")
+        self.cursor = cursor
+        self.log = log
+        self.at = at
 
 
 class BufferFull(LogboomError):

@@ -147,7 +147,15 @@ class MemoryBroker:
     async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
         return self._info(topic).partitions[0]
 
-    async def commit_cursor(self, cursor: str, topic: str, partition: int | None, bookmark: str) -> None:
+    async def commit_cursor(
+        self,
+        cursor: str,
+        topic: str,
+        partition: int | None,
+        bookmark: str,
+        force: bool = False,
+        expect: str | None = None,
+    ) -> None:
         pass
 
     async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:

@@ -28,6 +28,7 @@ from logboom.broker.limits import TopicRules
 from logboom.errors import (
     BodyCorrupt,
     BookmarkLost,
+    CursorMovedBack,
     InvalidBookmark,
     InvalidPattern,
     InvalidTopicName,
@@ -41,6 +42,7 @@ from logboom.errors import (
     TopicNotAllowed,
     TopicNotFound,
     TopicRecreated,
+    UnexpectedCursor,
     UnexpectedSeqno,
     UnknownProducer,
     WritesRefused,
@@ -423,6 +425,15 @@ async def cursors_keep_where_readers_stand(broker: Broker, ground: Ground) -> No
     assert (info.cursor, info.topic_id, info.partition, info.seqno, info.lag) == ("billing", topic.id, 1, 15, 5)
     with pytest.raises(BookmarkLost):
         await broker.commit_cursor("billing", "cursor", 1, str(Bookmark.parse(mark)._replace(seqno=21)))
+    early, late = (str(Bookmark.parse(mark)._replace(seqno=seqno)) for seqno in (3, 16))
+    with pytest.raises(CursorMovedBack) as back:
+        await broker.commit_cursor("billing", "cursor", 1, early)
+    assert (back.value.seqno, back.value.at) == (3, 15)
+    with pytest.raises(UnexpectedCursor):
+        await broker.commit_cursor("billing", "cursor", 1, late, expect=early)
+    await broker.commit_cursor("billing", "cursor", 1, late, expect=mark)
+    await broker.commit_cursor("billing", "cursor", 1, early, force=True, expect=late)
+    assert await broker.fetch_cursor("billing", "cursor", 1) == early
     assert await broker.delete_cursor("billing", "cursor") == 1
     assert await broker.list_cursors("cursor") == []
     await broker.delete_topic("cursor")

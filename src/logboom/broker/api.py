@@ -109,7 +109,22 @@ class Broker(Protocol):
 
     async def subscribe(self, request: ReadRequest) -> Subscription: ...
 
-    async def commit_cursor(self, cursor: str, topic: str, partition: int | None, bookmark: str) -> None: ...
+    async def commit_cursor(
+        self,
+        cursor: str,
+        topic: str,
+        partition: int | None,
+        bookmark: str,
+        force: bool = False,
+        expect: str | None = None,
+    ) -> None:
+        """Durable when this returns. Raises CursorMovedBack for a place before the one where it stands, unless `force`.
+
+        `expect` is the bookmark where the cursor must stand before, or "" where there must be none: else
+        UnexpectedCursor. A repeat of what was committed is no error.
+        """
+        ...
+
     async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
         """Its bookmark; None where there is no such cursor."""
         ...

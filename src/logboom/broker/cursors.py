@@ -2,6 +2,9 @@
 
 A cursor is known by its topic's name and carries the topic's id, so that one left over from a topic that was deleted
 and made again is noticed where it is used. Commits that come while another is being written share one append.
+
+A cursor goes forward: a commit that would put it back is refused, unless it says `force`. A place in another topic of
+that name, or behind a tail that was lost, is no place of the same log any more: leaving it is not going back.
 """
 
 from __future__ import annotations
@@ -15,8 +18,14 @@ import msgspec
 from logboom.broker.api import CursorInfo
 from logboom.broker.internal import StateLog
 from logboom.broker.slices import in_order, slices
-from logboom.errors import InvalidBookmark, InvalidCursorName, TopicRecreated
-from logboom.storage.bookmark import Bookmark
+from logboom.errors import (
+    CursorMovedBack,
+    InvalidBookmark,
+    InvalidCursorName,
+    TopicRecreated,
+    UnexpectedCursor,
+)
+from logboom.storage.bookmark import Bookmark, Term
 
 TOPIC: Final = "_cursors"
 """The internal topic behind them."""
@@ -41,6 +50,8 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 class Cursors:
     def __init__(self, state: StateLog) -> None:
         self._state = state
+        self._under_way: dict[bytes, Standing] = {}
+        """The last commit of each cursor that is being written: the next one is compared with it."""
 
     def __len__(self) -> int:
         return len(self._state)
@@ -58,16 +69,41 @@ class Cursors:
         value = self._state.get(key)
         return None if value is None else _decode(value)
 
-    async def commit(self, cursor: str, topic: str, topic_id: str, partition: int, bookmark: str, now: int) -> None:
-        """Durable when this returns. The last commit counts, also where it goes back."""
+    async def commit(
+        self,
+        cursor: str,
+        topic: str,
+        topic_id: str,
+        partition: int,
+        bookmark: str,
+        now: int,
+        force: bool = False,
+        expect: str | None = None,
+        is_lost: Callable[[Bookmark], bool] = lambda _: False,
+    ) -> None:
+        """Durable when this returns; broker.api.Broker says what is refused.
+
+        `is_lost` says whether what stood before a place is not in the log any more.
+        """
         check_name(cursor)
         place = Bookmark.parse(bookmark)
         if place.topic_id.hex() != topic_id:
             raise TopicRecreated(topic, place.topic_id.hex(), topic_id)
         if place.partition != partition:
             raise InvalidBookmark(f"the bookmark is of partition {place.partition}, not of {partition}")
-        standing = _standing(place, now)
-        await self._state.put({_key(cursor, topic, partition): msgspec.msgpack.encode(standing)})
+        key, standing = _key(cursor, topic, partition), _standing(place, now)
+        found = self._under_way.get(key) or self.standing(key)
+        log = f"{topic}/{partition}"
+        if expect is not None and not _is_expected(found, expect, partition) and not _is_at(found, place):
+            raise UnexpectedCursor(cursor, log, None if found is None else found.seqno)
+        if found is not None and not force and _is_before(place, found) and not is_lost(_bookmark(found, partition)):
+            raise CursorMovedBack(cursor, log, place.seqno, found.seqno)
+        self._under_way[key] = standing
+        try:
+            await self._state.put({key: msgspec.msgpack.encode(standing)})
+        finally:
+            if self._under_way.get(key) is standing:
+                del self._under_way[key]
 
     def fetch(self, cursor: str, topic: str, partition: int) -> str | None:
         """Its bookmark; None where nobody has committed it."""
@@ -135,6 +171,23 @@ def _key(cursor: str, topic: str, partition: int) -> bytes:
 
 def _decode(value: bytes) -> Standing:
     return msgspec.msgpack.decode(value, type=Standing)
+
+
+def _is_before(place: Bookmark, found: Standing) -> bool:
+    return found.topic_id == place.topic_id and place.seqno < found.seqno
+
+
+def _is_at(found: Standing | None, place: Bookmark) -> bool:
+    if found is None or (found.topic_id, found.seqno) != (place.topic_id, place.seqno):
+        return False
+    return not Term(found.term, found.lineage).differs(place.before)
+
+
+def _is_expected(found: Standing | None, expect: str, partition: int) -> bool:
+    if not expect:
+        return found is None
+    place = Bookmark.parse(expect)
+    return place.partition == partition and _is_at(found, place)
 
 
 def _standing(place: Bookmark, now: int) -> Standing:

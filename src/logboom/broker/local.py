@@ -63,7 +63,7 @@ from logboom.broker.publishing import FILE as PUBLISH_FILE
 from logboom.broker.publishing import LIMIT as PUBLISH_LIMIT
 from logboom.broker.publishing import TOPIC as PUBLISH_TOPIC
 from logboom.broker.publishing import Publishing
-from logboom.broker.reading import LocalSubscription, LogReading, Position
+from logboom.broker.reading import LocalSubscription, LogReading, Position, term_before
 from logboom.broker.recovered import describe_recovery
 from logboom.broker.replica import Replica, claim_role, recover_logs
 from logboom.broker.segments import SegmentLists
@@ -84,10 +84,11 @@ from logboom.errors import (
     TopicNotAllowed,
     WritesRefused,
 )
-from logboom.storage.bookmark import Bookmark
+from logboom.storage.bookmark import Bookmark, Term
 from logboom.storage.deletions import Deletion
 from logboom.storage.directory import DataDirectory
 from logboom.storage.disk import Disk
+from logboom.storage.log import Log
 from logboom.storage.role import Role, is_copying
 from logboom.storage.topic import FlushSettings, unreadable_topics
 
@@ -445,7 +446,15 @@ class LocalBroker:
         writer = hosted.writer(partition)
         return await self._reading.begin(hosted.topic, writer, hosted.writers.index(writer), hosted.meter, request)
 
-    async def commit_cursor(self, cursor: str, topic: str, partition: int | None, bookmark: str) -> None:
+    async def commit_cursor(
+        self,
+        cursor: str,
+        topic: str,
+        partition: int | None,
+        bookmark: str,
+        force: bool = False,
+        expect: str | None = None,
+    ) -> None:
         with self._counting():
             hosted = self._catalog.find(topic)
             place = Bookmark.parse(bookmark)
@@ -453,7 +462,9 @@ class LocalBroker:
             if place.topic_id == hosted.topic.id_bytes and place.seqno > writer.log.committed:
                 raise BookmarkLost(place.seqno, place.term, writer.log.term)
             number = hosted.writers.index(writer)
-            await self._its_cursors().commit(cursor, topic, hosted.topic.id, number, bookmark, now_us())
+            whose = cursor, topic, hosted.topic.id, number
+            is_lost = partial(_is_lost, writer.log)
+            await self._its_cursors().commit(*whose, bookmark, now_us(), force, expect, is_lost)
 
     async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
         hosted = self._catalog.find(topic)
@@ -667,6 +678,12 @@ def _entry(hosted: Hosted, part: Part, promise: Promise, offset: int, acks: Acks
     if _STRENGTH[wanted] < _STRENGTH[rules.least]:
         wanted = rules.least
     return Entry(promise, offset, part.batches, wanted, part.expect_seqno, hosted.meter)
+
+
+def _is_lost(log: Log, place: Bookmark) -> bool:
+    """Whether what stood before this place is not there any more."""
+    term = term_before(log, place.seqno)
+    return place.seqno > log.committed or place.before.differs(Term(term, log.lineage_of(term)))
 
 
 def _check_not_internal(name: str, but: str | None = None) -> None:

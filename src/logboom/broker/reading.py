@@ -163,7 +163,7 @@ class LogReading:
         """Of the record before this one."""
         log = writer.log
         if seqno >= log.first:
-            return _term_before(log, seqno)
+            return term_before(log, seqno)
         archived = self.archives.find(topic.id, partition)
         if archived is None or seqno < self.archives.first_of(topic.id, partition, log):
             return TERM_UNKNOWN
@@ -345,7 +345,7 @@ class LogReading:
         if position.filter is not None and seqnos is None:
             seqnos = memoryview(b"")
         if term == TERM_UNKNOWN and position.seqno <= log.committed:
-            term = _term_before(log, position.seqno)
+            term = term_before(log, position.seqno)
         facts = (
             position.topic.id,
             position.partition,
@@ -364,7 +364,7 @@ def _filter(run: Run, wanted: Filter, seqno: int, max_bytes: int) -> Found:
     return filter_run(run.view(), wanted, seqno, path=run.file.path, position=run.position, found_bytes=most)
 
 
-def _term_before(log: Log, seqno: int) -> int:
+def term_before(log: Log, seqno: int) -> int:
     try:
         term = log.term_before(seqno)
     except (LogboomError, OSError):
@@ -378,7 +378,7 @@ def _last_term(position: Position, run: Run, data: memoryview) -> int:
         term = read_header(data[:HEADER_SIZE]).term
     except BatchError:
         return TERM_UNKNOWN
-    return term if term == position.writer.log.term else _term_before(position.writer.log, position.seqno)
+    return term if term == position.writer.log.term else term_before(position.writer.log, position.seqno)
 
 
 class LocalSubscription:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from logboom.cli.sink import LineSink, TableSink
-from logboom.errors import LogboomError
+from logboom.errors import CursorMovedBack, LogboomError
 
 if TYPE_CHECKING:
     from logboom import Reader
@@ -28,6 +29,7 @@ class Copy:
         sink: LineSink | TableSink,
         follow: bool,
         advance: Callable[[int], None] | None,
+        may_go_back: bool = False,
     ) -> None:
         self._reader = reader
         self._bounds = bounds
@@ -39,6 +41,9 @@ class Copy:
         """Seqnos: behind what was written, and where the cursor was put."""
         self._in_state = reader.position is None
         """Whether records of a checkpoint come, which are no places in the log."""
+        self._may_go_back = may_go_back
+        """Whether whoever named a place to begin at wants the cursor there, wherever it was: for the first time."""
+        self._is_behind = False
         self._due = time.monotonic() + LOOK_S
 
     def run(self) -> None:
@@ -103,5 +108,10 @@ class Copy:
             return
         if self._reader.position != self._written:
             self._reader.seek(self._written)
-        self._reader.commit()
-        self._committed = self._written
+        try:
+            self._reader.commit(force=self._may_go_back)
+        except CursorMovedBack as error:  # another reader is ahead: that is no reason to stop
+            if not self._is_behind:
+                print(f"logboom: the cursor stays where it is: {error}", file=sys.stderr)
+            self._is_behind = True
+        self._committed, self._may_go_back = self._written, False

@@ -28,6 +28,7 @@ Examples:
   logboom cursor show billing
   logboom cursor set billing events/0 1000
   logboom cursor set billing events latest
+  logboom cursor set billing events/0 earliest --force
   logboom cursor delete billing events
   logboom cursor delete billing --all-topics
 """
@@ -69,7 +70,16 @@ def show(cursor: str, topic: str | None = None, /, *, server: Server = None, as_
 
 
 @app.command(name="set")
-def set_cursor(cursor: str, log: str, place: str, /, *, server: Server = None) -> None:
+def set_cursor(
+    cursor: str,
+    log: str,
+    place: str,
+    /,
+    *,
+    force: bool = False,
+    expect: str | None = None,
+    server: Server = None,
+) -> None:
     """Put a cursor somewhere.
 
     Parameters
@@ -80,6 +90,10 @@ def set_cursor(cursor: str, log: str, place: str, /, *, server: Server = None) -
         A topic with one partition, or topic/partition.
     place
         earliest, latest, a seqno, a time (RFC 3339, or -10m), a bookmark, or cursor:NAME.
+    force
+        Move it back, too: to a place before the one where it stands.
+    expect
+        Only if it stands at this bookmark; "" for a cursor that is not there yet.
     """
     from logboom.broker.api import ReadRequest
     from logboom.cli.start import parse_start
@@ -92,7 +106,7 @@ def set_cursor(cursor: str, log: str, place: str, /, *, server: Server = None) -
 
         chunk = await broker.read(ReadRequest(target.topic, start, target.partition, max_bytes=1, max_records=1))
         bookmark = Bookmark(bytes.fromhex(chunk.topic_id), chunk.partition, chunk.seqno, TERM_UNKNOWN)
-        await broker.commit_cursor(cursor, target.topic, chunk.partition, str(bookmark))
+        await broker.commit_cursor(cursor, target.topic, chunk.partition, str(bookmark), force, expect)
         return chunk.partition, chunk.seqno
 
     partition, seqno = ask(server, move)

@@ -36,7 +36,8 @@ run again, it goes on where the cursor stands.
 Without --follow it ends where the log ended when it began. With --cursor it
 begins where the cursor stands and moves it behind what was printed: run again,
 it goes on there. After a crash some records may come a second time, none is
-missed.
+missed. It is moved back only where --from says where to begin; where another
+reader with the same cursor is ahead it stays, with a word on stderr.
 
 Values are printed as they are, each with a line end; NDJSON can be written
 again with `logboom write --ndjson`. On a terminal, what it would obey is shown
@@ -149,7 +150,7 @@ def read(
     try:
         with reader, _destination(output) as file, records_read("reading", output is not None and not quiet) as advance:
             sink = TableSink(file, form) if form in BINARY else LineSink(file, form == "ndjson", numbers)
-            Copy(reader, bounds, sink, follow, advance).run()
+            Copy(reader, bounds, sink, follow, advance, may_go_back=start is not None).run()
     finally:
         if reader.skipped and not quiet:
             print(f"logboom: {reader.skipped:,} records were passed over: {reader.last_gap}", file=sys.stderr)

@@ -101,9 +101,13 @@ class AsyncReader(Standing):
         """The next loop begins there."""
         await self._run(self._fetching.seek(check_seqno(seqno)))
 
-    async def commit(self) -> None:
-        """Let the cursor stand where the reader does: behind what the loop was given last."""
-        await self._run(self._fetching.commit(self._cursor()))
+    async def commit(self, *, force: bool = False, expect: str | None = None) -> None:
+        """Let the cursor stand where the reader does: behind what the loop was given last.
+
+        Raises CursorMovedBack where it stands further on already, because another reader has the same one; `force`
+        moves it back. With `expect`, a bookmark, or "" for none, UnexpectedCursor where it stands elsewhere.
+        """
+        await self._run(self._fetching.commit(self._cursor(), force, expect))
 
     async def _pieces(
         self, take: Callable[[], Iterator[Piece]], follow: bool, timeout_s: float | None

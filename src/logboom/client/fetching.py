@@ -159,11 +159,11 @@ class Fetching:
 
         return self._persist(receive, give_up)
 
-    def commit(self, cursor: str) -> Steps:
+    def commit(self, cursor: str, force: bool = False, expect: str | None = None) -> Steps:
         reading = self._reading
 
         def ask() -> Steps:
-            head = CommitCursor(cursor, reading.topic, reading.partition, reading.bookmark)
+            head = CommitCursor(cursor, reading.topic, reading.partition, reading.bookmark, force, expect)
             try:
                 yield Ask(Kind.CALL, head)
             except ReadOnlyReplica as error:

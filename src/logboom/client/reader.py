@@ -110,9 +110,13 @@ class Reader(Standing):
         """The next loop begins there."""
         self._run(self._fetching.seek(check_seqno(seqno)))
 
-    def commit(self) -> None:
-        """Let the cursor stand where the reader does: behind what the loop was given last."""
-        self._run(self._fetching.commit(self._cursor()))
+    def commit(self, *, force: bool = False, expect: str | None = None) -> None:
+        """Let the cursor stand where the reader does: behind what the loop was given last.
+
+        Raises CursorMovedBack where it stands further on already, because another reader has the same one; `force`
+        moves it back. With `expect`, a bookmark, or "" for none, UnexpectedCursor where it stands elsewhere.
+        """
+        self._run(self._fetching.commit(self._cursor(), force, expect))
 
     def _pieces(
         self,

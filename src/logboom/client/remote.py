@@ -154,8 +154,16 @@ class RemoteBroker:
     async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
         return await self._call(messages.Trim(topic, partition, seqno), _partition)
 
-    async def commit_cursor(self, cursor: str, topic: str, partition: int | None, bookmark: str) -> None:
-        await self._call(messages.CommitCursor(cursor, topic, partition, bookmark), _nothing)
+    async def commit_cursor(
+        self,
+        cursor: str,
+        topic: str,
+        partition: int | None,
+        bookmark: str,
+        force: bool = False,
+        expect: str | None = None,
+    ) -> None:
+        await self._call(messages.CommitCursor(cursor, topic, partition, bookmark, force, expect), _nothing)
 
     async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
         return await self._call(messages.FetchCursor(cursor, topic, partition), _text)

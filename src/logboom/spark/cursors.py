@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from logboom.client.catalog import NodeCatalog
-from logboom.errors import ConfigError, LogboomError, ReadOnlyReplica, Unavailable
+from logboom.errors import ConfigError, CursorMovedBack, LogboomError, ReadOnlyReplica, Unavailable
 from logboom.spark.offsets import Log, Mark, Offsets
 from logboom.spark.stream import commit_cursor
 
@@ -77,6 +77,8 @@ class CursorListener(StreamingQueryListener):
         self._owed: dict[tuple[str, str], dict[Log, Mark]] = {}
         """By servers and cursor: what the node has not been told yet."""
         self._told: dict[tuple[str, str], dict[Log, Mark]] = {}
+        self._ahead: set[tuple[str, str]] = set()
+        """Of these it was said that another reader is further on."""
         self._resting: dict[str, float] = {}
         self._lock = Lock()
 
@@ -98,6 +100,7 @@ class CursorListener(StreamingQueryListener):
             self._resting.clear()
             self._tell()
             self._told.clear()  # the next query may stand elsewhere
+            self._ahead.clear()
             for catalog in self._catalogs.values():
                 with suppress(LogboomError):
                     catalog.close()
@@ -127,6 +130,10 @@ class CursorListener(StreamingQueryListener):
                 if servers not in self._catalogs:
                     self._catalogs[servers] = NodeCatalog(servers, patience_s=PATIENCE_S)
                 commit_cursor(self._catalogs[servers], name, marks)
+            except CursorMovedBack as error:
+                if (servers, name) not in self._ahead:
+                    logger.warning("cursor %s is ahead of its stream, and stays there: %s", name, error)
+                self._ahead.add((servers, name))
             except LogboomError as error:
                 logger.warning("cursor %s stays behind its stream: %s", name, error)
                 if isinstance(error, ReadOnlyReplica):  # the next time, one that takes it may be there

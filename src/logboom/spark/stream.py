@@ -27,6 +27,7 @@ from pyspark.sql.streaming.datasource import (
 from logboom.client.catalog import Catalog, Listed, Place
 from logboom.errors import (
     ConfigError,
+    CursorMovedBack,
     LogboomError,
     PartitionNotFound,
     RecordsLost,
@@ -160,6 +161,8 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 commit_cursor(self._open(), self._options.cursor, marks)
                 self._told |= marks
+            except CursorMovedBack:
+                self._told |= marks  # who follows the query's progress, or another query, was there before
             except LogboomError as error:
                 logger.warning("cursor %s stays behind its stream: %s", self._options.cursor, error)
 

@@ -1,11 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from logboom.broker.cursors import Cursors
-from logboom.errors import InvalidBookmark, InvalidCursorName, LimitExceeded, TopicRecreated
+from logboom.errors import (
+    CursorMovedBack,
+    InvalidBookmark,
+    InvalidCursorName,
+    LimitExceeded,
+    TopicRecreated,
+    UnexpectedCursor,
+)
 from logboom.storage.bookmark import Bookmark
 from simulation.disk import SimulatedDisk
 from simulation.internal import open_cursors
@@ -27,18 +35,90 @@ def test_a_cursor_stands_where_it_was_last_committed_also_after_a_restart() -> N
     async def run() -> None:
         _, cursors = open_cursors(disk)
         assert cursors.fetch("jobs/1:a", "events", 0) is None
-        await commit(cursors, "jobs/1:a", 5)
         await commit(cursors, "jobs/1:a", 3)
+        await commit(cursors, "jobs/1:a", 5)
         await commit(cursors, "jobs/1:a", 9, partition=1)
         await cursors.close()
 
     asyncio.run(run())
     disk.kill()
     _, cursors = open_cursors(disk)
-    assert cursors.fetch("jobs/1:a", "events", 0) == mark(3)
+    assert cursors.fetch("jobs/1:a", "events", 0) == mark(5)
     assert cursors.fetch("jobs/1:a", "events", 1) == mark(9, 1)
     assert cursors.fetch("jobs/1:a", "events", 2) is None
     assert cursors.fetch("jobs/1:a", "other", 0) is None
+
+
+async def put(cursors: Cursors, seqno: int, topic_id: str = ID, **how: Any) -> None:
+    await cursors.commit("c", "events", topic_id, 0, mark(seqno, topic_id=topic_id), 0, **how)
+
+
+def test_a_cursor_goes_back_only_by_force() -> None:
+    async def run() -> None:
+        _, cursors = open_cursors(SimulatedDisk())
+        await put(cursors, 10)
+        await put(cursors, 10)
+        with pytest.raises(CursorMovedBack, match=r"stands at seqno 10 of events/0, and 3 is before .* force") as info:
+            await put(cursors, 3)
+        assert (info.value.cursor, info.value.log, info.value.seqno, info.value.at) == ("c", "events/0", 3, 10)
+        assert cursors.fetch("c", "events", 0) == mark(10)
+        await put(cursors, 3, force=True)
+        assert cursors.fetch("c", "events", 0) == mark(3)
+
+    asyncio.run(run())
+
+
+def test_a_commit_is_compared_with_those_that_are_still_being_written() -> None:
+    async def run() -> None:
+        _, cursors = open_cursors(SimulatedDisk())
+        answers = await asyncio.gather(
+            *(put(cursors, seqno) for seqno in (10, 3, 12, 11)),
+            put(cursors, 20, expect=mark(12)),
+            return_exceptions=True,
+        )
+        assert [type(answer) for answer in answers] == [
+            type(None),
+            CursorMovedBack,
+            type(None),
+            CursorMovedBack,
+            type(None),
+        ]
+        assert cursors.fetch("c", "events", 0) == mark(20)
+
+    asyncio.run(run())
+
+
+def test_a_place_in_another_topic_or_behind_a_lost_tail_is_left_without_force() -> None:
+    async def run() -> None:
+        _, cursors = open_cursors(SimulatedDisk())
+        await put(cursors, 10)
+        await put(cursors, 3, OTHER)
+        await put(cursors, 2, OTHER, is_lost=lambda place: place.seqno == 3)
+        with pytest.raises(CursorMovedBack):
+            await put(cursors, 1, OTHER, is_lost=lambda place: place.seqno == 3)
+
+    asyncio.run(run())
+
+
+def test_a_commit_may_say_where_the_cursor_must_stand() -> None:
+    async def run() -> None:
+        _, cursors = open_cursors(SimulatedDisk())
+        with pytest.raises(UnexpectedCursor, match="does not exist"):
+            await put(cursors, 5, expect=mark(1))
+        await put(cursors, 5, expect="")
+        await put(cursors, 5, expect="")  # a repeat
+        for expect in ("", mark(4), mark(5, partition=1), mark(5, topic_id=OTHER)):
+            with pytest.raises(UnexpectedCursor, match="stands at seqno 5"):
+                await put(cursors, 6, expect=expect)
+        with pytest.raises(InvalidBookmark):
+            await put(cursors, 6, expect="nonsense")
+        with pytest.raises(CursorMovedBack):
+            await put(cursors, 4, expect=mark(5))
+        await put(cursors, 4, expect=mark(5), force=True)
+        await put(cursors, 6, expect=mark(4))
+        assert cursors.fetch("c", "events", 0) == mark(6)
+
+    asyncio.run(run())
 
 
 def test_cursors_are_listed_by_name_topic_and_partition() -> None:

@@ -242,6 +242,20 @@ def test_a_cursor_waits_for_the_end_of_a_parquet_file(call: Call, topic: str, tm
     assert call("read", topic, "--cursor", topic, "--limit", "1") == "v8\n"
 
 
+def test_a_cursor_is_set_back_only_by_force_and_only_from_where_it_is_expected(
+    topic: str, call: Call, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    fill(topic, 10)
+    call("cursor", "set", topic, topic, "4", "--expect", "")
+    for more in ([], ["--expect", "", "--force"]):
+        assert run(["cursor", "set", topic, topic, "2", *more]) == 2
+        assert b"stands at seqno 4" in capfdbinary.readouterr().err
+    (there,) = json.loads(call("cursor", "list", topic, "--json"))
+    assert there["seqno"] == 4
+    call("cursor", "set", topic, topic, "2", "--force", "--expect", there["bookmark"])
+    assert call("read", topic, "--cursor", topic, "--limit", "1") == "v2\n"
+
+
 def test_cursors_are_set_listed_and_deleted(call: Call, topic: str) -> None:
     fill(topic, 10, partitions=2)
     assert call("cursor", "set", topic, f"{topic}/1", "4") == f"{topic} stands at seqno 4 of {topic}/1\n"

@@ -44,6 +44,22 @@ def test_a_cursor_stands_where_it_was_put(tmp_path: Path) -> None:
     assert tell(tmp_path, story) == []
 
 
+def test_a_cursor_goes_back_only_by_force_and_only_from_where_it_is_expected(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await fill(node.broker)
+        assert (await node.client.put(CURSOR, json={"seqno": 7, "expect": ""})).status_code == 200
+        refused = await node.client.put(CURSOR, json={"seqno": 3})
+        assert problem(refused) == (409, "cursor-moved-back")
+        assert (refused.json()["data"]["at"], "force" in refused.json()["fix"]) == (7, True)
+        assert problem(await node.client.put(CURSOR, json={"seqno": 8, "expect": ""})) == (409, "unexpected-cursor")
+        assert problem(await node.client.put(CURSOR, json={"seqno": 8, "expect": "?"})) == (400, "invalid-bookmark")
+        here = await bookmark(node, limit=7)
+        back = await node.client.put(CURSOR, json={"seqno": 3, "force": True, "expect": here})
+        assert back.json()["seqno"] == 3
+
+    tell(tmp_path, story)
+
+
 def test_a_cursor_is_put_by_seqno_too(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         await fill(node.broker)

@@ -179,11 +179,13 @@ class Trim(msgspec.Struct, tag="trim"):
     seqno: int
 
 
-class CommitCursor(msgspec.Struct, tag="commit_cursor"):
+class CommitCursor(msgspec.Struct, tag="commit_cursor", omit_defaults=True):
     cursor: str
     topic: str
     partition: int | None
     bookmark: str
+    force: bool = False
+    expect: str | None = None
 
 
 class FetchCursor(msgspec.Struct, tag="fetch_cursor"):

@@ -61,7 +61,7 @@ class CursorPlace(msgspec.Struct, frozen=True):
 
 
 class CursorPut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of both."""
+    """A bookmark or a seqno, one of both."""
 
     rule: ClassVar[dict[str, Any]] = {
         "oneOf": [
@@ -73,6 +73,10 @@ class CursorPut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """As it came in `next` of a page, or as the id of an event."""
     seqno: Annotated[int, msgspec.Meta(ge=0, le=SEQNO_MAX)] | None = None
     """Of the record that is to be read next."""
+    force: bool = False
+    """Move the cursor back, too: to a place before the one where it stands."""
+    expect: str | None = None
+    """The bookmark where the cursor must stand, or an empty one where there must be no cursor: else nothing happens."""
 
 
 async def list_cursors(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -113,7 +117,7 @@ async def put_cursor(front_end: HttpFrontEnd, request: Request) -> Response:
         bookmark = await _bookmark_at(front_end, topic, query.partition, put.seqno)
     else:
         raise RequestError("the body has a bookmark or a seqno, one of both", fix='send {"seqno": 12}, for example')
-    await front_end.broker.commit_cursor(cursor, topic, query.partition, bookmark)
+    await front_end.broker.commit_cursor(cursor, topic, query.partition, bookmark, put.force, put.expect)
     return _json(await _place(front_end, cursor, topic, bookmark))
 
 
@@ -217,13 +221,14 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         put_cursor,
         "Put a cursor somewhere",
         "Cursors",
-        "It is durable when this is answered. The last one counts, also where it goes back. A bookmark of another "
-        "topic or partition is refused.",
+        "It is durable when this is answered. A place before the one where it stands is refused, unless `force` is "
+        "true; with `expect`, so is any place while it stands elsewhere. A bookmark of another topic or partition is "
+        "refused.",
         query=CursorQuery,
         meanings=_MEANINGS,
         body={"application/json": Content(CursorPut, {"bookmark": _BOOKMARK})},
         answers={200: {"application/json": Content(CursorPlace, _PLACE)}},
-        problems=(404, 410, 416),
+        problems=(404, 409, 410, 416),
     ),
     Operation(
         "DELETE",

@@ -43,6 +43,8 @@ REASONS: Final[dict[type[BaseException], bytes]] = {
     e.ConfigError: INVALID_REQUEST,
     e.InvalidCursorName: INVALID_REQUEST,
     e.CursorNotFound: NOT_FOUND,
+    e.CursorMovedBack: INVALID_REQUEST,
+    e.UnexpectedCursor: INVALID_REQUEST,
     e.TopicError: NOT_FOUND,
     e.InvalidTopicName: INVALID_REQUEST,
     e.TopicExists: INVALID_REQUEST,

@@ -37,23 +37,25 @@ export class CursorActions {
         field("Seqno", input, help),
         el("div", { class: "buttons" }, put("To the first", log.first), put("To the end", log.committed)),
       ],
-      actions: [{ label: "Move", run: () => this.put(info, cursor, partition, input.value) }],
+      actions: [{ label: "Move", run: () => this.put(info, cursor, partition, input.value, seqno) }],
     });
     if (moved === null) return;
     notice(`${cursor} stands at seqno ${count(moved.seqno)} of partition ${moved.partition}.`);
     this.done();
   }
 
-  async put(info, cursor, partition, text) {
+  /** `from` is where it stood when the dialog was opened: back from there is what was asked for. */
+  async put(info, cursor, partition, text, from) {
     const seqno = Number(parseAmount(text, NUMBER));
     if (!Number.isSafeInteger(seqno)) throw new Error("that is past any record there can be");
     await checkSame(info);
-    return send("PUT", this.address(cursor), { seqno }, { query: { partition } });
+    const place = seqno < from ? { seqno, force: true } : { seqno };
+    return send("PUT", this.address(cursor), place, { query: { partition } });
   }
 
   place(partition, seqno) {
     const where = this.topic.info().partitions.length > 1 ? ` of partition ${partition}` : "";
-    return `It stands at seqno ${count(seqno)}${where}. A reader that uses it goes on from the new place.`;
+    return `It stands at seqno ${count(seqno)}${where}. A reader that uses it goes on from the new place; before this one, it reads records again.`;
   }
 
   async remove({ cursor }) {
