@@ -109,6 +109,8 @@ SOURCE = {
     "keyBase64": Entry("Only this key, as base64", "none"),
     "cursor": Entry("A name under which the node keeps how far the stream has come; needs a node", "none"),
     "access": Entry("`files`, `server`, or `auto`: the node's files where they can be read, else the node"),
+    "timeout": Entry("How long a node that does not answer is waited for: `60s`, `5m`", "`60s`"),
+    "text": Entry("`true`: the schema has `key` and `value` as `STRING`; a table of SQL takes strings for them then"),
     "pushdown": Entry("Whether the source takes over filters: see [Filters](../howto/spark.md#filters)"),
 }
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from pyspark.sql.functions import col, expr, lit, struct
 
 from logboom import Writer
 from logboom.batch.partitioner import partition_of
+from logboom.spark import session
 from spark.content import Row, collect_rows, make_record, read_rows
 from spark.queries import Topics
 from system.node import NodeProcess
@@ -251,6 +253,29 @@ def test_mistakes_are_told_in_the_exception(spark: SparkSession, topics: Topics,
     assert "rom: no part of a record" in said(frame.withColumn("rom", lit("x")), topic="t")
     assert "txnVersion: belongs to txnAppId" in said(frame, topic="t", txnAppId="x")
     assert "127.0.0.1:1" in said(frame, "logboom://127.0.0.1:1", topic="t", timeout="1s")
+
+
+def test_a_thread_of_its_own_writes_with_the_session_that_it_asks_for(spark: SparkSession, topics: Topics) -> None:
+    frame = spark.createDataFrame([("a",)], "value string")
+
+    def write() -> None:
+        assert session().version == spark.version
+        frame.write.format("logboom").mode("append").option("topic", "threads").save(topics.path)
+
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(write).result()
+    assert [row[5] for row in rows_in(topics, "threads")] == [b"a"]
+
+
+def test_sql_inserts_strings_into_a_table_of_text(spark: SparkSession, topics: Topics) -> None:
+    topics.create("texts")
+    spark.sql(f"CREATE TABLE texts USING logboom OPTIONS (path '{topics.path}', topic 'texts', text 'true')")
+    try:
+        spark.sql("INSERT INTO texts (value, key) VALUES ('ü', 'k'), ('b', NULL)")
+        assert [(row[4], row[5]) for row in rows_in(topics, "texts")] == [(b"k", "ü".encode()), (None, b"b")]
+        assert [tuple(row) for row in spark.sql("SELECT key, value FROM texts").collect()] == [("k", "ü"), (None, "b")]
+    finally:
+        spark.sql("DROP TABLE texts")
 
 
 def test_sql_inserts_into_tables_and_views_of_a_node(spark: SparkSession, topics: Topics) -> None:

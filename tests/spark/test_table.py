@@ -296,7 +296,7 @@ def test_mistakes_are_told_in_the_exception(spark: SparkSession, place: Place, t
     assert "is no data directory: it has no node.json" in said(str(tmp_path), topic="events")
     assert "nobody" in said(here, topic="nobody")
     assert "nobody" in said(place.address, topic="nobody")
-    assert "is a node running there?" in said(f"logboom://127.0.0.1:{free_port()}", topic="events")
+    assert "is a node running there?" in said(f"logboom://127.0.0.1:{free_port()}", topic="events", timeout="1s")
     assert "offset: unknown; a record has topic, partition, seqno" in said(here, "offset BIGINT", topic="events")
     assert "seqno: is bigint and not int: read it so, and cast it" in said(here, "seqno INT", topic="events")
     lost = said(here, topic="emptied", startingSeqno="0")

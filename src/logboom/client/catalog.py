@@ -256,12 +256,15 @@ class NodeCatalog:
         servers: str | Sequence[str] | None = None,
         directory: str | None = None,
         patience_s: float = PATIENCE_S,
+        opening_s: float = CONNECT_PATIENCE_S,
     ) -> None:
-        """`directory` is where the node's files are found here, if not under the name that the node has for it."""
+        """`opening_s` is how long a node is looked for at first, `patience_s` one that answered before.
+
+        `directory` is where the node's files are found here, if not under the name that the node has for it."""
         self.servers: tuple[str, ...] = tuple(str(address) for address in parse_servers(servers))
         self.incarnation = 0
         self.is_copy = False
-        self._patience_s = CONNECT_PATIENCE_S
+        self._patience_s = opening_s
         self._runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self._broker: RemoteBroker | None = None
         self._files: FileCatalog | None = None

@@ -39,6 +39,12 @@ PATIENCE_S: Final = 5.0
 REST_S: Final = 5.0
 """How long a node that did not answer is left alone."""
 
+UPDATES: Final = (
+    "Spark lets no Python sink take outputMode('update'): write each micro-batch with foreachBatch, txnAppId and "
+    "txnVersion; docs/howto/spark-write.md, 'A changelog of an aggregation', has the lines"
+)
+"""What Spark does not say where it refuses a query."""
+
 logger = logging.getLogger("logboom.spark")
 
 _followed: set[str] = set()
@@ -96,6 +102,8 @@ class CursorListener(StreamingQueryListener):
             self._tell()
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
+        if "logboom does not support Update mode" in (event.exception or ""):
+            logger.error("%s", UPDATES)
         with self._lock:
             self._resting.clear()
             self._tell()

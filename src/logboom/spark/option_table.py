@@ -147,6 +147,15 @@ def read_size(text: str) -> int:
     return int(form[1]) << 10 * " kmgt".index(form[2] or " ")
 
 
+def read_seconds(text: str) -> float:
+    """As `60`, `60s`, `2m`, `1h`."""
+    form = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?", text.strip().lower())
+    seconds = float(form[1]) * {"ms": 0.001, "m": 60, "min": 60, "h": 3600}.get(form[2] or "s", 1) if form else 0.0
+    if not 0 < seconds <= 7 * 86_400:
+        raise ValueError(f"is {text!r}, allowed are seconds, or 500ms, 60s, 2m, 1h, up to a week")
+    return seconds
+
+
 def read_word(*words: str) -> Callable[[str], str]:
     def read(text: str) -> str:
         word = text.strip().lower()

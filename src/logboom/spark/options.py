@@ -20,6 +20,7 @@ from logboom.spark.option_table import (
     own_options,
     read_names,
     read_path,
+    read_seconds,
     read_servers,
     read_size,
     read_whole,
@@ -72,6 +73,10 @@ class ReadOptions:
     wanted: Selection = field(default_factory=Selection)
     cursor: str | None = None
     access: Access = "auto"
+    timeout_s: float = 60.0
+    """How long a node that does not answer is waited for."""
+    text: bool = False
+    """Whether key and value are text, as far as the schema is ours to say."""
     pushdown: bool = False
     """Whether filters are taken over: in a session that pushes them, of a DataFrame that is read with one alone."""
 
@@ -285,6 +290,8 @@ _TABLE: Final[Entries] = {
     "keyBase64": ("key_base64", _bytes, ()),
     "cursor": ("cursor", _cursor, ()),
     "access": ("access", read_word("auto", "files", "server"), ()),
+    "timeout": ("timeout_s", read_seconds, ()),
+    "text": ("text", _flag, ()),
     "pushdown": ("pushdown", _flag, ()),
 }
 

@@ -12,13 +12,22 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from difflib import get_close_matches
 from itertools import zip_longest
 from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
 from logboom.client.catalog import Catalog, FileCatalog, Listed, NodeCatalog
-from logboom.errors import Damage, PartitionNotFound, RecordsLost, TopicDeleted, TopicNotFound, TopicRecreated
+from logboom.errors import (
+    Damage,
+    PartitionNotFound,
+    RecordsLost,
+    TopicDeleted,
+    TopicNotFound,
+    TopicRecreated,
+    Unavailable,
+)
 from logboom.results.archived import ArchivedLog, ArchivedPart
 from logboom.spark.options import Points, ReadOptions
 from logboom.storage.reading import Piece
@@ -72,7 +81,11 @@ class Split(InputPartition):
 
 def open_catalog(options: ReadOptions) -> Catalog:
     if options.servers:
-        return NodeCatalog(options.servers, options.directory)
+        try:
+            return NodeCatalog(options.servers, options.directory, options.timeout_s, options.timeout_s)
+        except Unavailable as error:
+            waited = f"waited for {options.timeout_s:g} s; option('timeout', '5m') waits longer"
+            raise Unavailable(f"{error}; {waited}") from None
     assert options.directory is not None
     return FileCatalog(options.directory)
 
@@ -83,10 +96,18 @@ def find_logs(catalog: Catalog, options: ReadOptions) -> list[tuple[Listed, int]
     names = {topic.name for topic in found}
     for name in options.topics:
         if name not in names:
-            raise TopicNotFound(name, options.directory or ", ".join(options.servers))
+            raise TopicNotFound(name, _where(name, catalog, options))
     for topic in found:
         _check_points(topic, options)
     return list(choose_partitions(found, options))
+
+
+def _where(name: str, catalog: Catalog, options: ReadOptions) -> str:
+    """A topic was looked for, and what may have been meant."""
+    where = options.directory or ", ".join(options.servers)
+    others = [topic.name for topic in catalog.find(pattern="[^_].*")]
+    near = get_close_matches(name, others, 1, 0.6)
+    return f"{where}: did you mean {near[0]!r}?" if near else where
 
 
 def _check_points(topic: Listed, options: ReadOptions) -> None:

@@ -52,7 +52,8 @@ def session(
     config: Mapping[str, str] | None = None,
 ) -> SparkSession:
     """The session there is, else a new one: in this process, on a cluster (`master`), or at `remote`, `sc://host:port`;
-    with `local[2]` for that, at a Spark Connect server which this process starts."""
+    with `local[2]` for that, at a Spark Connect server which this process starts. It is the active one of this thread
+    then: a thread of your own that writes calls this first."""
     _require_pyspark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -80,8 +81,16 @@ def session(
         spark = builder.getOrCreate()
         if is_new and server is None:
             _suit(spark)
+    _activate(spark)
     follow(spark)
     return spark
+
+
+def _activate(spark: SparkSession) -> None:
+    """In this thread: Spark looks there for the session that knows the source, when a DataFrame is written."""
+    inner = getattr(spark, "_jsparkSession", None)
+    if inner is not None:  # at a Spark Connect server there is nothing to do
+        spark._get_j_spark_session_class(spark._jvm).setActiveSession(inner)
 
 
 def _require_pyspark() -> None:

@@ -54,7 +54,8 @@ TYPES: Final[Mapping[str, DataType]] = {
 }
 COLUMNS: Final = tuple(TYPES)
 TEXTS: Final = frozenset(("key", "value"))
-"""Bytes that may be read as STRING too: what a cast would do, without its cost."""
+"""Bytes that may be read as STRING too: what a cast would do, without its cost. The option `text` makes it the schema;
+a table of SQL takes strings for them then."""
 METADATA: Final = "logboom.options"
 
 leave_quietly()  # processes that only plan begin no task
@@ -70,8 +71,9 @@ class LogboomSource(DataSource):
         return "logboom"
 
     def schema(self) -> StructType:
-        ReadOptions.parse(self.options)  # said now, a mistake is told where it was made
-        fields = [StructField(name, TYPES[name]) for name in COLUMNS]
+        options = ReadOptions.parse(self.options)  # said now, a mistake is told where it was made
+        types = {**TYPES, **dict.fromkeys(TEXTS, StringType())} if options.text else TYPES
+        fields = [StructField(name, types[name]) for name in COLUMNS]
         if is_catalogued(self.options):
             kept = {METADATA: json.dumps(options_to_keep(self.options))}
             fields[0] = StructField(fields[0].name, fields[0].dataType, True, kept)

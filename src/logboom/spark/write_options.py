@@ -18,6 +18,7 @@ from logboom.spark.option_table import (
     own_options,
     read_names,
     read_path,
+    read_seconds,
     read_servers,
     read_size,
     read_whole,
@@ -127,15 +128,6 @@ def _order(text: str) -> tuple[Order, ...]:
     return tuple(found)
 
 
-def _seconds(text: str) -> float:
-    """As `60`, `60s`, `2m`, `1h`."""
-    form = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h)?", text.strip().lower())
-    seconds = float(form[1]) * {"ms": 0.001, "m": 60, "min": 60, "h": 3600}.get(form[2] or "s", 1) if form else 0.0
-    if not 0 < seconds <= 7 * 86_400:
-        raise ValueError(f"is {text!r}, allowed are seconds, or 500ms, 60s, 2m, 1h, up to a week")
-    return seconds
-
-
 def _making(text: str) -> Making:
     word = text.strip().lower()
     found: Making | None = _MAKINGS.get(word)
@@ -160,7 +152,7 @@ _TABLE: Final[Entries] = {
     "txnAppId": ("app", _app, ()),
     "txnVersion": ("version", _version, ()),
     "orderBy": ("order", _order, ()),
-    "timeout": ("timeout_s", _seconds, ()),
+    "timeout": ("timeout_s", read_seconds, ()),
     "createTopic": ("create", _making, ()),
     "checkpointLocation": ("checkpoint", str, ()),
     "queryName": ("query_name", str, ()),
@@ -171,7 +163,7 @@ _OPTIONS: Final = OptionTable(
     ignored=("includeHeaders",),
     unsupported={
         "asyncProgressTrackingEnabled": "Spark then forgets batches that are written, and writes them again",
-        **{name: "it is for reading" for name in reading.NAMES if name not in ("path", "servers", "topic")},
+        **{name: "it is for reading" for name in reading.NAMES if name not in ("path", "servers", "topic", "timeout")},
     },
 )
 NAMES: Final = _OPTIONS.names

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from logboom.errors import LogboomError, RecordsLost, Unavailable
+from logboom.client.start import CONNECT_PATIENCE_S
+from logboom.errors import LogboomError, RecordsLost, TopicNotFound, Unavailable
+from logboom.spark.options import ReadOptions
+from logboom.spark.planning import find_logs, open_catalog
 from logboom.spark.source import LogboomSource
 from logboom.storage.topic import FlushSettings, Settings
 from spark.queries import Topics, wait_until
 from system.node import NodeProcess, free_port
+
+PATIENCE_S = 120.0
 
 
 class Stream:
@@ -108,6 +115,55 @@ def test_a_node_that_does_not_come_back_is_an_error_after_a_while(
     with pytest.raises(Unavailable):
         stream.take()
     stream.reader.stop()
+
+
+def test_a_query_that_starts_while_the_node_restarts_waits_for_it(topics: Topics) -> None:
+    topics.create("events")
+    topics.write("events", values(0, 20))
+    topics.node.kill()
+    with ThreadPoolExecutor(1) as threads:
+        stream = threads.submit(Stream, {"path": topics.path})
+        try:
+            time.sleep(CONNECT_PATIENCE_S + 1)  # no longer than a client looks for a node that it has never met
+            assert not stream.done()
+        finally:
+            topics.node.start()
+        assert stream.result(PATIENCE_S).take() == values(0, 20)
+        stream.result().reader.stop()
+
+
+def test_how_long_a_node_was_waited_for_is_said_with_the_option(topics: Topics) -> None:
+    with pytest.raises(Unavailable, match=r"waited for 0\.2 s; option\('timeout', '5m'\) waits longer"):
+        Stream({"path": f"logboom://127.0.0.1:{free_port()}", "timeout": "200ms"})
+
+
+@pytest.mark.parametrize("with_files", [True, False])
+def test_a_topic_that_is_not_there_gets_a_name_that_is(topics: Topics, with_files: bool) -> None:
+    def look_for(topic: str) -> None:
+        options = ReadOptions.parse({"path": str(topics.node.directory) if with_files else topics.path, "topic": topic})
+        catalog = open_catalog(options)
+        try:
+            find_logs(catalog, options)
+        finally:
+            catalog.close()
+
+    topics.create("events")
+    with pytest.raises(TopicNotFound, match=r"no topic 'evnets' in .*: did you mean 'events'\?"):
+        look_for("evnets")
+    with pytest.raises(TopicNotFound) as caught:
+        look_for("something-else")
+    assert "did you mean" not in str(caught.value)
+
+
+def test_key_and_value_are_text_where_that_is_said(topics: Topics) -> None:
+    options = {"topic": "events", "path": topics.path}
+    kinds = {field.name: field.dataType.simpleString() for field in LogboomSource({**options, "text": "true"}).schema()}
+    assert (kinds["key"], kinds["value"], kinds["headers"]) == (
+        "string",
+        "string",
+        "array<struct<key:string,value:binary>>",
+    )
+    assert LogboomSource(options).schema()["value"].dataType.simpleString() == "binary"
 
 
 def test_a_cursor_follows_the_commits_and_nothing_is_told_twice(topics: Topics) -> None:
