@@ -106,6 +106,20 @@ def test_a_few_records_from_another_time_do_not_hide_the_rest() -> None:
     assert (near.before, near.behind, len(near.points)) == (0, 0, 51)
 
 
+@pytest.mark.parametrize(("bulk", "few"), [(100, 1), (100, 3), (400, 4), (30, 3), (100_000, 1000)])
+def test_a_few_records_far_away_hide_no_others_however_few_there_are(bulk: int, few: int) -> None:
+    buckets = {AT // 1_000_000 + number: (bulk // 10, 0) for number in range(10)}
+    series = make_series(Rates(0, {0: (few, 0), **buckets, 4_102_444_800: (few, 0)}))
+    assert (len(series.points), series.before, series.behind) == (10, few, few)
+
+
+@pytest.mark.parametrize(("bulk", "few"), [(10, 3), (1000, 50)])
+def test_what_is_no_small_part_is_shown_however_far_away(bulk: int, few: int) -> None:
+    buckets = {AT // 1_000_000 + number: (bulk // 10, 0) for number in range(10)}
+    series = make_series(Rates(0, {0: (few, 0), **buckets}))
+    assert (series.points[0].at, series.before) == (0, 0)
+
+
 def hostile_report() -> Report:
     rng = random.Random(1)
     keys = [rng.choice(HOSTILE) for _ in range(500)]

@@ -344,8 +344,9 @@ def make_series(rates: Rates) -> Series:
 
 
 def _bulk(counts: Sequence[tuple[int, int]]) -> tuple[int, int]:
-    """Without the first and the last thousandth, unless they are near the rest."""
-    rest = sum(count for _, count in counts) // 1000
+    """Without the first and the last hundredth, unless they are near the rest; of few records, without up to three."""
+    total = sum(count for _, count in counts)
+    rest = max(total // 100, min(3, total // 10))
     edges = []
     for ordered in (counts, counts[::-1]):
         seen = 0
