@@ -43,7 +43,7 @@ _COMMANDS = {
         "ping": "Does a node answer, and how soon?",
         "bench": "How fast is a node? Load with latency percentiles.",
         "config": "Show, check and explain a node's configuration.",
-        "completion": "Print a script that completes commands and options in a shell.",
+        "completion": "Print a script that completes commands, options and names in a shell.",
     },
     Group("Data directories", sort_key=2): {
         "doctor": "What is wrong with a node or a data directory, and what to do?",

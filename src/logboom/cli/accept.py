@@ -5,7 +5,7 @@ from __future__ import annotations
 from cyclopts import App
 
 from logboom.cli.connection import ask
-from logboom.cli.options import Server
+from logboom.cli.options import Server, Topic
 
 DETAILS = """\
 A topic that was refused by name is accepted by name.
@@ -18,7 +18,7 @@ app = App(name="accept", help_epilogue=DETAILS)
 
 
 @app.default
-def accept(topic: str | None = None, /, *, server: Server = None) -> None:
+def accept(topic: Topic | None = None, /, *, server: Server = None) -> None:
     """Take writes again, after `logboom refuse`.
 
     Parameters

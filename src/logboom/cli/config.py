@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from logboom.cli.names import complete_node_settings
 from logboom.cli.options import Json
 from logboom.cli.output import show_json
 
@@ -31,7 +32,7 @@ app = App(name="config", help_epilogue=DETAILS)
 def show(
     *,
     config: Path | None = None,
-    set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
+    set_: Annotated[list[str] | None, Parameter(name="--set", negative="", completer=complete_node_settings)] = None,
     as_json: Json = False,
 ) -> int:
     """What is the configuration here, and where does each value come from?

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from logboom.cli.connection import ask
-from logboom.cli.options import Json, Server
+from logboom.cli.options import Cursor, Json, Server, Topic
 from logboom.cli.output import show_json, show_table
 from logboom.cli.target import parse_target
 from logboom.errors import CursorNotFound
@@ -38,7 +38,7 @@ NAMES = ("cursor", "log", "seqno", "lag", "updated")
 
 @app.command(name="list")
 def list_cursors(
-    topic: str | None = None, /, *, prefix: str = "", server: Server = None, as_json: Json = False
+    topic: Topic | None = None, /, *, prefix: str = "", server: Server = None, as_json: Json = False
 ) -> None:
     """List cursors and how far behind they are.
 
@@ -53,7 +53,7 @@ def list_cursors(
 
 
 @app.command
-def show(cursor: str, topic: str | None = None, /, *, server: Server = None, as_json: Json = False) -> None:
+def show(cursor: Cursor, topic: Topic | None = None, /, *, server: Server = None, as_json: Json = False) -> None:
     """Show where a cursor stands, in each log it has been used on.
 
     Parameters
@@ -71,8 +71,8 @@ def show(cursor: str, topic: str | None = None, /, *, server: Server = None, as_
 
 @app.command(name="set")
 def set_cursor(
-    cursor: str,
-    log: str,
+    cursor: Cursor,
+    log: Topic,
     place: str,
     /,
     *,
@@ -115,9 +115,9 @@ def set_cursor(
 
 @app.command
 def delete(
-    cursor: str,
+    cursor: Cursor,
     /,
-    topic: str | None = None,
+    topic: Topic | None = None,
     *,
     all_topics: Annotated[
         bool, Parameter(name=["--all-topics", "--yes", "-y"], negative="", show_default=False)

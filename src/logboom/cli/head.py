@@ -8,7 +8,7 @@ from cyclopts import App
 
 from logboom.cli.connection import ask
 from logboom.cli.moment import show_moment
-from logboom.cli.options import Json, Server
+from logboom.cli.options import Json, Server, Topic
 from logboom.cli.output import show_json, show_table
 from logboom.cli.target import parse_target
 
@@ -28,7 +28,7 @@ app = App(name="head", help_epilogue=DETAILS)
 
 
 @app.default
-def head(log: str, /, *, server: Server = None, as_json: Json = False) -> None:
+def head(log: Topic, /, *, server: Server = None, as_json: Json = False) -> None:
     """Where do a topic's logs begin and end?
 
     Parameters

@@ -6,6 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from logboom.cli.names import complete_cursors, complete_topic_settings, complete_topics
+
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Json = Annotated[
     bool,
@@ -20,3 +22,8 @@ Server = Annotated[
         "turn. Default: $LOGBOOM_SERVERS, else localhost:1773.",
     ),
 ]
+Topic = Annotated[str, Parameter(completer=complete_topics)]
+"""A topic that is there; or one of its logs, as topic/partition."""
+Cursor = Annotated[str, Parameter(completer=complete_cursors)]
+Change = Annotated[str, Parameter(completer=complete_topic_settings)]
+"""KEY=VALUE, of a topic."""

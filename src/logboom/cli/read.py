@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from logboom.cli.connection import servers_of
-from logboom.cli.options import Flag, Quiet, Server
+from logboom.cli.options import Cursor, Flag, Quiet, Server, Topic
 from logboom.cli.progress import records_read
 from logboom.cli.sink import BINARY, Format, LineSink, TableSink
 from logboom.cli.target import Target, parse_target
@@ -60,7 +60,7 @@ app = App(name="read", help_epilogue=DETAILS)
 
 @app.default
 def read(
-    log: str,
+    log: Topic,
     /,
     *,
     start: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
@@ -75,7 +75,7 @@ def read(
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     force: Flag = False,
     numbers: Annotated[bool, Parameter(name="-n", negative="", show_default=False)] = False,
-    cursor: str | None = None,
+    cursor: Cursor | None = None,
     skip_gaps: Flag = False,
     server: Server = None,
     quiet: Quiet = False,

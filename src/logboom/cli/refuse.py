@@ -5,7 +5,7 @@ from __future__ import annotations
 from cyclopts import App
 
 from logboom.cli.connection import ask
-from logboom.cli.options import Server
+from logboom.cli.options import Server, Topic
 
 DETAILS = """\
 Writers are told the reason. Readers go on. Lasts until `logboom accept`, or
@@ -20,7 +20,7 @@ app = App(name="refuse", help_epilogue=DETAILS)
 
 
 @app.default
-def refuse(topic: str | None = None, /, *, reason: str = "", server: Server = None) -> None:
+def refuse(topic: Topic | None = None, /, *, reason: str = "", server: Server = None) -> None:
     """Take no more writes: of a topic, or of the whole node.
 
     Parameters

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from logboom.cli.names import complete_node_settings
 from logboom.cli.options import Json
 
 DETAILS = """\
@@ -40,7 +41,7 @@ def serve(
     http: Annotated[list[str] | None, Parameter(negative="")] = None,
     replicate_from: str | None = None,
     config: Path | None = None,
-    set_: Annotated[list[str] | None, Parameter(name="--set", negative="")] = None,
+    set_: Annotated[list[str] | None, Parameter(name="--set", negative="", completer=complete_node_settings)] = None,
     ready_file: Path | None = None,
     as_json: Json = False,
 ) -> int:

@@ -19,7 +19,7 @@ from logboom.storage.topic import Settings
 
 _FRONT: Final = "topics.settings."
 KEYS: Final = {name.removeprefix(_FRONT): key for name, key in NODE_KEYS.items() if name.startswith(_FRONT)}
-_SHORT: Final = {name.removesuffix("_ms"): name for name in KEYS if name.endswith("_ms")}
+SHORT: Final = {name.removesuffix("_ms"): name for name in KEYS if name.endswith("_ms")}
 
 
 def apply_settings(settings: Settings, changes: Sequence[str]) -> Settings:
@@ -47,10 +47,10 @@ def list_settings(settings: Settings) -> Iterator[tuple[str, str, bool]]:
 
 
 def _find(name: str) -> str:
-    full = name if name in KEYS else _SHORT.get(name)
+    full = name if name in KEYS else SHORT.get(name)
     if full is not None:
         return full
-    near = get_close_matches(name, [*KEYS, *_SHORT], 1, 0.6)
+    near = get_close_matches(name, [*KEYS, *SHORT], 1, 0.6)
     hint = f"the nearest is {near[0]}" if near else f"there are {', '.join(KEYS)}"
     raise ConfigError(name, f"is no setting of a topic; {hint}")
 
@@ -58,7 +58,7 @@ def _find(name: str) -> str:
 def _parse(name: str, key: Key, text: str) -> Any:
     if not text:
         return key.default
-    if name in _SHORT and text.isdecimal() and text != "0":
+    if name in SHORT and text.isdecimal() and text != "0":
         raise ConfigError(name, f"is {text!r}, it needs a unit: {key.allowed}")
     try:
         return key.parse(text)

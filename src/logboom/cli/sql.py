@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 
 from logboom.batch.ndjson import readable
 from logboom.cli.connection import ask, servers_of
+from logboom.cli.names import complete_topics
 from logboom.cli.options import Flag, Json, Server
 from logboom.cli.output import show_json_line, show_table
 from logboom.errors import ConfigError, LogboomError, TopicNotFound
@@ -50,7 +51,7 @@ def sql(
     query: str,
     /,
     *,
-    topic: Annotated[list[str] | None, Parameter(negative="")] = None,
+    topic: Annotated[list[str] | None, Parameter(negative="", completer=complete_topics)] = None,
     as_json: Json = False,
     as_csv: Annotated[bool, Parameter(name="--csv", negative="", show_default=False)] = False,
     skip_gaps: Flag = False,

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from logboom.cli.connection import ask
-from logboom.cli.options import Flag, Json, Server
+from logboom.cli.names import complete_topic_settings
+from logboom.cli.options import Change, Flag, Json, Server, Topic
 from logboom.cli.output import show_json, show_pairs, show_table
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ Examples:
   logboom topic delete events --yes
 """
 app = App(name="topic", help="Create, list, describe, set, trim and delete topics.", help_epilogue=DETAILS)
-Changes = Annotated[list[str] | None, Parameter(name="--set", negative="")]
+Changes = Annotated[list[str] | None, Parameter(name="--set", negative="", completer=complete_topic_settings)]
 
 
 @app.command
@@ -79,7 +80,7 @@ def create(
 
 
 @app.command(name="list")
-def list_topics(prefix: str = "", /, *, internal: Flag = False, server: Server = None, as_json: Json = False) -> None:
+def list_topics(prefix: Topic = "", /, *, internal: Flag = False, server: Server = None, as_json: Json = False) -> None:
     """List topics.
 
     Parameters
@@ -98,7 +99,7 @@ def list_topics(prefix: str = "", /, *, internal: Flag = False, server: Server =
 
 
 @app.command
-def describe(name: str, /, *, server: Server = None, as_json: Json = False) -> None:
+def describe(name: Topic, /, *, server: Server = None, as_json: Json = False) -> None:
     """Show a topic's partitions and settings."""
     from logboom.cli.head import PARTITION, row_of
     from logboom.cli.setting import list_settings
@@ -116,7 +117,7 @@ def describe(name: str, /, *, server: Server = None, as_json: Json = False) -> N
 
 
 @app.command(name="set")
-def set_settings(name: str, /, *changes: str, server: Server = None, as_json: Json = False) -> int:
+def set_settings(name: Topic, /, *changes: Change, server: Server = None, as_json: Json = False) -> int:
     """Change a topic's settings.
 
     Parameters
@@ -146,7 +147,7 @@ def set_settings(name: str, /, *changes: str, server: Server = None, as_json: Js
 
 
 @app.command
-def trim(log: str, seqno: int, /, *, server: Server = None, as_json: Json = False) -> None:
+def trim(log: Topic, seqno: int, /, *, server: Server = None, as_json: Json = False) -> None:
     """Never serve anything below a seqno again.
 
     Parameters
@@ -168,7 +169,7 @@ def trim(log: str, seqno: int, /, *, server: Server = None, as_json: Json = Fals
 
 @app.command
 def delete(
-    name: str,
+    name: Topic,
     /,
     *,
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", show_default=False)] = False,

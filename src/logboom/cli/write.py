@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import App, Parameter
 
 from logboom.cli.connection import servers_of
-from logboom.cli.options import Flag, Json, Quiet, Server
+from logboom.cli.options import Flag, Json, Quiet, Server, Topic
 from logboom.cli.output import show_json
 from logboom.cli.progress import bytes_read
 from logboom.cli.target import parse_target
@@ -50,7 +50,7 @@ app = App(name="write", help_epilogue=DETAILS)
 
 @app.default
 def write(
-    log: str,
+    log: Topic,
     /,
     *values: Annotated[str, Parameter(allow_leading_hyphen=True)],
     ndjson: Flag = False,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import Part
-from logboom.cli import run
+from logboom.cli import names, run
 from logboom.client.remote import connect
 from system.node import NodeProcess
 from system.terminal import on_terminal
@@ -282,6 +283,44 @@ def test_a_cursor_of_all_topics_is_deleted_only_where_somebody_says_so(
     assert len(json.loads(call("cursor", "show", topic, "--json"))) == 3
     assert call("cursor", "delete", topic, "--topic", topics[0]) == f"deleted {topic} in 1 partition\n"
     assert call("cursor", "delete", topic, "--all-topics") == f"deleted {topic} in 2 partitions\n"
+
+
+def test_a_shell_completes_the_names_of_topics_and_cursors(
+    call: Call, topic: str, monkeypatch: pytest.MonkeyPatch, node: NodeProcess
+) -> None:
+    monkeypatch.setattr(names, "PATIENCE_S", 60.0)
+    fill(topic, 5)
+    call("cursor", "set", f"{topic}-reader", topic, "4")
+
+    def offered(*words: str) -> list[str]:
+        lines = call("__complete", *words).partition("\x1fbegin\n")[2]
+        return [line.split("\t")[0] for line in lines.splitlines()]
+
+    assert offered("read", topic[:5]) == [topic]
+    assert topic in offered("topic", "describe", "")
+    assert offered("topic", "delete", "--server", node.address, topic) == [topic]
+    assert offered("cursor", "show", topic) == [f"{topic}-reader"]
+    assert offered("read", "x", "--cursor", topic) == [f"{topic}-reader"]
+    assert "_cursors" in offered("head", "_")
+    assert "retention.age=" in offered("topic", "set", topic, "ret")
+    assert "limits.topics=" in offered("serve", "--set", "limits.")
+    monkeypatch.setenv("LOGBOOM_SERVERS", "127.0.0.1:1")
+    assert offered("read", "") == []
+
+
+def test_bash_completes_a_setting_up_to_its_value(tmp_path: Path) -> None:
+    program = tmp_path / "logboom"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m logboom "$@"\n')
+    program.chmod(0o755)
+    script = f"""
+        PATH={tmp_path}:$PATH; source <(logboom completion bash)
+        complete -p logboom
+        compopt() {{ echo "$*"; }}
+        COMP_WORDS=(logboom topic set events retention.ag); COMP_CWORD=4
+        _logboom_complete; echo "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "complete -F _logboom_complete logboom\n-o nospace\nretention.age=\n"
 
 
 @pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"\n", 2)])
