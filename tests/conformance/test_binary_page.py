@@ -80,10 +80,10 @@ def test_every_kind_is_in_the_table(kind: Kind) -> None:
     assert re.search(rf"^\| {kind.value} \| {kind.name} \|", PAGE, re.MULTILINE)
 
 
-@pytest.mark.parametrize("code", sorted(CODES))
+@pytest.mark.parametrize(
+    "code", sorted(code for code in CODES if code not in NEVER_SENT and not issubclass(CODES[code], DumpError))
+)
 def test_every_error_a_node_may_send_is_in_the_table(code: str) -> None:
-    if code in NEVER_SENT or issubclass(CODES[code], DumpError):
-        return
     assert re.search(rf"^\|.*`{code}`.*\|.*\|.*\|$", PAGE, re.MULTILINE)
 
 

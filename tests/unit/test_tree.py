@@ -23,10 +23,12 @@ def imported(module: Path) -> Iterator[str]:
             yield node.module.split(".")[0]
 
 
-@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize(
+    "module",
+    [module for module in MODULES if module.relative_to(SOURCE).parts[0] in PURE],
+    ids=lambda path: str(path.relative_to(SOURCE)),
+)
 def test_the_core_knows_no_event_loop_no_network_and_no_clock(module: Path) -> None:
-    if module.relative_to(SOURCE).parts[0] not in PURE:
-        return
     assert not FORBIDDEN & set(imported(module))
     called = [node.attr for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Attribute)]
     assert not {"now", "utcnow", "today", "monotonic", "perf_counter"} & set(called)
