@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -29,6 +30,52 @@ def test_every_topic_is_listed(visitor: Visitor, shop: Scene) -> None:
     page = visitor.visit(shop.url)
     for kept in SHOP:
         expect(topics(page).get_by_role("link", name=kept.name, exact=True)).to_be_visible()
+
+
+def test_the_busiest_topics_come_first_as_in_top(visitor: Visitor, busy: Scene) -> None:
+    page = visitor.open(busy.url)
+    with page.expect_response(lambda response: "/activity/topics?" in response.url) as answer:
+        pass
+    assert "sort=records_in&descending=true" in answer.value.url
+    head = topics(page).get_by_role("columnheader").filter(has=page.get_by_role("button", name="In", exact=True))
+    expect(head).to_have_attribute("aria-sort", "descending")
+    assert page.url.endswith("#/")
+    topics(page).get_by_role("button", name="Name", exact=True).click()
+    expect(topics(page).get_by_role("row").get_by_role("link").first).to_have_text("app.log")
+    assert names(page) == sorted(names(page))
+
+
+def test_a_long_name_is_cut_in_the_middle(visitor: Visitor, busy: Scene) -> None:
+    front = "a-very-long-name.of-a-topic.that-goes-on.and-on.with.temperature.measurements"
+    wanted = [f"{front}.north", f"{front}.south"]
+    for name in wanted:
+        httpx.post(f"{busy.url}/topics", json={"name": name}, timeout=60).raise_for_status()
+    try:
+        page = visitor.visit(busy.url, "#/?search=very-long", width=900)
+        links = topics(page).get_by_role("row").get_by_role("link")
+        expect(links).to_have_text(wanted)
+        for link, name in zip(links.all(), wanted, strict=True):
+            expect(link).to_have_accessible_name(name)
+            expect(link.locator(".back")).to_be_in_viewport(ratio=1)
+            assert link.evaluate("each => each.firstElementChild.scrollWidth > each.firstElementChild.clientWidth")
+            row = link.evaluate("each => each.closest('th').getBoundingClientRect().right")
+            assert link.locator(".back").evaluate("each => each.getBoundingClientRect().right") <= row
+    finally:
+        for name in wanted:
+            httpx.delete(f"{busy.url}/topics/{name}", timeout=60).raise_for_status()
+
+
+def test_a_name_that_is_nearly_right_leads_to_the_one_that_is(visitor: Visitor, shop: Scene) -> None:
+    visitor.expect("404")
+    page = visitor.visit(shop.url, "#/topics/ordres")
+    page.get_by_role("main").get_by_role("link", name="orders", exact=True).click()
+    expect(page.get_by_role("heading", level=1, name="orders")).to_be_visible()
+
+
+def test_the_page_of_the_api_leads_back(visitor: Visitor, shop: Scene) -> None:
+    page = visitor.open(shop.url, "docs")
+    page.get_by_role("link", name="Console").click()
+    expect(topics(page)).to_be_visible()
 
 
 def test_a_search_leaves_the_topics_whose_names_hold_all_words(visitor: Visitor, shop: Scene) -> None:

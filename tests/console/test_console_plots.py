@@ -88,6 +88,43 @@ def test_everything_is_asked_for_again_where_the_nodes_clock_is_behind_the_sampl
     assert page.evaluate(script, history(100, 102)) == [102 * SECOND, 0, 0]
 
 
+MARK = """async ([one, spike]) => {
+  const { makePlots, Samples } = await import("/console/plots.js");
+  const { elements, draw } = makePlots();
+  document.querySelector("main").replaceChildren(...elements);
+  const samples = new Samples();
+  samples.take(one);
+  draw(samples);
+  await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+  const [records] = elements;
+  return [...records.querySelectorAll(".over text")].map((each) => each.textContent);
+}"""
+
+
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        ([100.0] * 50, []),
+        ([100.0] * 50 + [350.0], []),
+        ([100.0] * 50 + [90_000.0], ["90k"]),
+        ([100.0] * 50 + [90_000.0, 70_000.0] + [100.0] * 20, ["90k"]),
+        ([0.0] * 50 + [90_000.0], []),
+        ([100.0, 90_000.0], []),
+        ([100.0] * 30 + [90_000.0] * 5, []),
+    ],
+    ids=["even", "a little more", "a spike", "a wide one", "nothing else", "too few", "no spike any more"],
+)
+def test_a_spike_does_not_flatten_a_plot_and_is_told(
+    visitor: Visitor, empty: Scene, values: list[float], told: list[str]
+) -> None:
+    page = visitor.visit(empty.url)
+    one = history(*range(2, 2 * len(values) + 2, 2))
+    one |= {"records_in": values, "records_out": [0.0] * len(values)}
+    assert [text.replace("\u202f", "").replace(" ", "") for text in page.evaluate(MARK, [one, 0])] == told
+    ticks = scale(page, "records", values)
+    assert ticks[-1] <= 200 if told else ticks[-1] >= max(values)
+
+
 @pytest.mark.parametrize(
     ("make", "values", "ticks"),
     [

@@ -2,7 +2,7 @@
 
 import { get, path, poll } from "./api.js";
 import { CursorActions } from "./cursor_actions.js";
-import { el, keyed, newId, set, setText } from "./dom.js";
+import { el, keyed, newId, set, setName, setText } from "./dom.js";
 import { ago, count, instant, short } from "./format.js";
 import { refusal } from "./permission.js";
 import { Plot, sparkline } from "./plot.js";
@@ -90,7 +90,7 @@ class Cursors {
   }
 
   makeRow() {
-    const name = el("button", { type: "button", class: "link name", onclick: () => this.select(row.cursor) });
+    const name = el("button", { type: "button", class: "link name whole-name", onclick: () => this.select(row.cursor) });
     const pill = el("span", { class: "pill warn", hidden: true });
     const spark = sparkline("out");
     const move = el("button", { type: "button", text: "Move", onclick: () => this.actions.move(row.cursor) });
@@ -108,7 +108,7 @@ class Cursors {
     row.cursor = cursor;
     const [, partition, seqno, lag, , updated] = row.children;
     const { name, pill } = row.parts;
-    setText(name, cursor.cursor);
+    setName(name, cursor.cursor);
     set(name, "title", cursor.cursor);
     setText(partition, cursor.partition);
     setText(seqno, count(cursor.seqno));

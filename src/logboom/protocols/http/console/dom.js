@@ -41,6 +41,16 @@ export function setText(element, value) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+const BACK = 14;
+
+/** A name that is cut in its middle where there is no room, because names often differ at their ends. */
+export function setName(element, name) {
+  if (element.textContent === name) return;
+  set(element, "aria-label", name); // in two parts it would be read as two words
+  if (name.length <= 2 * BACK) return void element.replaceChildren(name);
+  element.replaceChildren(el("span", { class: "front", text: name.slice(0, -BACK) }), el("span", { class: "back", text: name.slice(-BACK) }));
+}
+
 /** Make the children of `parent` those of `items`, in their order: kept where the key is the same, with the focus. */
 export function keyed(parent, items, keyOf, make, update) {
   const focused = document.activeElement;

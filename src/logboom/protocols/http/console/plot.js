@@ -6,6 +6,10 @@ import { clock, trimmed } from "./format.js";
 const PAD = { top: 8, right: 6, bottom: 20, left: 54 };
 const HEIGHT = 134;
 const DECADES_MAX = 4;
+const USUAL = 0.95;
+const USUAL_MIN = 20;
+const SPIKE = 4;
+const WORDS_WIDTH = 64;
 
 /**
  * A plot with a legend. `series` are {name, label, show?, also?}: `name` is its class, `show` makes words of a value, `also`
@@ -19,8 +23,9 @@ export class Plot {
     this.paths = new Map(series.map(({ name }) => [name, svg("path", { class: `line ${name}` })]));
     this.area = svg("path", { class: `area ${series[0].name}` });
     this.grid = svg("g", { class: "grid" });
+    this.over = svg("g", { class: "over" });
     this.cross = svg("line", { class: "cross", visibility: "hidden" });
-    this.drawing = svg("svg", { class: "drawing", role: "img", height: HEIGHT }, this.grid, this.area, [...this.paths.values()], this.cross);
+    this.drawing = svg("svg", { class: "drawing", role: "img", height: HEIGHT }, this.grid, this.area, [...this.paths.values()], this.over, this.cross);
     this.tip = new Tip(series);
     this.nothing = el("p", { class: "nothing", hidden: true, text: nothing });
     this.values = new Map(series.map(({ name }) => [name, el("b", { text: "–" })]));
@@ -51,13 +56,14 @@ export class Plot {
     const width = this.drawing.clientWidth;
     if (!width) return;
     const values = this.series.flatMap(({ name }) => this.columns[name] ?? []).filter((value) => value !== null && value !== undefined);
-    const { ticks, share } = this.scale(values);
+    const { ticks, share, most = Infinity } = this.scale(values);
     const end = this.at.length ? this.at[this.at.length - 1] : Date.now() * 1000;
     this.x = (at) => PAD.left + (1 - (end - at) / this.span) * (width - PAD.left - PAD.right);
     this.y = (value) => HEIGHT - PAD.bottom - share(value) * (HEIGHT - PAD.top - PAD.bottom);
     this.renderGrid(ticks, end, width);
     for (const [name, path] of this.paths) set(path, "d", this.line(this.columns[name] ?? []));
     set(this.area, "d", ticks[0] === 0 ? this.under(this.columns[this.series[0].name] ?? []) : "");
+    this.renderOver(most);
     this.nothing.hidden = !this.nothing.textContent || values.some((value) => value > 0);
     this.point(this.pointer);
   }
@@ -74,6 +80,23 @@ export class Plot {
       parts.push(svg("text", { x: this.x(end - this.span * (1 - share)), y: HEIGHT - 4, "text-anchor": anchor, text }));
     }
     this.grid.replaceChildren(...parts);
+  }
+
+  /** Where a spike goes beyond the scale it says how far; of several that are close together, the highest does. */
+  renderOver(most) {
+    const found = this.series.flatMap(({ name }) => spikes(this.columns[name] ?? [], most)
+      .filter((number) => !this.isOut(this.at[number]))
+      .map((number) => ({ name, x: this.x(this.at[number]), value: this.columns[name][number] })));
+    found.sort((one, other) => other.value - one.value);
+    const told = [];
+    const parts = found.map(({ name, x, value }) => {
+      const isFree = told.every((other) => Math.abs(other - x) > WORDS_WIDTH);
+      if (isFree) told.push(x);
+      const isRight = x > this.drawing.clientWidth / 2;
+      const place = { x: isRight ? x - 7 : x + 7, y: 9, "text-anchor": isRight ? "end" : "start" };
+      return svg("g", { class: name }, svg("path", { d: `M${x.toFixed(1)} 1l4 6h-8z` }), isFree && svg("text", { ...place, text: trimmed(this.words(name, value)) }));
+    });
+    this.over.replaceChildren(...parts);
   }
 
   line(values) {
@@ -160,12 +183,37 @@ export function sparkline(className = "in") {
   return drawing;
 }
 
-/** A scale from 0 to a round number; `least` is what it reaches at least. */
+/**
+ * A scale from 0 to a round number; `least` is what it reaches at least. A few values that are far above all others do not
+ * count: they are drawn at its end, `most`, and it is for the plot to say how high they are.
+ */
 export function fromZero(ceiling = niceCeiling, least = 0) {
   return (values) => {
-    const top = ceiling(Math.max(least, highest(values) ?? 0));
-    return { ticks: [0, top / 2, top], share: (value) => value / top };
+    const all = highest(values) ?? 0;
+    const usual = usualMost(values);
+    const top = ceiling(Math.max(least, usual > 0 && all > SPIKE * ceiling(usual) ? usual : all));
+    return { ticks: [0, top / 2, top], share: (value) => Math.min(1, value / top), most: top };
   };
+}
+
+/** What all but a few values stay below; 0 where there are too few to say, or most are nothing. */
+function usualMost(values) {
+  const some = values.filter((value) => value > 0).sort((one, other) => one - other);
+  return some.length < USUAL_MIN || 4 * some.length < values.length ? 0 : some[Math.floor((some.length - 1) * USUAL)];
+}
+
+/** The numbers of the highest value of each run of values above this. */
+function spikes(values, most) {
+  const found = [];
+  let best = null;
+  values.forEach((value, number) => {
+    if (value > most * 1.001) best = best === null || value > values[best] ? number : best;
+    else if (best !== null) {
+      found.push(best);
+      best = null;
+    }
+  });
+  return best === null ? found : [...found, best];
 }
 
 /** A scale of powers of ten, for what differs by orders of magnitude; `low` to `high` where there is nothing. */

@@ -112,7 +112,7 @@ function watch(main, name, route, signal, again, stop) {
     const isNoName = error.status === 400 && topic.info() === null;
     if (error.code !== "topic-not-found" && !isNoName) return report(error);
     stop();
-    place.replaceChildren(...gone(name, topic.info() !== null, () => again(current)));
+    place.replaceChildren(...gone(name, topic.info() !== null, () => again(current), error.body?.data?.near ?? []));
     ready();
   });
   return {
@@ -157,12 +157,14 @@ export function tabAddress(topic, tab) {
   return `#${path("topics", topic, tab)}`;
 }
 
-function gone(name, wasThere, again) {
+function gone(name, wasThere, again, near) {
   return [
     heading(name),
     el("div", { class: "card empty gone", role: "status" },
       el("h2", { text: wasThere ? `This topic was deleted (seen at ${clock(Date.now() * 1000)})` : "There is no topic of this name" }),
       el("p", {}, wasThere ? "Its records and cursors are gone with it." : "It was never made, or it was deleted."),
+      !wasThere && near.length > 0 && el("p", {}, "Did you mean ", near.flatMap((each, number) =>
+        [number > 0 && " or ", el("a", { href: `#${path("topics", each)}`, text: each })]), "?"),
       el("p", { class: "buttons" }, allTopics(), el("button", { type: "button", text: "Look again", onclick: again }))),
   ];
 }

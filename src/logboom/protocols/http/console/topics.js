@@ -10,20 +10,23 @@ import { TopicsTable } from "./topics_table.js";
 const PAGE = 50;
 const EVERY_MS = 2_000;
 const TYPING_MS = 150;
+const BUSIEST = "records_in";
 const SORTS = ["name", "records_in", "bytes_in", "records_out", "bytes_out", "size", "records", "newest", "lag"];
 
-/** What the address asks for; what it does not make sense to ask for is left out. */
+/** What the address asks for; what it does not make sense to ask for is left out. Without an order the busiest come first. */
 function parse(query) {
-  const sort = SORTS.includes(query.get("sort")) ? query.get("sort") : "name";
+  const isSorted = SORTS.includes(query.get("sort"));
+  const sort = isSorted ? query.get("sort") : BUSIEST;
+  const descending = isSorted ? query.get("descending") === "true" : true;
   const page = Math.max(1, Math.min(1e9, Number.parseInt(query.get("page") ?? "1", 10) || 1));
-  return { search: query.get("search") ?? "", sort, descending: query.get("descending") === "true", page, internal: query.get("internal") === "true" };
+  return { search: query.get("search") ?? "", sort, descending, page, internal: query.get("internal") === "true" };
 }
 
 function address({ search, sort, descending, page, internal }) {
   const query = new URLSearchParams();
   if (search) query.set("search", search);
-  if (sort !== "name") query.set("sort", sort);
-  if (descending) query.set("descending", "true");
+  if (sort !== BUSIEST || !descending) query.set("sort", sort);
+  if (query.has("sort") && descending) query.set("descending", "true");
   if (internal) query.set("internal", "true");
   if (page > 1) query.set("page", page);
   return query.size ? `#/?${query}` : "#/";

@@ -1,6 +1,6 @@
 // The table of topics: its columns, and a row for each topic of the page.
 
-import { el, keyed, set, setText } from "./dom.js";
+import { el, keyed, set, setName, setText } from "./dom.js";
 import { ago, bytes, count, instant, plural, retentionWords, short, span } from "./format.js";
 import { sparkline } from "./plot.js";
 import { nodeNow } from "./shell.js";
@@ -86,7 +86,7 @@ function makeHead({ label, name, sort, unit, meaning }, sortBy) {
 
 function makeRow() {
   const row = el("tr", { role: "row" });
-  const link = el("a");
+  const link = el("a", { class: "whole-name" });
   const pills = el("span", { class: "pills" });
   const spark = sparkline();
   row.parts = { link, pills, spark, cells: new Map() };
@@ -106,7 +106,7 @@ function makeCell(column, cells) {
 
 function fill(row, topic, interval) {
   const { link, pills, spark, cells } = row.parts;
-  setText(link, topic.name);
+  setName(link, topic.name);
   set(link, "href", `#/topics/${encodeURIComponent(topic.name)}`);
   set(link, "title", `${topic.name}, ${plural(topic.partitions, "partition")}`);
   keyed(pills, pillsOf(topic), ({ text }) => text, makePill, (pill, { title }) => set(pill, "title", title));
