@@ -13,6 +13,7 @@ LogboomError
 ├── AppendRefused              this batch was not appended; nothing was written of it
 │   ├── UnexpectedSeqno        expect_seqno is not the next seqno
 │   ├── UnknownProducer        a stream that does not start at 0 from a producer this log does not know
+│   │   └── ProducerForgotten  from one that it may have known: nobody can tell whether this is a repeat
 │   ├── ProducerFenced         a lower epoch than the producer's newest
 │   ├── SequenceGap            numbers between the producer's last batch and this one are missing
 │   ├── RepeatForgotten        a repeat too old, or cut differently, to be answered as the first time
@@ -164,12 +165,28 @@ class UnexpectedSeqno(AppendRefused):
 
 
 class UnknownProducer(AppendRefused):
-    """A producer this log does not know (any more) must start its stream at 0, under a new epoch or id."""
+    """A producer this log does not know (any more) must start its stream at 0, under a new epoch or id.
+
+    `fresh_id` is one that the node gives; 0 where it gives none.
+    """
 
     def __init__(self, producer_id: int, sequence: int) -> None:
         super().__init__(f"producer {producer_id} is unknown and does not start at 0 but at {sequence}")
         self.producer_id = producer_id
         self.sequence = sequence
+        self.fresh_id = 0
+
+
+class ProducerForgotten(UnknownProducer):
+    """The log has forgotten producers with ids as high as this one's: it may be a new one, or this may be a repeat."""
+
+    def __init__(self, producer_id: int, sequence: int) -> None:
+        AppendRefused.__init__(
+            self, f"producer {producer_id} is one that the log may have known and forgotten: write with another id"
+        )
+        self.producer_id = producer_id
+        self.sequence = sequence
+        self.fresh_id = 0
 
 
 class ProducerFenced(AppendRefused):
@@ -190,6 +207,7 @@ class SequenceGap(AppendRefused):
         self.producer_id = producer_id
         self.sequence = sequence
         self.expected = expected
+        self.fresh_id = 0
 
 
 class RepeatForgotten(AppendRefused):

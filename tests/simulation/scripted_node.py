@@ -17,7 +17,7 @@ from logboom.broker.api import PartitionInfo, Settings, TopicInfo
 from logboom.client.options import WriterOptions
 from logboom.client.spill import Spill
 from logboom.client.writing import Writing
-from logboom.errors import ConnectionLost, LogboomError, TopicRecreated
+from logboom.errors import ConnectionLost, LogboomError, TopicRecreated, UnknownProducer
 from logboom.protocols.binary.codec import Frame, FrameReader, encode
 from logboom.protocols.binary.errors import encode_failure
 from logboom.protocols.binary.messages import (
@@ -47,12 +47,18 @@ class ScriptedNode:
         self.limits = WireLimits(2**26, 2**20, 2**25, window, 600_000, 100)
         self.kinds: list[int] = []
         self.replica_of: str | None = None
+        self.next_id = 0
+        """The producer id to give out next, and with every refusal; 0 where it gives none."""
+
+    def issue(self) -> int:
+        self.next_id += bool(self.next_id)
+        return self.next_id - 1 if self.next_id else 0
 
     def answer(self, frame: Frame) -> list[Buffer]:
         self.kinds.append(frame.kind)
         if frame.kind == Kind.HELLO:
             topics = [self.describe()] if self.exists else []
-            facts = "node", "cluster", None, "test", self.limits, topics, self.replica_of
+            facts = "node", "cluster", None, "test", self.limits, topics, self.replica_of, self.issue()
             return encode(Kind.WELCOME, frame.correlation, Welcome(1, *facts))
         if frame.kind == Kind.CALL:
             self.exists = True
@@ -86,7 +92,10 @@ class ScriptedNode:
             return error
         if header.producer_id:
             try:
-                found = check_sequence(producers.get(header.producer_id), header)
+                found = check_sequence(producers.get(header.producer_id), header, producers.horizon)
+            except UnknownProducer as refusal:
+                refusal.fresh_id = self.issue()
+                return refusal
             except LogboomError as refusal:
                 return refusal
             if found is not None:

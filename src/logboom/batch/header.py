@@ -32,6 +32,9 @@ SYNCED_UNKNOWN: Final = 2**32 - 1
 SEQUENCE_MODULUS: Final = 2**31
 STAGED_IDS: Final = 2**63
 """Producer ids from here on are given by servers to stages: no log keeps a sequence for them."""
+ISSUED_IDS: Final = 0x2D9A4D << 41
+"""From here up to `ISSUED_END` servers give producer ids to writers, in rising order. All others writers make."""
+ISSUED_END: Final = ISSUED_IDS + (1 << 41)
 
 KIND_DATA: Final = 0
 KIND_CONTROL: Final = 1
@@ -46,6 +49,12 @@ _HEADER = Struct("<4sIQQqIIBBBBIIHHqqQIIII")
 _STAMP = Struct("<QQqII")
 _SIGNED = Struct("<BBBBIIHHqqQII")
 _CRC = Struct("<I")
+
+
+def own_id(number: int) -> int:
+    """The producer id that somebody makes of 64 bits: none that servers give, and not 0."""
+    number = number >> 1 or 1
+    return number ^ 1 << 62 if ISSUED_IDS <= number < ISSUED_END else number
 
 
 class Header(NamedTuple):

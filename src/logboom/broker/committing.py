@@ -23,7 +23,7 @@ from logboom.broker.limits import Limits, Rejections, said_again
 from logboom.broker.measures import Histogram
 from logboom.broker.promise import Entry
 from logboom.broker.writing import LogWriter
-from logboom.errors import LogboomError, LogReadOnly, SyncFailed
+from logboom.errors import LogboomError, LogReadOnly, SequenceGap, SyncFailed, UnknownProducer
 from logboom.storage.append import Appended
 from logboom.storage.files import OpenFiles
 from logboom.storage.growing import PendingSync
@@ -46,6 +46,8 @@ class Counts:
     longest_sync_s: float = 0.0
     sync: Histogram = field(default_factory=Histogram)
     rejections: Rejections = field(default_factory=Rejections)
+    issue_id: Callable[[], int] = lambda: 0
+    """Another producer id, for one that is refused."""
 
     def note(self, entry: Entry) -> int:
         """Returns the highest index among the answers."""
@@ -53,6 +55,8 @@ class Counts:
         for batch, answer in zip(entry.batches, entry.answers, strict=True):
             if not isinstance(answer, Appended):
                 self.refused += 1
+                if isinstance(answer, UnknownProducer | SequenceGap):
+                    answer.fresh_id = self.issue_id()
                 self.rejections.note(said_again(answer))  # one error may be the answer to many
                 continue
             last = max(last, answer.index)

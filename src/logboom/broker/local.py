@@ -58,6 +58,7 @@ from logboom.broker.incidents import listening
 from logboom.broker.lags import with_lag
 from logboom.broker.limits import said_again
 from logboom.broker.measures import Measured
+from logboom.broker.producer_ids import ProducerIds
 from logboom.broker.promise import Entry, Promise
 from logboom.broker.publishing import FILE as PUBLISH_FILE
 from logboom.broker.publishing import LIMIT as PUBLISH_LIMIT
@@ -78,6 +79,7 @@ from logboom.errors import (
     BookmarkLost,
     LogboomError,
     MalformedBatch,
+    ProducerForgotten,
     ReadOnlyReplica,
     ShuttingDown,
     SyncFailed,
@@ -162,6 +164,9 @@ class LocalBroker:
         if role is not None and not role.promoted:
             self.replica = Replica(data, catalog, self._committer, self._its_cursors, self._delete, role)
             self._reading.is_copy = True
+        self._ids: ProducerIds | None = None
+        self._reserving: asyncio.Task[None] | None = None
+        self._committer.counts.issue_id = self.issue_id
         self._promoting = asyncio.Lock()
         self._refused: str | None = None
         self._closing = False
@@ -215,6 +220,7 @@ class LocalBroker:
                 *describe_recovery(data, logs, time.monotonic() - began),
             ]
             await broker._open_states()
+            await broker._open_ids()
         except BaseException:
             ears.close()
             await asyncio.to_thread(data.close)
@@ -236,6 +242,32 @@ class LocalBroker:
         space, keys_max = self._data.files.space, self.limits.publish_keys
         self._publishing = Publishing(keys, self._stages, self._catalog, space, self._admit, keys_max)
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
+
+    async def _open_ids(self) -> None:
+        """Ids for producers: above all that the logs know."""
+        disk, now_ms, seen = self._data.files.disk, now_us() // 1000, self._seen_id()
+        self._ids = await asyncio.to_thread(ProducerIds.open, disk, self._data.path, now_ms, seen)
+        await self._reserve_ids()
+
+    def _seen_id(self) -> int:
+        return max((writer.log.highest_issued for writer in self._committer.writers), default=0)
+
+    async def _reserve_ids(self) -> None:
+        assert self._ids is not None
+        try:
+            await asyncio.to_thread(self._ids.reserve)
+        except (OSError, RuntimeError) as error:
+            logger.warning("no producer ids can be given out: %s; writers make their own", error)
+        finally:
+            self._reserving = None
+
+    def issue_id(self) -> int:
+        """A producer id that no writer has had; 0 where there is none."""
+        if self._ids is None or self.replica is not None:
+            return 0
+        if self._ids.is_low and self._reserving is None and not self._closing:
+            self._reserving = self._spawn(self._reserve_ids())
+        return self._ids.next()
 
     @contextmanager
     def _counting(self, on_copies: bool = False) -> Iterator[None]:
@@ -335,6 +367,11 @@ class LocalBroker:
         entry = _entry(hosted, part, promise, offset, acks)
         if entry.is_staged:
             self._committer.refuse(entry, MalformedBatch("its producer id is one that servers give to stages"))
+            return
+        if self._ids is not None and entry.issued_id > self._ids.highest:  # another node's: it may be a repeat
+            forgotten = ProducerForgotten(entry.issued_id, part.batches[0].header.producer_seq)
+            forgotten.fresh_id = self.issue_id()
+            self._committer.refuse(entry, forgotten)
             return
         if settings.validators.urls or writer in self._validation.lanes:
             self._validation.submit(hosted, part.partition or 0, writer, entry)
@@ -559,6 +596,8 @@ class LocalBroker:
             await self.replica.take_over()
             logger.info("promoted: %s is copied no more", self.replica.role.source)
             self.replica, self._upkeep.retains, self._reading.is_copy = None, True, False
+            if self._ids is not None:
+                self._ids.outrun(self._seen_id())
             self._wake.set()
 
     def _check_open(self) -> None:

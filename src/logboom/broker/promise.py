@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import ClassVar
 
 from logboom.batch import Batch
-from logboom.batch.header import STAGED_IDS
+from logboom.batch.header import ISSUED_END, ISSUED_IDS, STAGED_IDS
 from logboom.broker.measures import Meter
 from logboom.errors import LogboomError
 from logboom.storage.append import Answer
@@ -55,6 +55,7 @@ class Entry:
         "give_up_at",
         "is_repeat",
         "is_staged",
+        "issued_id",
         "meter",
         "offset",
         "on_end",
@@ -83,10 +84,15 @@ class Entry:
         self.size = self.work_bytes = 0
         self.is_staged = False
         """Whether a stage's producer wrote any of it."""
+        self.issued_id = 0
+        """The highest of the producers' ids that are given out by nodes."""
         for batch in batches:
             header = batch.header
-            if header.producer_id >= STAGED_IDS:
-                self.is_staged = True
+            if header.producer_id >= ISSUED_IDS:
+                if header.producer_id >= STAGED_IDS:
+                    self.is_staged = True
+                elif header.producer_id < ISSUED_END:
+                    self.issued_id = max(self.issued_id, header.producer_id)
             self.size += header.size
             self.work_bytes += max(header.size, header.body_size)
         self.is_repeat = False

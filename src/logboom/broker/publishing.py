@@ -643,7 +643,10 @@ class Publishing:
     async def _evict(self) -> None:
         """Forget the oldest names that do not last, where there are too many."""
         try:
-            await self._forget_done(self._unnamed.surplus())
+            before = len(self._unnamed) + 1
+            while self._unnamed.is_crowded and len(self._unnamed) < before:
+                before = len(self._unnamed)
+                await self._forget_done(self._unnamed.surplus())
         except LogboomError as error:
             logger.warning("names that do not last could not be forgotten: %s", error)
         finally:

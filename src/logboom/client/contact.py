@@ -59,6 +59,8 @@ class Contact:
         self.topic_id: str | None = None
         self.partitions: int | None = None
         self.limits: WireLimits | None = None
+        self.producer_id = 0
+        """What the node has given; 0 where it gives none."""
         self.session: Session | None = None
         self.ready = False
         self.fatal: LogboomError | None = None
@@ -163,6 +165,7 @@ class Contact:
     def _welcomed(self, welcome: Welcome) -> list[Buffer]:
         assert self.session is not None
         self.limits, self._cluster_id = welcome.limits, welcome.cluster_id
+        self.producer_id = welcome.producer_id
         if welcome.replica_of is not None:
             raise ReadOnlyReplica(welcome.replica_of)
         found = next((info for info in welcome.topics if info.name == self.topic), None)

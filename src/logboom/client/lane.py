@@ -9,7 +9,8 @@ too, for the gap it left. Then the first one's refusal decides:
 
     full, overloaded, stopping        all are sent again, later
     SequenceGap                       not in the log, nor is anything behind it: a new producer id, numbers from 0
-    UnknownProducer                   the same, unless it may have been appended earlier: then nobody knows
+    UnknownProducer                   the same, unless it may have been appended earlier: then nobody knows;
+      or ProducerForgotten            the new id comes with the refusal, where the node gives ids
     RepeatForgotten                   it is in the log, who knows where
     anything else                     it has failed; what is behind it is sent, and will find the gap
 
@@ -137,6 +138,8 @@ class Lane:
         """The last of them."""
         self._producer_id = producer_id
         self._seq = 0
+        self._has_sent = False
+        """Whether anything went out under this id."""
 
     @property
     def producer(self) -> Producer:
@@ -152,7 +155,16 @@ class Lane:
         """Go on with what the other had, of which nothing was sent."""
         self.queue += other.queue
         self.gathered, self.urgent = other.gathered, other.urgent
-        self._producer_id, self._seq = other._producer_id, other._seq
+        self._producer_id, self._seq, self._has_sent = other._producer_id, other._seq, other._has_sent
+
+    def issue(self, producer_id: int) -> bool:
+        """Go by this id, unless something was sent or spilled under another. Whether parcels have other numbers now."""
+        old_id = self._producer_id
+        numbered = [parcel for parcel in self.queue if parcel.producer.id == old_id]
+        if self._has_sent or old_id == producer_id or any(parcel.place is not None for parcel in numbered):
+            return False
+        self._renumber(old_id, producer_id)
+        return bool(numbered)
 
     @property
     def is_idle(self) -> bool:
@@ -177,6 +189,7 @@ class Lane:
 
     def mark_sent(self, parcel: Parcel) -> None:
         parcel.state = State.SENT
+        self._has_sent = self._has_sent or parcel.producer.id == self._producer_id
         self.sent += 1
         self.under_way += 1
 
@@ -211,7 +224,7 @@ class Lane:
             self.refusal = error
             wait = True
         elif isinstance(error, SequenceGap) or (isinstance(error, UnknownProducer) and not first.doubt):
-            self._renumber(first.producer.id, new_id)
+            self._renumber(first.producer.id, getattr(error, "fresh_id", 0) or new_id)
             renumber = True
         elif isinstance(error, UnknownProducer):
             lost = [parcel for parcel in self.unsettled() if parcel.doubt and parcel.producer.id == first.producer.id]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from logboom.batch import BATCH_SIZE_DEFAULT, NO_TIMESTAMP, Batch, Producer
-from logboom.batch.header import Buffer
+from logboom.batch.header import Buffer, own_id
 from logboom.batch.partitioner import partition_of
 from logboom.client.gathering import RECORD_BYTES, Gathered, Waiter, as_bytes, check_fields
 from logboom.client.lane import Lane, Parcel
@@ -28,6 +28,8 @@ class Routing:
         self._ledger = ledger
         self.limit_bytes = BATCH_SIZE_DEFAULT
         """No record may be larger."""
+        self.issued_id = 0
+        """What the node has given: no other writer has it. 0 where there is none, or not yet."""
         self._partitions: int | None = None
         self._lanes: dict[int | None, Lane] = {}
         self.active: dict[int | None, Lane] = {}
@@ -36,7 +38,19 @@ class Routing:
 
     def new_id(self) -> int:
         """A producer id nobody else has; 0 where nobody is to be recognised."""
-        return secrets.randbits(63) or 1 if self._options.is_numbered else 0
+        if not self._options.is_numbered:
+            return 0
+        return self.issued_id or own_id(secrets.randbits(64))
+
+    def another_id(self) -> int:
+        """One that no lane has had."""
+        return own_id(secrets.randbits(64)) if self._options.is_numbered else 0
+
+    def issue(self, producer_id: int) -> list[Lane]:
+        """The node gives this id: for lanes that have sent nothing yet. Returns those that have parcels with it now."""
+        self.issued_id = producer_id
+        lanes = list(self._lanes.values()) if producer_id and self._options.is_numbered else []
+        return [lane for lane in lanes if lane.issue(producer_id)]
 
     def lane(self, partition: int | None) -> Lane:
         lane = self._lanes.get(partition)

@@ -163,7 +163,7 @@ class Writing:
         if isinstance(answer, AppendedAt):
             self.contact.proved()
         if not lane.under_way and lane.is_halted:
-            verdicts, wait, renumbered = lane.judge(self.routing.new_id())
+            verdicts, wait, renumbered = lane.judge(self.routing.another_id())
             if wait:
                 pause_s = min(LONGEST_S, FIRST_S * 2.0 ** min(lane.refusals - 1, 16))
                 lane.resume_at = now + pause_s * random.uniform(0.5, 1.0)
@@ -173,6 +173,8 @@ class Writing:
 
     def _know(self, partitions: int) -> None:
         self.overflow.topic_id = self.contact.topic_id
+        for lane in self.routing.issue(self.contact.producer_id):
+            self._rewrite(lambda lane=lane: self.overflow.renumber(lane))  # type: ignore[misc]
         try:
             self.routing.know(self.ledger.topic, partitions)
         except PartitionNotFound as error:

@@ -159,7 +159,7 @@ def _make_fronts(broker: LocalBroker, loaded: Loaded, end: Callable[[], None]) -
     address = next(map(str, config.listen.endpoints("logd")), "")
     logd = LogdFrontEnd(*shared, config.logd, lambda: plain, broker, end, address)
     return {
-        "binary": BinaryFrontEnd(*shared, broker.directory, server_name, identity, broker.replica_of),
+        "binary": BinaryFrontEnd(*shared, broker.directory, server_name, identity, broker.replica_of, broker.issue_id),
         "logd": logd,
         "http": HttpFrontEnd(
             *shared,

@@ -61,7 +61,7 @@ class Group:
     def repeat_of(self, header: Header) -> Appended | None:
         """Where this batch is already, if its producer sent it before. Raises if the producer must not send it now."""
         stream = self._streams.get(header.producer_id) or self._tail.producers.get(header.producer_id)
-        written = check_sequence(stream, header)
+        written = check_sequence(stream, header, self._tail.producers.horizon)
         if written is None:
             return None
         return Appended(written.base_seqno, written.count, written.index, written.append_time, True)

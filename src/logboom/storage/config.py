@@ -15,7 +15,6 @@ _RANGES = {
     "index_bytes": (512, 2**30),
     "batch_bytes_max": (4096, BATCH_SIZE_MAX),
     "producers_max": (1, 1_000_000),
-    "producer_expiry_us": (0, 2**62),
 }
 
 
@@ -30,9 +29,8 @@ class LogConfig:
     batch_bytes_max: int = BATCH_SIZE_DEFAULT
     """Batches larger than this, stored or inflated, are refused."""
     producers_max: int = 10_000
-    """How many producers a log remembers; the one silent longest makes room."""
-    producer_expiry_us: int = 7 * DAY_US
-    """Producers silent for so long are forgotten when a segment is rolled."""
+    """How many producers with ids that a node gave out a log remembers, and as many others; the one silent longest
+    makes room."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

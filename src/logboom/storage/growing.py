@@ -15,7 +15,6 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Final, NamedTuple, Self
 
 from logboom.batch.batch import Batch
@@ -134,6 +133,11 @@ class GrowingLog(ReadableLog):
     def segment_append_time(self) -> int | None:
         """When the first batch of the last segment was appended; None while there is none."""
         return self._segment_append_time
+
+    @property
+    def highest_issued(self) -> int:
+        """The highest producer id given out by a node that the log has seen; 0 where it has seen none."""
+        return self._tail.producers.highest_issued
 
     def producer(self, producer_id: int) -> Stream | None:
         """What the log remembers of a producer."""
@@ -553,12 +557,11 @@ class GrowingLog(ReadableLog):
             raise LogReadOnly(self._refusal)
         self.sync()
         tail = self._tail
-        producers = tail.producers.since(tail.append_time - self.config.producer_expiry_us)
         summary = Summary(
             self._end, tail.next_seqno, tail.next_index, self._segment_max_timestamp, self._last_header_crc
         )
         segment = Segment(self._files, self.directory, tail.next_seqno, tail.next_index, self._generation)
-        snapshot = replace(tail, producers=producers).snapshot(self._generation)
+        snapshot = tail.snapshot(self._generation)
         with suppress(OSError):  # derived: made again when it is needed
             self._segments[-1].seal(summary)
         try:
@@ -574,7 +577,6 @@ class GrowingLog(ReadableLog):
         except OSError as error:
             raise self.fail_sync(error) from error  # it may be there or not: the old segment must not grow any more
         self._segments[-1].sealed(summary)
-        tail.producers = producers
         segment.start_index(self.config.index_bytes)
         self._segments.append(segment)
         self._end = 0

@@ -161,7 +161,6 @@ def _next_snapshot(
         return None
     if (tail.next_seqno, tail.next_index) != (following.first_seqno, following.first_index):
         return None
-    tail.producers = tail.producers.since(tail.append_time - config.producer_expiry_us)
     return tail.snapshot(max(start.generation, following.generation))
 
 

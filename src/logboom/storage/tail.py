@@ -57,6 +57,8 @@ class Snapshot(msgspec.Struct, frozen=True):
     producers: dict[int, Stream] = {}
     lineages: dict[int, int] = {}
     """By term."""
+    horizon: int = 0
+    """The highest id of a producer, given out by a node, that the log has forgotten."""
 
     def encode(self) -> bytes:
         return envelope.pack(MAGIC, self)
@@ -94,7 +96,7 @@ class Tail:
             snapshot.append_time,
             snapshot.max_timestamp,
             snapshot.floor,
-            Producers(snapshot.producers, producers_max),
+            Producers(snapshot.producers, producers_max, snapshot.horizon),
             snapshot.lineages,
         )
 
@@ -109,6 +111,7 @@ class Tail:
             generation,
             self.producers.streams(),
             self.lineages,
+            self.producers.horizon,
         )
 
     def expects(self, header: Header) -> str | None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from logboom.batch import Batch, Header, build
-from logboom.batch.header import Producer
+from logboom.batch.header import ISSUED_IDS, Producer
 from logboom.client.gathering import Written
 from logboom.errors import (
     BatchTooLarge,
@@ -24,6 +24,7 @@ from logboom.errors import (
     TopicRecreated,
     WritesRefused,
 )
+from logboom.storage.producers import Written as StoredAt
 from simulation.scripted_node import Line, ScriptedNode
 
 
@@ -519,3 +520,70 @@ def test_a_promoted_copy_without_the_last_acknowledged_batches_takes_the_rest_on
 def build_numbered(header: Header) -> Batch:
     producer = Producer(header.producer_id, header.producer_epoch, header.producer_seq)
     return build([b"%d" % header.producer_seq], producer=producer)
+
+
+def issuing() -> ScriptedNode:
+    node = ScriptedNode()
+    node.next_id = ISSUED_IDS + 100
+    return node
+
+
+def test_batches_go_under_the_id_that_the_node_gives_also_those_cut_before_there_was_one() -> None:
+    line = Line(issuing(), batch_bytes=1)
+    for value in numbers(3):
+        line.write(value)
+    line.core.turn(line.now)
+    line.connect()
+    line.write(b"3")
+    line.run(flush=True)
+    assert line.node.logs[0] == numbers(4)
+    assert {header.producer_id for _, header in line.node.batches} == {ISSUED_IDS + 100}
+    assert [header.producer_seq for _, header in line.node.batches] == [0, 1, 2, 3]
+
+
+def test_a_writer_keeps_its_id_when_another_connection_is_given_another() -> None:
+    line = Line(issuing()).connect()
+    line.write(b"0")
+    line.run(flush=True)
+    line.lose()
+    line.connect()
+    line.write(b"1")
+    line.run(flush=True)
+    assert {header.producer_id for _, header in line.node.batches} == {ISSUED_IDS + 100}
+    assert line.node.logs[0] == numbers(2)
+
+
+def forget_all(node: ScriptedNode) -> None:
+    """Others write until the log has forgotten whoever was there."""
+    producers = node.producers[0]
+    producers.limit = 1
+    for _ in range(2):
+        producers.record(node.issue(), 0, StoredAt(0, 1, 0, 1, 7))
+
+
+def test_a_writer_that_was_forgotten_takes_the_id_it_is_given_and_goes_on() -> None:
+    line = Line(issuing()).connect()
+    line.write(b"0")
+    line.run(flush=True)
+    forget_all(line.node)
+    line.write(b"1", waits=True)
+    line.run(flush=True)
+    assert line.node.logs[0] == numbers(2)
+    assert [type(told) for told in line.told] == [Written]
+    assert line.node.batches[-1][1].producer_id > line.node.batches[0][1].producer_id
+
+
+def test_a_writer_that_was_forgotten_before_it_had_its_answer_is_told_that_nobody_knows() -> None:
+    line = Line(issuing()).connect()
+    line.write(b"0", waits=True)
+    line.core.flush(line.now)
+    line.send()
+    line.lose()
+    forget_all(line.node)
+    line.connect()
+    line.run(flush=True)
+    assert line.node.logs[0] == numbers(1), "not a second time"
+    assert [type(told) for told in line.told] == [OutcomeUnknown]
+    line.write(b"1", waits=True)
+    line.run(flush=True)
+    assert line.node.logs[0] == numbers(2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logboom.batch import Batch, Producer, build, build_control
+from logboom.batch.header import ISSUED_IDS
 from logboom.errors import (
     BatchTooLarge,
     BodyCorrupt,
@@ -13,6 +14,7 @@ from logboom.errors import (
     LowSpace,
     MalformedBatch,
     ProducerFenced,
+    ProducerForgotten,
     RepeatForgotten,
     SeqnoOutOfRange,
     SequenceGap,
@@ -21,6 +23,7 @@ from logboom.errors import (
     UnsupportedBatch,
 )
 from logboom.storage import Appended, Log, LogConfig, OpenFiles
+from logboom.storage.config import DAY_US
 from logboom.storage.growing import PendingSync
 from logboom.storage.tail import Floor
 from simulation.disk import Call, SimulatedDisk
@@ -225,17 +228,65 @@ def test_only_the_last_16_batches_of_a_producer_are_remembered(log: Log) -> None
     assert [isinstance(answer, Appended) for answer in answers] == [False] * 4 + [True] * 16
 
 
-def test_producers_are_forgotten_by_count_at_append_and_by_age_at_roll() -> None:
-    log = open_log(SimulatedDisk(), LogConfig(producers_max=2, producer_expiry_us=100))
+def test_producers_are_forgotten_by_count_and_by_no_clock() -> None:
+    log = open_log(SimulatedDisk(), LogConfig(producers_max=2))
     for producer_id in (1, 2, 3):
         log.append_one(build([b"x"], producer=Producer(producer_id, 0, 0)), NOW)
     with pytest.raises(UnknownProducer):
         log.append_one(build([b"y"], producer=Producer(1, 0, 1)), NOW)
-    log.append_one(build([b"y"], producer=Producer(2, 0, 1)), NOW + 1000)
+    log.append_one(build([b"y"], producer=Producer(2, 0, 1)), NOW + 1000 * DAY_US)
     log.roll()
-    with pytest.raises(UnknownProducer):
-        log.append_one(build([b"z"], producer=Producer(3, 0, 1)), NOW)
-    assert not log.append_one(build([b"z"], producer=Producer(2, 0, 2)), NOW).repeat
+    assert log.append_one(build([b"x"], producer=Producer(3, 0, 0)), NOW).repeat
+    assert not log.append_one(build([b"z"], producer=Producer(3, 0, 1)), NOW).repeat
+
+
+def issued(number: int, seq: int = 0) -> Batch:
+    return build([b"x"], producer=Producer(ISSUED_IDS + number, 0, seq))
+
+
+def test_a_producer_that_was_forgotten_is_told_and_a_new_one_is_not_refused(disk: SimulatedDisk) -> None:
+    config = LogConfig(producers_max=3)
+    log = open_log(disk, config)
+    for number in (1, 2, 3, 4, 5):
+        log.append_one(issued(number), NOW)
+    for batch in (issued(1), issued(2), issued(1, 1)):
+        with pytest.raises(ProducerForgotten):
+            log.append_one(batch, NOW)
+    assert log.append_one(issued(3), NOW).repeat
+    log.append_one(issued(6), NOW)
+    log.roll()
+    commit(log)
+    disk.kill()
+    log = open_log(disk, config)
+    with pytest.raises(ProducerForgotten):
+        log.append_one(issued(2), NOW)
+    with pytest.raises(UnknownProducer) as unknown:
+        log.append_one(issued(9, 1), NOW)
+    assert not isinstance(unknown.value, ProducerForgotten)
+    assert not log.append_one(issued(9), NOW).repeat
+
+
+def test_ids_that_writers_make_push_out_none_that_a_node_gave() -> None:
+    log = open_log(SimulatedDisk(), LogConfig(producers_max=2))
+    log.append_one(issued(1), NOW)
+    for producer_id in range(1, 50):
+        log.append_one(build([b"y"], producer=Producer(producer_id, 0, 0)), NOW)
+    assert log.append_one(issued(1), NOW).repeat
+    assert not log.append_one(issued(2), NOW).repeat
+    assert not log.append_one(build([b"y"], producer=Producer(1, 0, 0)), NOW).repeat, "a new one, for all anybody knows"
+
+
+def test_what_a_log_has_forgotten_goes_back_with_a_truncation() -> None:
+    log = open_log(SimulatedDisk(), LogConfig(producers_max=2))
+    for number in (1, 2):
+        log.append_one(issued(number), NOW)
+    log.roll()
+    for number in (3, 4):
+        log.append_one(issued(number), NOW)
+    with pytest.raises(ProducerForgotten):
+        log.append_one(issued(1), NOW)
+    log.truncate(2)
+    assert log.append_one(issued(1), NOW).repeat
 
 
 def test_producers_survive_rolls_and_reopening(disk: SimulatedDisk, log: Log) -> None:

@@ -46,6 +46,7 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
         server_name: str,
         identity: Identity,
         replica_of: Callable[[], str | None] = lambda: None,
+        issue_id: Callable[[], int] = lambda: 0,
     ) -> None:
         super().__init__("binary", min(limits.hello_ms, limits.idle_ms))
         self.broker = broker
@@ -61,6 +62,7 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
         self._directory = directory
         self._server_name = server_name
         self._replica_of = replica_of
+        self._issue_id = issue_id
 
     def factory(self) -> asyncio.BufferedProtocol:
         return BinaryConnection(self)
@@ -90,5 +92,6 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
             idle_ms=limits.idle_ms,
             subscriptions=limits.subscriptions_per_connection,
         )
-        welcome = Welcome(VERSION, *self.identity, self._directory, self._server_name, wire, topics, self._replica_of())
+        facts = *self.identity, self._directory, self._server_name, wire, topics
+        welcome = Welcome(VERSION, *facts, self._replica_of(), self._issue_id())
         return encode_front(Kind.WELCOME, correlation, welcome)

@@ -75,6 +75,8 @@ class Welcome(msgspec.Struct):
     topics: list[TopicInfo] = []
     replica_of: str | None = None
     """Where the node copies from, which takes the writes in its stead; None where it takes them itself."""
+    producer_id: int = 0
+    """For whoever writes on this connection: no other has it, later ones are higher. 0 where the node gives none."""
 
 
 class Failure(msgspec.Struct, omit_defaults=True):

@@ -21,6 +21,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope
 
 from logboom.batch import Batch, Producer, build
+from logboom.batch.header import own_id
 from logboom.batch.moment import parse_rfc3339
 from logboom.batch.partitioner import partition_of
 from logboom.broker.api import Acks, Appended
@@ -274,9 +275,7 @@ def _build(columns: Columns, producer: Producer) -> Batch:
 
 def _producer_id(topic: str, key: str) -> int:
     text = f"{topic}\n{key}".encode(errors="surrogatepass")
-    return (
-        int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") >> 1 or 1
-    )  # the upper half is for stages
+    return own_id(int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little"))
 
 
 def _checked_key(key: str | None) -> str | None:

@@ -29,7 +29,7 @@ from logboom.storage.topic import NAME_IN_PATH_MAX, PARTITIONS_MAX, Topic
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _DIRECTORY: Final = re.compile(r"([A-Za-z0-9._-]{1,80})~([0-9a-f]{32})", re.ASCII)
-_LEDGERS: Final = ("cursors", "publish", "hooks", "scrub", "replica.json", "deletions")
+_LEDGERS: Final = ("cursors", "publish", "producers", "hooks", "scrub", "replica.json", "deletions")
 _CHANGE: Final = "with the server stopped: "
 
 

@@ -18,7 +18,7 @@ from typing import Final
 from logboom.batch.batch import Batch
 from logboom.batch.builder import build_table
 from logboom.batch.codec import CODECS
-from logboom.batch.header import BATCH_SIZE_MAX, KIND_CONTROL, KIND_LOST, SEQUENCE_MODULUS, Producer
+from logboom.batch.header import BATCH_SIZE_MAX, KIND_CONTROL, KIND_LOST, SEQUENCE_MODULUS, Producer, own_id
 from logboom.batch.rewrite import without_producer
 from logboom.errors import DumpMismatch, LogboomError
 from logboom.storage.directory import DataDirectory
@@ -85,7 +85,7 @@ class AppendLoader:
         if self._data.owes_term(self._topic):
             log.begin_term(log.term + 1, self._now)
         key = f"{self._head.dump_id}/{self._dumped_id}/{span.partition}".encode()
-        self._next = Producer(int.from_bytes(sha256(key).digest()[:8], "little") >> 1 or 1)
+        self._next = Producer(own_id(int.from_bytes(sha256(key).digest()[:8], "little")))
         stream = log.producer(self._next.id)
         self._done = (0, 0) if stream is None else (stream.epoch, stream.expected)
         self._first = span.first
