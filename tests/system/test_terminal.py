@@ -118,5 +118,5 @@ def test_a_file_name_that_is_no_text_is_shown_and_no_traceback(tmp_path: Path) -
     done = on_terminal("check", directory)
     assert "/\\udcff\\x1b[2J is not a directory of ours" in done.text
     assert done.code == 2
-    command = [sys.executable, "-c", PRINTS, directory]
+    command: list[str | bytes] = [sys.executable, "-c", PRINTS, directory]
     assert subprocess.run(command, capture_output=True, check=True).stdout == directory + b"\n" + JSON_OF_NAME

@@ -47,10 +47,11 @@ def _ask(
     from logboom.client.remote import connect
     from logboom.errors import LogboomError
 
-    server = context.get("--server")
+    given = context.get("--server")
+    server: str | None = None if given is None else given.raw
 
     async def talk() -> list[str]:
-        async with asyncio.timeout(PATIENCE_S), connect(servers_of(server and server.raw), retry=False) as broker:
+        async with asyncio.timeout(PATIENCE_S), connect(servers_of(server), retry=False) as broker:
             names = {getattr(found, field) for found in await question(broker)}
             return sorted(name for name in names if name.isprintable())
 

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import TYPE_CHECKING, TextIO
-
-if TYPE_CHECKING:
-    from logboom.batch.header import Buffer
+from typing import Any, TextIO
 
 
 class Guarded(io.TextIOWrapper):
@@ -39,7 +36,7 @@ class _Named(io.FileIO):
         super().__init__(fd, "w", closefd=False)
         self._title = title
 
-    def write(self, data: Buffer, /) -> int | None:
+    def write(self, data: Any, /) -> int:
         try:
             return super().write(data)
         except OSError as error:
