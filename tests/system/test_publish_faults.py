@@ -173,8 +173,11 @@ def test_a_stage_for_a_topic_that_was_recreated_is_refused_and_nothing_of_it_is_
 
 
 def test_what_a_slow_client_has_staged_expires_and_is_never_published(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, "--set", "limits.stage_idle_ms=8000") as node:
-        slow, slower = StageWriter(node.address, batch_bytes=1), StageWriter(node.address, batch_bytes=1)
+    with (
+        NodeProcess(tmp_path, "--set", "limits.stage_idle_ms=8000") as node,
+        closing(StageWriter(node.address, batch_bytes=1)) as slow,
+        closing(StageWriter(node.address, batch_bytes=1)) as slower,
+    ):
         slow.write("orders", b"staged")
         slower.write("orders", b"staged")
         receipt = slow.finish()
@@ -182,7 +185,7 @@ def test_what_a_slow_client_has_staged_expires_and_is_never_published(tmp_path: 
         with pytest.raises(StageNotFound):
             publish(node.address, Key("slow", 1), [receipt])
         slower.write("orders", b"later")
-        with closing(slower), pytest.raises(StageNotFound):
+        with pytest.raises(StageNotFound):
             slower.finish()
         with Client(node.address) as client:
             assert client.keys("slow") == []
