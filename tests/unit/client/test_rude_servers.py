@@ -312,7 +312,7 @@ def test_closing_does_not_wait_for_a_server_that_reads_no_more(monkeypatch: pyte
 
     async def run(address: str) -> None:
         async with asyncio.timeout(300):
-            writer = AsyncWriter("events", address, delivery_timeout_s=0.5, acks="leader")
+            writer = AsyncWriter("events", address, delivery_timeout_s=3.0, acks="leader")
             await writer.__aenter__()
             for _ in range(4):
                 await writer.write(bytes(6_000_000))
