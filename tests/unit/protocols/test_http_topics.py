@@ -145,7 +145,7 @@ def test_topics_are_listed_page_by_page(tmp_path: Path) -> None:
             assert (answer.status_code, answer.json()["parameter"]) == (400, next(iter(query)))
         twice = await node.client.get("/topics?limit=1&limit=2")
         assert twice.json()["detail"] == "limit: is given twice"
-        for wrong in ("1.0", "1e2", " 1", "true", "null", "٣"):
+        for wrong in ("1e2", " 1", "true", "null", "٣"):
             assert (await node.client.get("/topics", params={"limit": wrong})).status_code == 400, wrong
 
     assert tell(tmp_path, story) == []

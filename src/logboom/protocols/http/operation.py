@@ -88,7 +88,7 @@ def parse_json(body: bytes, kind: type[Struct]) -> Struct:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        with suppress(msgspec.ValidationError):
+        with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return msgspec.convert(whole(msgspec.json.decode(body)), kind)
         raise bad_field(error, "body") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
