@@ -179,6 +179,21 @@ def test_a_node_that_is_away_is_told_when_it_is_back(
     listener.onQueryTerminated(ended())
 
 
+def test_a_cursor_that_is_ahead_stays_there_and_the_query_hears_of_it_once(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(cursors, "PATIENCE_S", 60.0)
+    topics.create("ahead")
+    topics.write("ahead", values(30))
+    listener = CursorListener()
+    with caplog.at_level(logging.WARNING, "logboom.spark"):
+        for seqno in (20, 5, 10, 25):
+            listener.onQueryProgress(progress(topics, "ahead", seqno))
+    assert ["is ahead of its stream" in record.message for record in caplog.records] == [True]
+    listener.onQueryTerminated(ended())
+    assert topics.cursor("away", "ahead") == {0: 25}
+
+
 def test_sources_of_one_query_may_share_a_cursor(topics: Topics) -> None:
     ends = []
     for topic, count in (("left", 10), ("right", 20)):

@@ -23,6 +23,7 @@ from logboom.client.blocking_link import Link
 from logboom.client.link import AsyncLink
 from logboom.errors import (
     ConnectionLost,
+    CursorMovedBack,
     InvalidPattern,
     OutcomeUnknown,
     RemoteProtocolError,
@@ -186,7 +187,9 @@ def test_a_cursor_goes_on_where_it_was_committed(tmp_path: Path) -> None:
         await asyncio.to_thread(read)
         async with AsyncReader("events", address, cursor="billing", seqno=7) as reader:
             assert (await anext(aiter(reader))).seqno == 7
-            await reader.commit()
+            with pytest.raises(CursorMovedBack, match="stands at seqno 100"):
+                await reader.commit()
+            await reader.commit(force=True)
         (info,) = await broker.list_cursors("events")
         assert (info.cursor, info.seqno) == ("billing", 8)
 
