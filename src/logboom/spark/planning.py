@@ -12,7 +12,6 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import zip_longest
 from typing import Any
 
@@ -30,6 +29,7 @@ from logboom.errors import (
 )
 from logboom.results.archived import ArchivedLog, ArchivedPart
 from logboom.spark.options import Points, ReadOptions
+from logboom.storage.near_names import near_names
 from logboom.storage.reading import Piece
 
 logger = logging.getLogger("logboom.spark")
@@ -96,18 +96,11 @@ def find_logs(catalog: Catalog, options: ReadOptions) -> list[tuple[Listed, int]
     names = {topic.name for topic in found}
     for name in options.topics:
         if name not in names:
-            raise TopicNotFound(name, _where(name, catalog, options))
+            others = [topic.name for topic in catalog.find(pattern="[^_].*")]
+            raise TopicNotFound(name, options.directory or ", ".join(options.servers), near_names(name, others))
     for topic in found:
         _check_points(topic, options)
     return list(choose_partitions(found, options))
-
-
-def _where(name: str, catalog: Catalog, options: ReadOptions) -> str:
-    """A topic was looked for, and what may have been meant."""
-    where = options.directory or ", ".join(options.servers)
-    others = [topic.name for topic in catalog.find(pattern="[^_].*")]
-    near = get_close_matches(name, others, 1, 0.6)
-    return f"{where}: did you mean {near[0]!r}?" if near else where
 
 
 def _check_points(topic: Listed, options: ReadOptions) -> None:
