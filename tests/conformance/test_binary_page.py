@@ -39,6 +39,8 @@ NEVER_SENT = {
     "feed-ended",
     "records-lost",
     "spark-missing",
+    "package-missing",
+    "publish-unfinished",
     "not-opened",
     "not-local",
     "directory-in-use",
