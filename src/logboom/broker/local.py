@@ -636,6 +636,9 @@ class LocalBroker:
                 try:
                     async with self._catalog.changing, self._committer.pause():
                         again_at = self._upkeep.step(now_us())
+                    if self._catalog.deletions.is_owed:
+                        async with self._catalog.changing:
+                            await asyncio.to_thread(self._catalog.deletions.settle)
                 except Exception:
                     logger.exception("upkeep failed; it is tried again")
             every_s = self.config.upkeep.retention_every_ms / 1000
@@ -690,6 +693,8 @@ class LocalBroker:
                 async with self._catalog.changing:  # what was begun is ended
                     await self._drain()
                 await asyncio.to_thread(self._upkeep.close)
+                with suppress(OSError):
+                    await asyncio.to_thread(self._catalog.deletions.settle)
                 await asyncio.to_thread(self._data.close)
         finally:
             self._listening.close()

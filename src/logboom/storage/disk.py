@@ -254,6 +254,7 @@ class OsDisk:
         return file
 
 
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 SCARCE: Final = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 """No descriptors or no memory for an open: it may pass, and says nothing about the file."""
 _READ_ONLY_ERRORS: Final = (errno.EPERM, errno.EACCES, errno.EROFS)  # a check may run where it must not write

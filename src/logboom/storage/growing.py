@@ -35,7 +35,7 @@ from logboom.errors import (
 )
 from logboom.storage.append import Answer, Appended, Group
 from logboom.storage.config import LogConfig
-from logboom.storage.disk import SCARCE, File, write_all, write_aside
+from logboom.storage.disk import NO_SPACE, SCARCE, File, write_all, write_aside
 from logboom.storage.files import OpenFiles
 from logboom.storage.index import Summary
 from logboom.storage.labels import label_columns
@@ -46,8 +46,7 @@ from logboom.storage.segment import Segment
 from logboom.storage.state import Slot
 from logboom.storage.tail import Floor, known_lineage, new_lineage, read_control
 
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
-_TRANSIENT: Final = (*_NO_SPACE, *SCARCE)
+_TRANSIENT: Final = (*NO_SPACE, *SCARCE)
 
 
 class PendingSync(NamedTuple):
@@ -398,7 +397,7 @@ class GrowingLog(ReadableLog):
         except OSError as error:
             if not self._cut_back(file):
                 return SyncFailed(self._refusal)
-            if error.errno in _NO_SPACE:
+            if error.errno in NO_SPACE:
                 return LowSpace(0, self._files.space.reserve_bytes)
             return WriteFailed(f"{self.directory}: {error.strerror}")
         self._dirty = file

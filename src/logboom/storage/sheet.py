@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
-from typing import Final
 
 from logboom.batch.header import Buffer
 from logboom.errors import LowSpace, NotABatch, StageFailed, WriteFailed
-from logboom.storage.disk import Disk, File, ready_map
+from logboom.storage.disk import NO_SPACE, Disk, File, ready_map
 from logboom.storage.files import Space
-
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Sheet:
@@ -58,7 +55,7 @@ class Sheet:
                 raise OSError(errno.ENOSPC if full else errno.EIO, f"only {written} of {size} bytes were written")
         except OSError as error:
             self._cut_back(f"a write failed ({error}) and could not be cut off")
-            if error.errno in _NO_SPACE:
+            if error.errno in NO_SPACE:
                 raise LowSpace(0, self._space.reserve_bytes) from None
             raise WriteFailed(f"{self.path}: {error.strerror}") from None
         self.size_bytes += size

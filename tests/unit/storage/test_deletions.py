@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from logboom.errors import StorageError
 from logboom.storage import deletions
 from logboom.storage.deletions import Deletion, Deletions
 from logboom.storage.directory import DataDirectory
-from logboom.storage.disk import OsDisk
+from logboom.storage.disk import OsDisk, OsFile
 from logboom.storage.topic import Topic
 
 ONE, TWO, THREE = (Topic.make(name) for name in ("one", "two", "three"))
@@ -43,6 +44,26 @@ def test_one_that_is_taken_back_is_gone_after_a_restart_too(tmp_path: Path) -> N
     found.add(TWO, 2)
     found.take_back(ONE.id, THREE.id)
     assert found.find(IDS) == opened(tmp_path).find(IDS) == [Deletion(TWO.id, "two", 2)]
+
+
+class FullDisk(OsDisk):
+    full = True
+
+    def create(self, path: str) -> OsFile:
+        if self.full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return super().create(path)
+
+
+def test_a_full_volume_holds_up_no_deletion_and_it_is_written_when_there_is_room(tmp_path: Path) -> None:
+    disk = FullDisk(str(tmp_path))
+    found = Deletions.open(disk, str(tmp_path))
+    found.add(ONE, 1)
+    found.settle()
+    assert (found.find(IDS), len(opened(tmp_path)), found.is_owed) == ([Deletion(ONE.id, "one", 1)], 0, True)
+    disk.full = False
+    found.settle()
+    assert (opened(tmp_path).find(IDS), found.is_owed) == ([Deletion(ONE.id, "one", 1)], False)
 
 
 def test_a_file_that_cannot_be_read_tells_of_nothing(tmp_path: Path) -> None:
@@ -88,14 +109,14 @@ def test_a_deletion_that_fails_leaves_the_topic_and_nobody_is_told(
 
 def test_a_topic_whose_deletion_cannot_be_written_down_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(5, "Input/output error")
 
     async def start() -> None:
         broker = await LocalBroker.open(str(tmp_path))
         topic = await broker.create_topic("t")
         with monkeypatch.context() as patched:
             patched.setattr(deletions, "replace_file", fail)
-            with pytest.raises(StorageError, match="No space left"):
+            with pytest.raises(StorageError, match="Input/output"):
                 await broker.delete_topic("t")
         assert (await broker.describe_topic("t")).id == topic.id
         await broker.close()
