@@ -643,17 +643,15 @@ class Publishing:
     async def _evict(self) -> None:
         """Forget the oldest names that do not last, where there are too many."""
         try:
-            before = len(self._unnamed) + 1
-            while self._unnamed.is_crowded and len(self._unnamed) < before:
-                before = len(self._unnamed)
-                await self._forget_done(self._unnamed.surplus())
+            while self._unnamed.is_crowded and await self._forget_done(self._unnamed.surplus()):
+                pass  # others were published meanwhile
         except LogboomError as error:
             logger.warning("names that do not last could not be forgotten: %s", error)
         finally:
             self._evicting = None
 
-    async def _forget_done(self, names: Sequence[str]) -> None:
-        """Those whose stages are gone for good. Else one that a crash brings back could be published once more."""
+    async def _forget_done(self, names: Sequence[str]) -> int:
+        """Those whose stages are gone for good: one that a crash brings back could be published again. How many."""
         values = {name: value for name in names if (value := self._state.get(name.encode())) is not None}
         intents = {name: _decode(value) for name, value in values.items()}
         gone = await self._stages.find_gone({stage for intent in intents.values() for stage in intent.stages})
@@ -671,6 +669,7 @@ class Publishing:
             await self._state.put({name.encode(): None for name in forgotten})
         for name in forgotten:
             self._unnamed.drop(name)
+        return len(forgotten)
 
     async def _shorten(self, name: str, done: Intent) -> None:
         """Many stages are not to be kept for ever: when they are gone, nobody needs to know which they were."""
