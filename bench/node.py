@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import TypeVar
 
 from logboom.broker.api import Acks
+from logboom.client.link.session import Session
 from logboom.client.remote import RemoteBroker, connect
-from logboom.client.session import Session
 from logboom.errors import LogboomError
 from logboom.protocols.binary.messages import Append, AppendPart, Appends, Hello, Kind
-from logboom.storage.topic import AcksSettings, FlushSettings, Settings
+from logboom.storage.data.topic import AcksSettings, FlushSettings, Settings
 from peers.process import running
 
 OS = Settings(flush=FlushSettings(policy="os"), acks=AcksSettings(default="leader"))

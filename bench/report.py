@@ -15,8 +15,8 @@ from pyspark.sql import functions
 
 from checkpoint import CHANGED, PER_KEY, SIZES, Rounds
 from harness import QUICK, Row, compare, rate, report, time_prepared
+from logboom.spark.jobs.job_run import run_job
 from logboom.spark.jobs.report import ReportWork
-from logboom.spark.jobs.running import run_job
 from node import running_node
 from spark_data import running_spark
 

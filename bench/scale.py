@@ -19,7 +19,7 @@ from append import make_batches
 from harness import QUICK, Row, Subject, rate, report, time_prepared
 from logboom.batch import Batch
 from logboom.broker.api import ReadRequest
-from logboom.client.session import Session
+from logboom.client.link.session import Session
 from logboom.protocols.binary.messages import Hello, Kind, Read
 from logboom.storage import DataDirectory
 from node import OS, Feed, Node, feed, running_node

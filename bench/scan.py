@@ -20,7 +20,7 @@ from harness import Row, rate, report, time_interleaved
 from logboom.batch import build
 from logboom.client import FileReader
 from logboom.storage import DataDirectory
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
 
 LOG_BYTES = 128 * 1024 * 1024
 ROUNDS = 40

@@ -32,7 +32,7 @@ from pyspark.sql.types import StructType
 
 from harness import Row, Subject, compare, rate, report, time_prepared
 from logboom.spark import arrow_scan
-from logboom.spark.options import SPLIT_BYTES
+from logboom.spark.read.options import SPLIT_BYTES
 from peers.kafka import Kafka
 from spark_data import (
     LOG_BYTES,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection
 
 from logboom.storage import File, OsDisk
-from logboom.storage.disk import OsFile
+from logboom.storage.files.disk import OsFile
 
 
 class UnsyncedFile(OsFile):

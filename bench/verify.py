@@ -27,10 +27,10 @@ from pyspark.sql import SparkSession
 
 from harness import QUICK, Row, Subject, compare, rate, report, time_prepared
 from logboom.batch import Batch, build
-from logboom.results.verification import Wanted
-from logboom.results.verifying import Verification
 from logboom.spark.jobs.tasks import run_tasks
 from logboom.storage import DataDirectory
+from logboom.verify.plan import Wanted
+from logboom.verify.verifier import Verification
 from spark_data import running_spark
 from unsynced import UnsyncedDisk
 

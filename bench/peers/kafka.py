@@ -23,7 +23,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from logboom.spark.java import prepare_java
+from logboom.spark.runtime.java import prepare_java
 from peers.process import Missing, connect, find_program, free_port, running
 
 REPOSITORY = "https://repo1.maven.org/maven2"

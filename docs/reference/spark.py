@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import logboom.spark
-from logboom.spark import options, write_options
 from logboom.spark.option_table import Entries
-from logboom.spark.options import ReadOptions
-from logboom.spark.write_options import WriteOptions
+from logboom.spark.read import options
+from logboom.spark.read.options import ReadOptions
+from logboom.spark.write import options as write_options
+from logboom.spark.write.options import WriteOptions
 
 PAGE = Path(__file__).with_suffix(".md")
 FRONT = """\

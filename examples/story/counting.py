@@ -11,7 +11,7 @@ from rich.table import Table
 from checker import read_histories
 from checker.history import Ok
 from logboom import Reader
-from logboom.spark.environment import examine_spark
+from logboom.spark.runtime.environment import examine_spark
 from story.plan import LOGS, METER, PARSED, TOPIC, WRITERS, Wrong, share
 from story.processes import Child, Node
 from story.screen import Screen

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from logboom.batch import Batch
 from logboom.broker.api import Broker, PartitionInfo, ReadRequest, Start, TopicInfo
 from logboom.results.archive import FORMAT, MANIFEST, ArchivedFile, Manifest, decode_manifest, job_id, schema
-from logboom.results.archive_writing import Piece, write_file
-from logboom.results.catalogue import Catalogue, Covered, Ended, Event, Leased, Result
-from logboom.results.ledger import Ledger
+from logboom.results.archive_file import Piece, write_file
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Catalogue, Covered, Ended, Event, Leased, Result
 from logboom.results.places import Place
 
 

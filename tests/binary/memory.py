@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Sequence
 
 from logboom.batch.header import STAGED_IDS
-from logboom.broker.activity import Percentiles
 from logboom.broker.api import (
     Acks,
     Activity,
@@ -33,7 +32,8 @@ from logboom.broker.api import (
     TopicHistory,
     TopicInfo,
 )
-from logboom.broker.measures import Histogram
+from logboom.broker.monitor.activity import Percentiles
+from logboom.broker.monitor.measures import Histogram
 from logboom.errors import BatchError, StageNotFound, TopicNotFound
 
 TOPIC_ID = "00112233445566778899aabbccddeeff"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection
 
-from logboom.storage.disk import File, OsDisk, OsFile
+from logboom.storage.files.disk import File, OsDisk, OsFile
 
 
 class HastyFile(OsFile):

@@ -16,8 +16,8 @@ from browser.scenes import Scene
 from logboom import Writer
 from logboom.broker.api import Broker
 from logboom.client import connect
-from logboom.results.catalogue import Beat, Covered, Ended, Event, Leased, Result
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Beat, Covered, Ended, Event, Leased, Result
 from logboom.results.places import Place
 
 HOUR_MS: Final = 3_600_000

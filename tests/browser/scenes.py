@@ -31,7 +31,7 @@ from logboom.batch.partitioner import partition_of
 from logboom.broker.api import Broker, Part, Settings
 from logboom.broker.local import LocalBroker
 from logboom.client import connect
-from logboom.storage.topic import FlushSettings, RetentionSettings, SegmentSettings
+from logboom.storage.data.topic import FlushSettings, RetentionSettings, SegmentSettings
 
 KIB: Final = 1024
 DAY_MS: Final = 86_400_000

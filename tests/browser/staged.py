@@ -21,9 +21,9 @@ from logboom.batch.builder import build_records
 from logboom.batch.header import Buffer
 from logboom.broker.api import Key, Part, Receipt
 from logboom.broker.local import LocalBroker
-from logboom.client.staging import StageWriter
+from logboom.client.publish.stage_writer import StageWriter
 from logboom.errors import OutcomeUnknown
-from logboom.storage.disk import OsFile
+from logboom.storage.files.disk import OsFile
 
 STUCK: Final = Key("nightly/import", 41)
 TOPIC: Final = "orders"

@@ -10,7 +10,6 @@ import numpy as np
 
 from logboom.batch import Record, build_records
 from logboom.broker.api import Broker
-from logboom.results.catalogue import Covered, Ended, Leased, Result
 from logboom.results.checkpoint import (
     FORMAT,
     MANIFEST,
@@ -24,7 +23,8 @@ from logboom.results.checkpoint import (
     job_id,
     write_file,
 )
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Covered, Ended, Leased, Result
 from logboom.results.places import Place
 
 Records = Mapping[int, Sequence[Record]]

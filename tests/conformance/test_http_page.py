@@ -33,7 +33,7 @@ def test_every_block_runs_and_answers_what_the_page_shows(tmp_path: Path) -> Non
 
 
 def test_the_page_calls_every_operation() -> None:
-    from logboom.protocols.http.operations import ALL
+    from logboom.protocols.http.api.operations import ALL
 
     page = PAGE.read_text()
     for operation in ALL:

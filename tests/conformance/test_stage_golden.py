@@ -16,9 +16,9 @@ import pytest
 
 from logboom.batch import Batch, Producer, build
 from logboom.storage.config import MIB
-from logboom.storage.disk import Disk
-from logboom.storage.files import Space
-from logboom.storage.stage import Opened, StageFile, Target
+from logboom.storage.files.disk import Disk
+from logboom.storage.files.open_files import Space
+from logboom.storage.staged.stage import Opened, StageFile, Target
 from simulation.disk import SimulatedDisk
 
 GOLDEN = Path(__file__).parent / "golden" / "stage-v1.stage"

@@ -15,7 +15,7 @@ from browser.node import ConsoleNode
 from browser.scenes import Scene
 from browser.visitor import Visitor
 from logboom import Client, connect
-from logboom.client.staging import StageWriter
+from logboom.client.publish.stage_writer import StageWriter
 
 STAGES = "#/stages"
 KEY_NAMES = (

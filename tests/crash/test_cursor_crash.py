@@ -9,7 +9,7 @@ from functools import cache
 
 import pytest
 
-from logboom.broker.cursors import Cursors
+from logboom.broker.state.cursors import Cursors
 from logboom.errors import LogboomError
 from logboom.storage.bookmark import Bookmark
 from simulation.disk import Call, PowerLoss, SimulatedDisk

@@ -12,11 +12,11 @@ import pytest
 from logboom.errors import LogboomError
 from logboom.storage import DataDirectory
 from logboom.storage.health.check import check
+from logboom.storage.moving.background_sync import Syncing
 from logboom.storage.moving.load import load
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
 from logboom.storage.moving.restore import EqualLoader
-from logboom.storage.moving.syncing import Syncing
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 from simulation.dumps import NOW, assert_same, dumped, fill, load_equal, open_data
 

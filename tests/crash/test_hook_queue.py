@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from logboom.storage.hooks import HookEntry, HookQueue
+from logboom.storage.upkeep.hooks import HookEntry, HookQueue
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 
 PATH = "/data/internal/hooks"

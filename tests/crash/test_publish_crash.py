@@ -14,13 +14,13 @@ from typing import Literal
 import pytest
 
 from logboom.batch import build
-from logboom.broker import publishing
 from logboom.broker.api import Key, Part, Publication, Receipt, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
+from logboom.broker.publish import publisher
 from logboom.errors import LogboomError, OutcomeUnknown, StageError, Unavailable
-from logboom.storage import stage
-from logboom.storage.topic import FlushSettings, SegmentSettings
+from logboom.storage.data.topic import FlushSettings, SegmentSettings
+from logboom.storage.staged import stage
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 from simulation.staged import Log, Machine, Values, append, fill, killed, publish_values, read_logs, tell
 
@@ -50,10 +50,10 @@ def whole(number: int, log: Log) -> list[bytes]:
 
 @pytest.fixture(autouse=True)
 def _small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "SLICE_BYTES", 300)
+    monkeypatch.setattr(publisher, "SLICE_BYTES", 300)
     monkeypatch.setattr(stage, "LARGE_BYTES", 1500)
-    monkeypatch.setattr(publishing, "RETRY_S", 0.005)
-    monkeypatch.setattr(publishing, "RETRY_MAX_S", 0.02)
+    monkeypatch.setattr(publisher, "RETRY_S", 0.005)
+    monkeypatch.setattr(publisher, "RETRY_MAX_S", 0.02)
 
 
 @dataclass

@@ -18,11 +18,11 @@ import pytest
 from any_hook import ANY_HOOK
 from logboom.batch import build
 from logboom.broker.config import UpkeepSettings
-from logboom.broker.hook import Outcome
-from logboom.broker.upkeep import Upkeep
+from logboom.broker.upkeep.hook import Outcome
+from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.storage import DataDirectory, Log
-from logboom.storage.hooks import HookQueue
-from logboom.storage.topic import HookSettings, RecompressionSettings, RetentionSettings, Settings
+from logboom.storage.data.topic import HookSettings, RecompressionSettings, RetentionSettings, Settings
+from logboom.storage.upkeep.hooks import HookQueue
 from simulation.broken import checked, copy_of
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 
@@ -113,7 +113,7 @@ def written(name: str) -> SimulatedDisk:
 
 def live(disk: SimulatedDisk, hooks: Hooks, monkeypatch: pytest.MonkeyPatch, start: int) -> None:
     """Open, do everything that is due at a few times, close."""
-    monkeypatch.setattr("logboom.broker.upkeep.run_hook", hooks)
+    monkeypatch.setattr("logboom.broker.upkeep.upkeep.run_hook", hooks)
     data, _ = open_data(disk)
     upkeep = Upkeep(data, FAST, threads=Inline(), allowed=ANY_HOOK)
     for hour in range(1, 5):
@@ -342,7 +342,7 @@ class Life:
 
 def live_on(seed: int, trims: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     life = Life(seed, trims)
-    monkeypatch.setattr("logboom.broker.upkeep.run_hook", life.hook)
+    monkeypatch.setattr("logboom.broker.upkeep.upkeep.run_hook", life.hook)
     for _ in range(80):
         life.act_or_crash()
     life.end()

@@ -10,13 +10,14 @@ from typing import TypeVar
 
 import pytest
 
-from logboom.broker import publishing
 from logboom.broker.api import Key
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
+from logboom.broker.publish import publisher
 from logboom.errors import LogboomError, OutcomeUnknown, StorageError, SyncFailed
-from logboom.storage import Appended, Log, LogConfig, stage
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage import Appended, Log, LogConfig
+from logboom.storage.data.topic import SegmentSettings, Settings
+from logboom.storage.staged import stage
 from simulation.disk import Call, SimulatedDisk
 from simulation.model import DIRECTORY, make_batch, open_log
 from simulation.staged import Machine, append, fill, killed, read_log, tell
@@ -171,7 +172,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("many", [1, 3])
 def test_a_node_goes_on_after_any_open_that_was_refused(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "RETRY_S", 0.001)
+    monkeypatch.setattr(publisher, "RETRY_S", 0.001)
     monkeypatch.setattr(stage, "LARGE_BYTES", 2000)
     at, is_met = 1, True
     while is_met:

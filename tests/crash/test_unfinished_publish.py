@@ -8,14 +8,16 @@ from functools import cache
 
 import pytest
 
-from logboom.broker import publishing
 from logboom.broker.api import Key, Settings
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
-from logboom.broker.upkeep import Upkeep
+from logboom.broker.publish import publisher
+from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.errors import LogboomError, PublishUnfinished
-from logboom.storage import DataDirectory, envelope
-from logboom.storage.disk import replace_file
+from logboom.storage import DataDirectory
+from logboom.storage.data.topic import RetentionSettings
+from logboom.storage.files import envelope
+from logboom.storage.files.disk import replace_file
 from logboom.storage.health.check import check
 from logboom.storage.moving.dump import dump, plan_dump
 from logboom.storage.moving.load import Loader, load
@@ -23,8 +25,7 @@ from logboom.storage.moving.origin import Origin
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
 from logboom.storage.moving.restore import EqualLoader
-from logboom.storage.topic import RetentionSettings
-from logboom.storage.unfinished import MAGIC, InternalSnapshot, hold_unfinished, unfinished_in
+from logboom.storage.staged.unfinished import MAGIC, InternalSnapshot, hold_unfinished, unfinished_in
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 from simulation.staged import ROOT, Machine, append, killed, publish_values, read_logs, tell
 
@@ -73,7 +74,7 @@ def cut_off() -> SimulatedDisk:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publishing, "SLICE_BYTES", 300)
+    monkeypatch.setattr(publisher, "SLICE_BYTES", 300)
 
 
 def finished(disk: SimulatedDisk) -> dict[tuple[str, int], list[bytes]]:

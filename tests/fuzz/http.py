@@ -27,7 +27,7 @@ from logboom.broker.limits import Limits, TopicRules
 from logboom.broker.local import LocalBroker
 from logboom.protocols.http.front_end import HttpFrontEnd
 from logboom.protocols.http.settings import HttpSettings
-from logboom.storage.topic import AcksSettings, FlushSettings, Settings
+from logboom.storage.data.topic import AcksSettings, FlushSettings, Settings
 
 SETTINGS: Final = HttpSettings(body_bytes=64 * 1024, head_bytes=4096, cors_origins=("http://good.example",))
 LIMITS: Final = Limits(receive_bytes=1 << 20, read_wait_ms=20, topics=50)

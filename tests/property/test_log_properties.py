@@ -14,9 +14,9 @@ from logboom.batch import Producer
 from logboom.batch.codec import ZSTD
 from logboom.errors import LogboomError
 from logboom.storage import Appended
-from logboom.storage.recompression import recompress
-from logboom.storage.retention import expired
-from logboom.storage.topic import RetentionSettings
+from logboom.storage.data.topic import RetentionSettings
+from logboom.storage.upkeep.recompression import recompress
+from logboom.storage.upkeep.retention import expired
 from logboom.storage.view import LogView
 from simulation.disk import SimulatedDisk
 from simulation.model import Model, make_batch, open_log, open_view

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from logboom.batch import NO_TIMESTAMP, Record, Selection, build_records
 from logboom.client import FileReader
 from logboom.storage import DataDirectory, Log
-from logboom.storage.reading import Piece
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
+from logboom.storage.readable_log import Piece
 from spark.content import store_anew
 
 NOW = 1_000

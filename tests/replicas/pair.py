@@ -15,7 +15,7 @@ from logboom.broker.local import LocalBroker
 from logboom.errors import FeedEnded, IndexOutOfRange
 from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.protocols.logd.settings import LogdSettings
-from logboom.server.replicating import Replication, prepare
+from logboom.replication.replication import Replication, prepare
 from replicas.stored import are_equal, stored
 from system.node import free_port
 from unit.broker.gated import GatedDisk

@@ -7,7 +7,7 @@ from functools import cache
 
 from logboom.batch import Header
 from logboom.storage import Log
-from logboom.storage.disk import replace_file
+from logboom.storage.files.disk import replace_file
 from logboom.storage.health.check import check
 from logboom.storage.health.findings import Finding, Report
 from logboom.storage.health.repair import Plan, hold, plan_repair

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import product
 
 from logboom.errors import DirectoryInUse
-from logboom.storage.disk import File
+from logboom.storage.files.disk import File
 
 UNCOUNTED = ("read", "open", "open_directory")
 """Calls that change nothing: a fault may look at them, but their number is -1."""

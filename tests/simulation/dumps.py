@@ -10,15 +10,15 @@ from logboom.batch import Producer, build, build_control
 from logboom.batch.header import KIND_LOST
 from logboom.batch.rewrite import equal
 from logboom.storage import DataDirectory, Log
+from logboom.storage.data.topic import RetentionSettings, Settings
 from logboom.storage.moving.contents import Contents
 from logboom.storage.moving.dump import Dumped, dump, plan_dump, plan_rest, resume
 from logboom.storage.moving.load import Loaded, load
 from logboom.storage.moving.origin import Origin
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.restore import EqualLoader
-from logboom.storage.reading import ReadableLog
+from logboom.storage.readable_log import ReadableLog
 from logboom.storage.tail import Lost
-from logboom.storage.topic import RetentionSettings, Settings
 from simulation.disk import SimulatedDisk
 from simulation.model import make_batch
 

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from logboom.batch import Batch
-from logboom.broker import cursors
-from logboom.broker.cursors import Cursors
-from logboom.broker.internal import SNAPSHOT_BYTES, InternalLog, StateLog
+from logboom.broker.state import cursors
+from logboom.broker.state.cursors import Cursors
+from logboom.broker.state.internal_log import SNAPSHOT_BYTES, InternalLog, StateLog
 from logboom.errors import OutcomeUnknown
 from logboom.storage import DataDirectory, Log
 from logboom.storage.append import Appended
-from logboom.storage.disk import Disk
+from logboom.storage.files.disk import Disk
 from simulation.disk import PowerLoss
 
 ROOT = "/data"

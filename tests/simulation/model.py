@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from logboom.batch import Batch, Producer, build
 from logboom.errors import SeqnoOutOfRange
 from logboom.storage import Appended, Log, LogConfig, OpenFiles, State
-from logboom.storage.state import StateReader
+from logboom.storage.data.state import StateReader
 from logboom.storage.view import LogView
 from simulation.disk import SimulatedDisk
 

@@ -14,9 +14,9 @@ import msgspec
 from logboom.batch import Batch, Header
 from logboom.batch.header import Buffer
 from logboom.broker.api import PartitionInfo, Settings, TopicInfo
-from logboom.client.options import WriterOptions
-from logboom.client.spill import Spill
-from logboom.client.writing import Writing
+from logboom.client.write.options import WriterOptions
+from logboom.client.write.spill import Spill
+from logboom.client.write.writer_core import Writing
 from logboom.errors import ConnectionLost, LogboomError, TopicRecreated, UnknownProducer
 from logboom.protocols.binary.codec import Frame, FrameReader, encode
 from logboom.protocols.binary.errors import encode_failure

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from logboom.errors import LogboomError
 from logboom.results.places import Place
 from logboom.spark import session
-from logboom.spark.jobs import archive, running
+from logboom.spark.jobs import archive, job_run
 from logboom.spark.jobs.lease import Lease
 from logboom.spark.jobs.tasks import run_tasks
 
@@ -78,7 +78,7 @@ def main() -> None:
     spark = partial(session, "job", "local[2]", config=job["settings"])
     work = archive.ArchiveWork(topic=job["topic"])
     try:
-        running.run_job(work, job["address"], spark, job["place"], lease_s=job["lease_s"])
+        job_run.run_job(work, job["address"], spark, job["place"], lease_s=job["lease_s"])
     except LogboomError as error:
         print(f"{type(error).__name__}: {error}", flush=True)
         sys.exit(1)

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 
 from logboom.broker.api import Broker, TopicInfo
 from logboom.results.archive import ArchivedFile, Manifest, decode_manifest
-from logboom.results.catalogue import Catalogue, Result
-from logboom.results.catalogue import Job as CatalogueJob
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Catalogue, Result
+from logboom.results.pipeline_state import Job as CatalogueJob
 from logboom.results.places import UNFINISHED, Place
 from logboom.spark.jobs.archive import ArchiveWork
-from logboom.spark.jobs.running import Report, run_job
+from logboom.spark.jobs.job_run import Report, run_job
 from logboom.storage import DataDirectory, Log
 from spark.content import Row, make_topic, read_rows
 from spark.queries import Topics

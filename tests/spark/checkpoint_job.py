@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from logboom.errors import LeaseLost
-from logboom.results.catalogue import Event, Job
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Event, Job
 from logboom.results.places import Place
 from logboom.spark import session
-from logboom.spark.jobs import checkpoint, running
+from logboom.spark.jobs import checkpoint, job_run
 from logboom.spark.jobs.checkpoint import CheckpointWork
+from logboom.spark.jobs.job_run import run_job
 from logboom.spark.jobs.lease import Lease
-from logboom.spark.jobs.running import run_job
 
 LOST = 4
 STEPS = (
@@ -59,7 +59,7 @@ class Watch:
         ledgers: Any = Ledger
         places: Any = Place
         makings: Any = checkpoint._Making
-        append, sweep, write, layer = ledgers._append, running._sweep, places.write, makings._write_layer
+        append, sweep, write, layer = ledgers._append, job_run._sweep, places.write, makings._write_layer
 
         async def watched_append(ledger: Ledger, event: Event) -> bool:
             name = type(event).__name__.lower()
@@ -89,7 +89,7 @@ class Watch:
             return made
 
         ledgers._append, places.write, makings._write_layer = watched_append, watched_write, watched_layer
-        running._sweep = watched_sweep
+        job_run._sweep = watched_sweep
 
 
 def harm(mark: str) -> None:

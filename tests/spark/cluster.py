@@ -24,7 +24,7 @@ from pathlib import Path
 
 import pyspark
 
-from logboom.spark.java import prepare_java
+from logboom.spark.runtime.java import prepare_java
 from system.node import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent

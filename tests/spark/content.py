@@ -11,8 +11,8 @@ from logboom.batch import Record, build_records
 from logboom.batch.codec import ZSTD
 from logboom.client import FileReader
 from logboom.storage import DataDirectory, Log
-from logboom.storage.recompression import recompress
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
+from logboom.storage.upkeep.recompression import recompress
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

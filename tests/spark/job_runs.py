@@ -16,8 +16,8 @@ from typing import Any
 
 from logboom.broker.api import Broker
 from logboom.client.remote import connect
-from logboom.results.catalogue import Catalogue, Job, Result
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Catalogue, Job, Result
 from spark.cluster import environment
 from spark.sink_runs import Run
 from system.node import NodeProcess

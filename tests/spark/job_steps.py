@@ -25,11 +25,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logboom.errors import LogboomError
-from logboom.results.catalogue import Ended, Event
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Ended, Event
 from logboom.results.places import Place
 from logboom.spark import session
-from logboom.spark.jobs import report, running, verify
+from logboom.spark.jobs import job_run, report, verify
 from logboom.spark.jobs.kinds import make_work
 from logboom.spark.jobs.tasks import run_tasks
 
@@ -58,7 +58,7 @@ def reach(job: dict[str, Any], step: str) -> None:
 def watch(job: dict[str, Any]) -> None:
     ledgers: Any = Ledger
     places: Any = Place
-    runs: Any = running
+    runs: Any = job_run
     append, sweep, write = ledgers._append, runs._sweep, places.write
     ended: list[Event] = []
 
@@ -106,7 +106,7 @@ def main() -> int:
     work = make_work(job["kind"], job["options"])
     spark = session(remote=job["remote"])
     try:
-        running.run_job(work, job["address"], lambda: spark, job["place"], lease_s=job["lease_s"])
+        job_run.run_job(work, job["address"], lambda: spark, job["place"], lease_s=job["lease_s"])
     except (LogboomError, OSError) as error:
         print(f"{type(error).__name__}: {error}", flush=True)
         return 1

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from logboom.batch import HEADER_SIZE, NO_TIMESTAMP, Batch
 from logboom.batch.columns import ABSENT
 from logboom.client import FileReader
-from logboom.results.report_sums import Codec, Producer, Spread, Sums, Weights, bucket_of
+from logboom.results.report.sums import Codec, Producer, Spread, Sums, Weights, bucket_of
 
 LATE_US = 1000
 SECOND = 1_000_000

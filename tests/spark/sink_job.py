@@ -43,12 +43,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.functions import rand
 
-from logboom.client.blocking_link import Link
-from logboom.client.staging import StageWriter
+from logboom.client.link.blocking_link import Link
+from logboom.client.publish.stage_writer import StageWriter
 from logboom.protocols.binary.messages import Publish
 from logboom.spark import session
-from logboom.spark.sink import BATCH, LogStreamWriter, LogWriter
 from logboom.spark.source import LogboomSource
+from logboom.spark.write.sink import BATCH, LogStreamWriter, LogWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa

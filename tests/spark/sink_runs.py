@@ -26,7 +26,7 @@ from typing import Any
 from checker import Report, check, identity, make_value
 from checker.history import AnyEvent, Begin, Final, Invoke, Ok, Poll
 from logboom import Writer
-from logboom.broker.publication import StageInfo
+from logboom.broker.publish.publication import StageInfo
 from logboom.client import FileReader
 from spark.queries import Topics
 

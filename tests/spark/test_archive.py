@@ -24,18 +24,18 @@ from logboom.client import FileReader
 from logboom.client.remote import RemoteBroker
 from logboom.errors import ConfigError, Damage, PipelineError, ResultsUnreadable, TopicRecreated, Unavailable
 from logboom.protocols.binary.messages import Welcome
-from logboom.results import archive_writing
+from logboom.results import archive_file
 from logboom.results.archive import path_of, schema
-from logboom.results.archive_writing import Piece, write_file
+from logboom.results.archive_file import Piece, write_file
 from logboom.results.places import UNFINISHED, Place
 from logboom.spark.jobs.archive import ArchiveWork
-from logboom.spark.jobs.running import run_job
-from logboom.spark.options import Access
-from logboom.spark.planning import Split
-from logboom.spark.reading import Job, read_split
+from logboom.spark.jobs.job_run import run_job
+from logboom.spark.read.options import Access
+from logboom.spark.read.planner import Split
+from logboom.spark.read.split_read import Job, read_split
 from logboom.storage import DataDirectory, Log
-from logboom.storage.retention import expired
-from logboom.storage.topic import RetentionSettings
+from logboom.storage.data.topic import RetentionSettings
+from logboom.storage.upkeep.retention import expired
 from spark.archives import COLUMNS, TOPIC, World, rows_of
 from spark.content import NOW, append, collect_rows, make_batches, make_record
 
@@ -393,8 +393,8 @@ async def _welcome(broker: RemoteBroker) -> Welcome:
 
 
 def test_row_groups_are_bounded_by_what_records_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(archive_writing, "GROUP_BYTES", 1000)
-    monkeypatch.setattr(archive_writing, "GROUP_ROWS", 7)
+    monkeypatch.setattr(archive_file, "GROUP_BYTES", 1000)
+    monkeypatch.setattr(archive_file, "GROUP_ROWS", 7)
     rng = random.Random(9)
     records = [make_record(rng) for _ in range(300)]
     columns = build_records(records).to_arrow(list(COLUMNS[2:]))

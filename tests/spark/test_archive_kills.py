@@ -18,7 +18,7 @@ import pytest
 
 from logboom.batch import Record
 from logboom.storage import DataDirectory, Log
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
 from spark.archives import TOPIC, World
 from spark.cluster import environment
 from spark.content import NOW, append, make_batches

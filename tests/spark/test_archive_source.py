@@ -17,7 +17,7 @@ from logboom.batch import build_records
 from logboom.broker.api import Part, PartitionInfo, Settings
 from logboom.client.remote import connect
 from logboom.spark import arrow_scan, scans
-from logboom.storage.topic import RetentionSettings, SegmentSettings
+from logboom.storage.data.topic import RetentionSettings, SegmentSettings
 from spark.content import Row, collect_rows, make_batches, read_rows
 from system.node import NodeProcess
 

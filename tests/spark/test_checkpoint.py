@@ -26,9 +26,9 @@ from logboom.errors import CheckpointNotFound, ResultsUnreadable, SeqnoOutOfRang
 from logboom.results import checkpoint
 from logboom.results.checkpoint import By
 from logboom.spark.jobs.checkpoint import CheckpointWork
-from logboom.spark.jobs.running import Report, run_job
+from logboom.spark.jobs.job_run import Report, run_job
 from logboom.storage import DataDirectory
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
 from spark.queries import Topics
 from system.node import NodeProcess
 

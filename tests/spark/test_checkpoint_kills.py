@@ -17,8 +17,8 @@ import pytest
 from logboom import Reader, Writer
 from logboom.broker.api import Broker
 from logboom.client.remote import connect
-from logboom.results.catalogue import Catalogue
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Catalogue
 from spark.checkpoint_job import LOST, STEPS
 from spark.cluster import connect_server, environment
 from system.node import NodeProcess

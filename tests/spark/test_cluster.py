@@ -70,7 +70,9 @@ def test_without_pyspark_a_session_says_what_to_install(home: Path) -> None:
 def test_a_pyspark_that_was_never_installed_is_known_by_its_files(home: Path) -> None:
     """As under `spark-submit`, which puts Spark's own on the path."""
     path = ":".join(map(str, sorted((SPARK_HOME / "python" / "lib").glob("*.zip"))))
-    program = "from logboom.spark.environment import installed; print(installed('pyspark'), installed('pandas'))"
+    program = (
+        "from logboom.spark.runtime.environment import installed; print(installed('pyspark'), installed('pandas'))"
+    )
     done = subprocess.run(
         [home / "bin" / "python", "-c", program], env={"PYTHONPATH": path}, capture_output=True, text=True, check=True
     )

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from conformance.howto_page import HOWTO, Block, blocks, lines_alike
-from logboom.spark import options
+from logboom.spark.read import options
 from system.node import NodeProcess
 
 ROOT = HOWTO.parents[1]

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from logboom.batch import Record
 from logboom.spark import scans
 from logboom.storage import DataDirectory
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
 from spark.content import NOW, append, make_topic
 
 if TYPE_CHECKING:

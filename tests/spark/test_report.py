@@ -19,15 +19,15 @@ from logboom.broker.api import Broker, Settings
 from logboom.client import Writer
 from logboom.client.catalog import NodeCatalog
 from logboom.errors import PipelineError, TopicNotFound
-from logboom.results.catalogue import Result, Stored
+from logboom.results.pipeline_state import Result, Stored
 from logboom.results.places import Place
-from logboom.results.report import Report, decode_report
-from logboom.results.report_sums import Cells, Sums, add
+from logboom.results.report.report import Report, decode_report
+from logboom.results.report.sums import Cells, Sums, add
 from logboom.spark.jobs import report as job
+from logboom.spark.jobs.job_run import run_job
 from logboom.spark.jobs.report import ReportWork, Span, count_span
-from logboom.spark.jobs.running import run_job
 from logboom.storage import DataDirectory
-from logboom.storage.topic import RetentionSettings, SegmentSettings
+from logboom.storage.data.topic import RetentionSettings, SegmentSettings
 from spark.content import make_topic
 from spark.queries import Topics
 from spark.report_model import LATE_US, check, model, read
@@ -228,7 +228,7 @@ DYING = """
 import json, os, signal, sys
 from logboom.results.places import Place
 from logboom.spark.jobs import report
-from logboom.spark.jobs.running import run_job
+from logboom.spark.jobs.job_run import run_job
 
 address, place, cell, top, writes = sys.argv[1:]
 report.CELL, left, write = int(cell), [int(writes)], Place.write

@@ -9,10 +9,10 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from logboom.results.catalogue import Result, Stored
+from logboom.results.pipeline_state import Result, Stored
 from logboom.results.places import Place
-from logboom.results.report import CELLS, NUMBERS, PAGE, decode_report
-from logboom.results.report_sums import Cells, add
+from logboom.results.report.report import CELLS, NUMBERS, PAGE, decode_report
+from logboom.results.report.sums import Cells, add
 from spark.cluster import connect_server
 from spark.job_runs import Jobs
 from spark.job_steps import CELL

@@ -92,7 +92,7 @@ print(json.dumps({}))
 """
 SMALL_JAVA = """
 sys.path.append(sys.argv[1])
-from logboom.spark.java import prepare_java
+from logboom.spark.runtime.java import prepare_java
 found = prepare_java(())
 from logboom.spark import session
 spark = session("small", "local[2]", config=QUIET)

@@ -20,7 +20,7 @@ from logboom.client import FileReader, Writer
 from logboom.client.remote import connect
 from logboom.spark import scans
 from logboom.storage import DataDirectory
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
 from spark.content import NOW, Row, append, collect_rows, make_topic, read_rows
 from system.node import NodeProcess, free_port
 

@@ -19,14 +19,14 @@ from logboom import Writer
 from logboom.client import FileReader
 from logboom.errors import ConfigError, DirectoryUnusable, TopicNotFound
 from logboom.results.archive import ArchivedFile, decode_manifest
-from logboom.results.archive_likeness import Shelved, check_file, compare_file
 from logboom.results.places import Place
-from logboom.results.verification import Problem
 from logboom.spark.jobs.archive import ArchiveWork
+from logboom.spark.jobs.job_run import Report, run_job
 from logboom.spark.jobs.kinds import make_work
-from logboom.spark.jobs.running import Report, run_job
 from logboom.spark.jobs.verify import PROBLEMS, Problems, VerifyWork
 from logboom.storage import DataDirectory
+from logboom.verify.archive_likeness import Shelved, check_file, compare_file
+from logboom.verify.plan import Problem
 from spark.content import make_topic
 from system.node import NodeProcess
 

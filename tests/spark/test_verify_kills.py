@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from logboom.results.catalogue import Result
+from logboom.results.pipeline_state import Result
 from logboom.results.places import Place
 from logboom.spark.jobs.verify import PROBLEMS, Problems
 from logboom.storage import DataDirectory

@@ -18,8 +18,8 @@ from typing import TextIO
 from logboom.batch import build
 from logboom.batch.codec import LZ4, ZSTD
 from logboom.storage import DataDirectory, Log
-from logboom.storage.recompression import recompress
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
+from logboom.storage.upkeep.recompression import recompress
 
 TOPIC = "life"
 SETTINGS = Settings(segment=SegmentSettings(bytes=16384))

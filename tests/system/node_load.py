@@ -17,8 +17,8 @@ from checker import Recorder, Report, check, read_histories
 from checker.history import Final, Unknown
 from logboom import Reader, connect
 from logboom.broker.api import Settings
-from logboom.client.spill import START as SPILL_START
-from logboom.storage.topic import SegmentSettings
+from logboom.client.write.spill import START as SPILL_START
+from logboom.storage.data.topic import SegmentSettings
 from system.node import NodeProcess
 
 TOPICS = {"orders": 3, "alerts": 1}

@@ -23,14 +23,14 @@ import msgspec
 from logboom.broker.api import TopicInfo
 from logboom.client.remote import connect
 from logboom.errors import LeaseHeld, LeaseLost
-from logboom.results.catalogue import Covered, Event, Job
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Covered, Event, Job
 from logboom.results.places import Place
-from logboom.spark.jobs import running
+from logboom.spark.jobs import job_run
 from logboom.spark.jobs.config import JobConfig, PipelineConfig
+from logboom.spark.jobs.job_run import Outcome, Run, run_job
+from logboom.spark.jobs.job_server import Server
 from logboom.spark.jobs.lease import Lease
-from logboom.spark.jobs.running import Outcome, Run, run_job
-from logboom.spark.jobs.serving import Server
 
 HELD, LOST = 3, 4
 INTERRUPT = "int:"
@@ -85,7 +85,7 @@ def die_at(wanted: str, step: str) -> None:
 
 def die_in_ledger(wanted: str) -> None:
     """Wherever an event is appended, and before and after the sweep at the end."""
-    append, sweep = Ledger._append, running._sweep
+    append, sweep = Ledger._append, job_run._sweep
 
     async def dying_append(self: Ledger, event: Event) -> bool:
         name = type(event).__name__.lower()
@@ -101,7 +101,7 @@ def die_in_ledger(wanted: str) -> None:
         die_at(wanted if at_end else "", "after-sweep")
 
     Ledger._append = dying_append  # type: ignore[method-assign]
-    running._sweep = dying_sweep
+    job_run._sweep = dying_sweep
 
 
 def serve(work: CountWork, address: str, directory: str, lease_ms: int, every_ms: int) -> None:

@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from checker import Recorder, make_value
 from checker.history import Publish, Published, Refused, Stage
 from logboom import Client
-from logboom.broker.publication import Key, Publication, Receipt
-from logboom.client.staging import StageWriter, publish
+from logboom.broker.publish.publication import Key, Publication, Receipt
+from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LogboomError, OutcomeUnknown
 
 TIMEOUT_S = float(os.environ.get("NODE_WRITER_TIMEOUT_S") or "120")

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from checker import make_value
 from logboom import Client, Reader, connect
-from logboom.broker.publication import Key, Publication, Receipt
-from logboom.client.staging import StageWriter, publish
+from logboom.broker.publish.publication import Key, Publication, Receipt
+from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LogboomError
 from system.node import READY_S, NodeProcess
 

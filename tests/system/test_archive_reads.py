@@ -22,17 +22,17 @@ from archived.making import archive, clip
 from logboom import Reader
 from logboom.batch import Record, Selection, build, build_records
 from logboom.broker.api import Filter, Part, ReadRequest, Settings, Start
-from logboom.broker.checkup import examine
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
+from logboom.broker.monitor.checkup import examine
 from logboom.client import FileReader
-from logboom.client.file_archives import FileArchives
+from logboom.client.files.file_archives import FileArchives
 from logboom.client.remote import connect
 from logboom.errors import Damage, SeqnoOutOfRange
 from logboom.results.archive import ArchivedFile
-from logboom.results.following import Following
-from logboom.storage.disk import OsDisk
-from logboom.storage.topic import HookSettings, RetentionSettings, SegmentSettings
+from logboom.results.pipeline_follower import Following
+from logboom.storage.data.topic import HookSettings, RetentionSettings, SegmentSettings
+from logboom.storage.files.disk import OsDisk
 from system.node import NodeProcess, free_port
 
 Test = Callable[..., Coroutine[Any, Any, None]]

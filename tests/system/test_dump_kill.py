@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from logboom.storage import DataDirectory
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
 from simulation.dumps import NOW, assert_same
 from simulation.model import make_batch
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from logboom.storage import DataDirectory
-from logboom.storage.disk import OsDisk
+from logboom.storage.files.disk import OsDisk
 from logboom.storage.health.check import check
 from system import life_reader, life_writer
 

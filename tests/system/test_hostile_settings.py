@@ -14,7 +14,7 @@ from logboom.batch import build
 from logboom.broker.api import Appended, Part, Settings
 from logboom.client.remote import RemoteBroker, connect
 from logboom.errors import ConfigError
-from logboom.storage.topic import HookSettings, RetentionSettings, SegmentSettings, ValidatorSettings
+from logboom.storage.data.topic import HookSettings, RetentionSettings, SegmentSettings, ValidatorSettings
 from system.node import NodeProcess
 
 OFTEN = ("--set", "upkeep.retention_every_ms=5", "--logd", "127.0.0.1:0", "--http", "127.0.0.1:0")

@@ -20,8 +20,8 @@ from logboom import Writer
 from logboom.batch import build
 from logboom.broker.api import PIPELINE_TOPIC, Broker, Part
 from logboom.client.remote import connect
-from logboom.results.catalogue import TAKEN_OVER, Catalogue, Run
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import TAKEN_OVER, Catalogue, Run
 from logboom.results.places import Place
 from logboom.spark.jobs.lease import BEATS
 from system.node import NodeProcess

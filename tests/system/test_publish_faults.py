@@ -14,8 +14,8 @@ import pytest
 
 from logboom import Client, Writer, connect
 from logboom.broker.api import Broker
-from logboom.broker.publication import Key, StageInfo
-from logboom.client.staging import StageWriter, publish
+from logboom.broker.publish.publication import Key, StageInfo
+from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LowSpace, OutcomeUnknown, StageNotFound, TopicDeleted, TopicRecreated
 from logboom.storage.config import MIB
 from system.node import NodeProcess

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from logboom import Client
-from logboom.broker.publication import Key, Receipt
-from logboom.client.staging import StageWriter, publish
+from logboom.broker.publish.publication import Key, Receipt
+from logboom.client.publish.stage_writer import StageWriter, publish
 from system.node import READY_S, NodeProcess
 from system.node_load import LOGS, Load, pause
 from system.staged_node import KEY, StagedNode, read_values

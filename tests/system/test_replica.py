@@ -24,9 +24,9 @@ from logboom import AsyncWriter, Writer, connect
 from logboom.batch import Batch
 from logboom.batch.rewrite import equal
 from logboom.broker.api import NodeStats
-from logboom.client.writing import Written
+from logboom.client.write.writer_core import Written
 from logboom.errors import LogboomError
-from logboom.storage.directory import DataDirectory
+from logboom.storage.data.directory import DataDirectory
 from system.node import NodeProcess, free_port
 from system.node_load import LOGS, SEGMENT_BYTES, TOPICS, Load, create_topics, pause, read_all
 

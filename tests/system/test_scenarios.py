@@ -48,7 +48,7 @@ from logboom.errors import (
     WritesRefused,
 )
 from logboom.storage.bookmark import Bookmark
-from logboom.storage.topic import AcksSettings, FlushSettings, SegmentSettings
+from logboom.storage.data.topic import AcksSettings, FlushSettings, SegmentSettings
 from system.brokers import PLACES, Place, opened
 
 

@@ -25,7 +25,7 @@ from logboom.broker.api import Appended, NodeStats, Part, ReadRequest, Settings,
 from logboom.client import FileReader
 from logboom.errors import LogboomError
 from logboom.storage import DataDirectory
-from logboom.storage.topic import FlushSettings, SegmentSettings
+from logboom.storage.data.topic import FlushSettings, SegmentSettings
 
 WAIT_S = 300.0
 DEFAULT = ("127.0.0.1", 1773)

@@ -25,8 +25,8 @@ SHOWN = ("\\x1b[2J", "\\x1b]52;c;", "\\x07", "\\x9b31m", "\\u202etxt.exe", "\\x7
 
 PRINTS = """
 import sys
-from logboom.cli.output import show_json_line
-from logboom.cli.terminal import guard
+from logboom.cli.show.output import show_json_line
+from logboom.cli.show.terminal import guard
 guard()
 print(sys.argv[1])
 show_json_line({"name": sys.argv[1][-5:]})

@@ -24,10 +24,10 @@ from textual.pilot import Pilot
 from logboom.batch import build
 from logboom.broker.api import Part, Settings, Start
 from logboom.broker.api import ReadRequest as Read
-from logboom.cli.top_look import Looker, View
-from logboom.cli.top_screen import TopApp
+from logboom.cli.top.look import Looker, View
+from logboom.cli.top.screen import TopApp
 from logboom.client.remote import connect
-from logboom.storage.topic import RetentionSettings
+from logboom.storage.data.topic import RetentionSettings
 from system.node import NodeProcess
 
 PORTS = ("--logd", "127.0.0.1:0", "--http", "127.0.0.1:0")

@@ -19,8 +19,8 @@ import pytest
 from conformance.howto_page import HOWTO, blocks
 from logboom import Client, Reader, Record, Transaction, connect
 from logboom.broker.api import Settings
-from logboom.broker.publication import Key, Publication
-from logboom.client.staging import StageWriter, discard, publish
+from logboom.broker.publish.publication import Key, Publication
+from logboom.client.publish.stage_writer import StageWriter, discard, publish
 from logboom.errors import (
     InvalidKey,
     LocalProtocolError,
@@ -33,7 +33,7 @@ from logboom.errors import (
     TopicNotFound,
     TopicRecreated,
 )
-from logboom.storage.topic import SegmentSettings
+from logboom.storage.data.topic import SegmentSettings
 from system.node import NodeProcess
 
 PATIENCE_S = 300.0

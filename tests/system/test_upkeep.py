@@ -17,9 +17,9 @@ import pytest
 from logboom.batch import build
 from logboom.errors import DirectoryInUse
 from logboom.storage import DataDirectory
-from logboom.storage.disk import OsDisk
+from logboom.storage.data.topic import HookSettings, RecompressionSettings, RetentionSettings, Settings
+from logboom.storage.files.disk import OsDisk
 from logboom.storage.health.check import check
-from logboom.storage.topic import HookSettings, RecompressionSettings, RetentionSettings, Settings
 
 COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
 KILLED_BEFORE_THE_DROP = """\

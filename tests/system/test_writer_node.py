@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from logboom import AsyncReader, AsyncWriter, Reader, Record, Writer, connect
-from logboom.client.gathering import Written
+from logboom.client.write.gathered import Written
 from logboom.errors import (
     BufferFull,
     ConfigError,

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from logboom.broker.validator_address import ValidatorRules
+from logboom.broker.append.validator_address import ValidatorRules
 from logboom.errors import ConfigError
-from logboom.storage.topic import Settings, is_hook_name
+from logboom.storage.data.topic import Settings, is_hook_name
 
 HOOK: Final = "hook.delete"
 URLS: Final = "validators.urls"

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 import msgspec
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection
-from logboom.broker.activity import (
+from logboom.broker.monitor.activity import (
     Activity,
     ActivityRequest,
     DiskStats,
@@ -27,14 +27,14 @@ from logboom.broker.activity import (
     SegmentInfo,
     TopicHistory,
 )
-from logboom.broker.measures import Measures
-from logboom.broker.publication import Key, KeyInfo, Publication, PublishedPart, Receipt, StageInfo
+from logboom.broker.monitor.measures import Measures
+from logboom.broker.publish.publication import Key, KeyInfo, Publication, PublishedPart, Receipt, StageInfo
 from logboom.errors import Damage
 from logboom.storage.append import Answer, Appended
 from logboom.storage.bookmark import Bookmark
-from logboom.storage.deletions import Deletion
-from logboom.storage.reading import READ_BYTES
-from logboom.storage.topic import Acks, Settings
+from logboom.storage.data.deletions import Deletion
+from logboom.storage.data.topic import Acks, Settings
+from logboom.storage.readable_log import READ_BYTES
 
 __all__ = [
     "PIPELINE_TOPIC",

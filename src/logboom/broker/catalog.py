@@ -21,12 +21,12 @@ import msgspec
 
 from logboom.broker.allowances import Allowances
 from logboom.broker.api import PartitionInfo, TopicInfo
-from logboom.broker.archived import Archives
-from logboom.broker.committing import Committer, logger
+from logboom.broker.append.log_writer import LogWriter
+from logboom.broker.append.sync_rounds import Committer, logger
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import said_again
-from logboom.broker.measures import Meter
-from logboom.broker.writing import LogWriter
+from logboom.broker.monitor.measures import Meter
+from logboom.broker.read.archives import Archives
 from logboom.errors import (
     LogboomError,
     PartitionNotFound,
@@ -39,12 +39,12 @@ from logboom.errors import (
     TopicRecreated,
 )
 from logboom.storage.config import LogConfig
-from logboom.storage.deletions import Deletions
-from logboom.storage.directory import DataDirectory
+from logboom.storage.data.deletions import Deletions
+from logboom.storage.data.directory import DataDirectory
+from logboom.storage.data.near_names import near_names
+from logboom.storage.data.topic import FlushSettings, Settings, Topic, unreadable_topics
 from logboom.storage.log import Log
-from logboom.storage.near_names import near_names
 from logboom.storage.tail import Snapshot
-from logboom.storage.topic import FlushSettings, Settings, Topic, unreadable_topics
 
 Maker = Literal["user", "write", "node"]
 

@@ -11,10 +11,10 @@ import msgspec
 
 from logboom import errors as e
 from logboom.batch import BATCH_SIZE_DEFAULT, BATCH_SIZE_MAX
-from logboom.broker.incidents import Incidents
+from logboom.broker.monitor.incidents import Incidents
 from logboom.errors import ConfigError, LimitExceeded, LogboomError, TopicNotAllowed
 from logboom.storage.config import MIB
-from logboom.storage.topic import PARTITIONS_MAX, Settings
+from logboom.storage.data.topic import PARTITIONS_MAX, Settings
 
 
 class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -44,37 +44,37 @@ from logboom.broker.api import (
     TopicHistory,
     TopicInfo,
 )
-from logboom.broker.archived import Archives
+from logboom.broker.append.log_writer import LogWriter
+from logboom.broker.append.producer_ids import ProducerIds
+from logboom.broker.append.promise import Entry, Promise
+from logboom.broker.append.sync_rounds import Committer, logger
+from logboom.broker.append.validation import Validation, Validators
 from logboom.broker.catalog import Catalog, Hosted
-from logboom.broker.committing import Committer, logger
 from logboom.broker.config import BrokerConfig
-from logboom.broker.counting import Counters, now_us
-from logboom.broker.cursors import FILE as CURSORS_FILE
-from logboom.broker.cursors import LIMIT as CURSORS_LIMIT
-from logboom.broker.cursors import TOPIC as CURSORS_TOPIC
-from logboom.broker.cursors import Cursors
-from logboom.broker.feeding import LocalFeed, begin_feed
-from logboom.broker.incidents import listening
-from logboom.broker.lags import with_lag
 from logboom.broker.limits import said_again
-from logboom.broker.measures import Measured
-from logboom.broker.producer_ids import ProducerIds
-from logboom.broker.promise import Entry, Promise
-from logboom.broker.publishing import FILE as PUBLISH_FILE
-from logboom.broker.publishing import LIMIT as PUBLISH_LIMIT
-from logboom.broker.publishing import TOPIC as PUBLISH_TOPIC
-from logboom.broker.publishing import Publishing
-from logboom.broker.reading import LocalSubscription, LogReading, Position, term_before
+from logboom.broker.monitor.counters import Counters, now_us
+from logboom.broker.monitor.incidents import listening
+from logboom.broker.monitor.lags import with_lag
+from logboom.broker.monitor.measures import Measured
+from logboom.broker.monitor.segments import SegmentLists
+from logboom.broker.monitor.watcher import Watcher, look_at_volume
+from logboom.broker.publish.publisher import FILE as PUBLISH_FILE
+from logboom.broker.publish.publisher import LIMIT as PUBLISH_LIMIT
+from logboom.broker.publish.publisher import TOPIC as PUBLISH_TOPIC
+from logboom.broker.publish.publisher import Publishing
+from logboom.broker.publish.stages import Stages
+from logboom.broker.read.archives import Archives
+from logboom.broker.read.feed import LocalFeed, begin_feed
+from logboom.broker.read.log_reader import LocalSubscription, LogReading, Position, term_before
 from logboom.broker.recovered import describe_recovery
 from logboom.broker.replica import Replica, claim_role, recover_logs
-from logboom.broker.segments import SegmentLists
 from logboom.broker.slices import slices
-from logboom.broker.staging import Stages
-from logboom.broker.states import Place, open_state
-from logboom.broker.upkeep import Upkeep
-from logboom.broker.validating import Validation, Validators
-from logboom.broker.watching import Watcher, look_at_volume
-from logboom.broker.writing import LogWriter
+from logboom.broker.state.cursors import FILE as CURSORS_FILE
+from logboom.broker.state.cursors import LIMIT as CURSORS_LIMIT
+from logboom.broker.state.cursors import TOPIC as CURSORS_TOPIC
+from logboom.broker.state.cursors import Cursors
+from logboom.broker.state.homes import Place, open_state
+from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.errors import (
     BookmarkLost,
     LogboomError,
@@ -87,12 +87,12 @@ from logboom.errors import (
     WritesRefused,
 )
 from logboom.storage.bookmark import Bookmark, Term
-from logboom.storage.deletions import Deletion
-from logboom.storage.directory import DataDirectory
-from logboom.storage.disk import Disk
+from logboom.storage.data.deletions import Deletion
+from logboom.storage.data.directory import DataDirectory
+from logboom.storage.data.role import Role, is_copying
+from logboom.storage.data.topic import FlushSettings, unreadable_topics
+from logboom.storage.files.disk import Disk
 from logboom.storage.log import Log
-from logboom.storage.role import Role, is_copying
-from logboom.storage.topic import FlushSettings, unreadable_topics
 
 WRITE_THREADS: Final = 2
 STAGE_THREADS: Final = 4

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from logboom.errors import LogboomError
-from logboom.storage.directory import DataDirectory
+from logboom.storage.data.directory import DataDirectory
 from logboom.storage.log import Log
 
 

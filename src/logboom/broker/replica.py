@@ -24,12 +24,12 @@ import msgspec
 from logboom.batch import Batch
 from logboom.batch.rewrite import equal
 from logboom.broker.api import Answer, Origin, ReplicaStats
+from logboom.broker.append.log_writer import LogWriter
+from logboom.broker.append.promise import CopiedEntry, Promise
+from logboom.broker.append.sync_rounds import Committer
 from logboom.broker.catalog import Catalog, Hosted
-from logboom.broker.committing import Committer
-from logboom.broker.cursors import CursorKey, Cursors
 from logboom.broker.limits import said_again
-from logboom.broker.promise import CopiedEntry, Promise
-from logboom.broker.writing import LogWriter
+from logboom.broker.state.cursors import CursorKey, Cursors
 from logboom.errors import (
     BatchError,
     DirectoryUnusable,
@@ -41,12 +41,12 @@ from logboom.errors import (
     TopicRecreated,
 )
 from logboom.storage.bookmark import Bookmark
-from logboom.storage.directory import DataDirectory
+from logboom.storage.data.directory import DataDirectory
+from logboom.storage.data.role import Role, is_copying, read_role, write_role
+from logboom.storage.data.topic import Topic
 from logboom.storage.log import Log
-from logboom.storage.role import Role, is_copying, read_role, write_role
 from logboom.storage.run import Run
 from logboom.storage.tail import Snapshot, known_lineage
-from logboom.storage.topic import Topic
 
 NOT_COPYING: Final = (
     "nothing is copied: start the node with --replicate-from {source} to go on, or let it take writes with "

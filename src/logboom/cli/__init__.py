@@ -14,8 +14,8 @@ from contextlib import suppress
 from cyclopts import App, CycloptsError, Group
 
 from logboom import __version__
+from logboom.cli.show.terminal import guard, name_streams
 from logboom.cli.signals import ending_as_interrupted
-from logboom.cli.terminal import guard, name_streams
 from logboom.errors import LogboomError
 
 USAGE = 2
@@ -64,7 +64,7 @@ app = App(
 )
 for _group, _commands in _COMMANDS.items():
     for _order, (_name, _help) in enumerate(_commands.items()):
-        app.command(f"logboom.cli.{_name}:app", name=_name, help=_help, group=_group, sort_key=_order)
+        app.command(f"logboom.cli.commands.{_name}:app", name=_name, help=_help, group=_group, sort_key=_order)
 app["--help"].group = app["--version"].group = (Group("Options", sort_key=len(_COMMANDS)),)
 
 

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 def servers_of(server: str | None) -> list[str]:
     """The addresses an option means. Raises ConfigError."""
-    from logboom.client.address import SERVERS_VARIABLE, parse_servers
+    from logboom.client.link.address import SERVERS_VARIABLE, parse_servers
 
     try:
         return [str(address) for address in parse_servers(server)]

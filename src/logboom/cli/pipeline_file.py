@@ -19,7 +19,7 @@ import tomllib
 from collections.abc import Mapping
 from typing import Any, Final
 
-from logboom.client.address import parse_servers
+from logboom.client.link.address import parse_servers
 from logboom.errors import ConfigError
 from logboom.server.units import parse_duration
 from logboom.spark.jobs.config import JobConfig, PipelineConfig, SparkConfig

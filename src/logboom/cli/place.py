@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from logboom.errors import DirectoryUnusable
 
 if TYPE_CHECKING:
-    from logboom.storage.disk import OsDisk
+    from logboom.storage.files.disk import OsDisk
     from logboom.storage.health.check import Place
 
 

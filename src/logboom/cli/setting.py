@@ -15,7 +15,7 @@ import msgspec
 from logboom.errors import ConfigError
 from logboom.server.keys import KEYS as NODE_KEYS
 from logboom.server.keys import Key
-from logboom.storage.topic import Settings
+from logboom.storage.data.topic import Settings
 
 _FRONT: Final = "topics.settings."
 KEYS: Final = {name.removeprefix(_FRONT): key for name, key in NODE_KEYS.items() if name.startswith(_FRONT)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from logboom.broker.api import Start
-from logboom.cli.moment import parse_moment
+from logboom.cli.show.moment import parse_moment
 from logboom.errors import ConfigError, InvalidBookmark
 from logboom.results.checkpoint import BYS
 from logboom.storage.bookmark import Bookmark

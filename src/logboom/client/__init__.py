@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from logboom.lazy import exports
 
 if TYPE_CHECKING:
-    from logboom.client.async_reader import AsyncReader
-    from logboom.client.async_writer import AsyncWriter
-    from logboom.client.file_reader import FileReader
-    from logboom.client.gathering import Written
-    from logboom.client.reader import Reader
+    from logboom.client.files.file_reader import FileReader
+    from logboom.client.publish.transaction import Client, Transaction
+    from logboom.client.read.async_reader import AsyncReader
+    from logboom.client.read.reader import Reader
     from logboom.client.remote import RemoteBroker, connect
-    from logboom.client.transaction import Client, Transaction
-    from logboom.client.writer import Writer
+    from logboom.client.write.async_writer import AsyncWriter
+    from logboom.client.write.gathered import Written
+    from logboom.client.write.writer import Writer
 
 
 __all__ = [
@@ -38,15 +38,15 @@ __all__ = [
 ]
 
 _HOMES = {
-    "AsyncReader": "async_reader",
-    "AsyncWriter": "async_writer",
-    "Client": "transaction",
-    "FileReader": "file_reader",
-    "Reader": "reader",
+    "AsyncReader": "read.async_reader",
+    "AsyncWriter": "write.async_writer",
+    "Client": "publish.transaction",
+    "FileReader": "files.file_reader",
+    "Reader": "read.reader",
     "RemoteBroker": "remote",
-    "Transaction": "transaction",
-    "Writer": "writer",
-    "Written": "gathering",
+    "Transaction": "publish.transaction",
+    "Writer": "write.writer",
+    "Written": "write.gathered",
     "connect": "remote",
 }
 

@@ -20,11 +20,11 @@ from typing import Final, NamedTuple, Protocol, TypeVar
 
 from logboom.batch import Selection
 from logboom.broker.api import Broker, ReadRequest, SegmentInfo, Start, TopicInfo
-from logboom.client.address import parse_servers
-from logboom.client.file_archives import FileArchives
-from logboom.client.file_reader import FileReader
+from logboom.client.files.file_archives import FileArchives
+from logboom.client.files.file_reader import FileReader
+from logboom.client.link.address import parse_servers
+from logboom.client.read.start import CONNECT_PATIENCE_S, Gaps
 from logboom.client.remote import RemoteBroker
-from logboom.client.start import CONNECT_PATIENCE_S, Gaps
 from logboom.errors import (
     Damage,
     DirectoryUnusable,
@@ -36,14 +36,14 @@ from logboom.errors import (
 )
 from logboom.protocols.binary.messages import Welcome
 from logboom.results.archived import ArchivedLog, find_archives
-from logboom.results.catalogue import Catalogue
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Catalogue
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
-from logboom.storage.directory import read_node
-from logboom.storage.disk import OsDisk, is_network
-from logboom.storage.reading import Piece, cut_pieces
-from logboom.storage.state import Standing, StateReader
-from logboom.storage.topic import Topic, find_topic, read_topics
+from logboom.storage.data.directory import read_node
+from logboom.storage.data.state import Standing, StateReader
+from logboom.storage.data.topic import Topic, find_topic, read_topics
+from logboom.storage.files.disk import OsDisk, is_network
+from logboom.storage.readable_log import Piece, cut_pieces
 
 PATIENCE_S: Final = 30.0
 READERS_MAX: Final = 256

@@ -42,9 +42,9 @@ from logboom.broker.api import (
     TopicHistory,
     TopicInfo,
 )
-from logboom.client.address import Servers, parse_servers
-from logboom.client.backoff import Backoff
-from logboom.client.link import CONNECT_TIMEOUT_S, AsyncLink
+from logboom.client.link.address import Servers, parse_servers
+from logboom.client.link.async_link import CONNECT_TIMEOUT_S, AsyncLink
+from logboom.client.link.backoff import Backoff
 from logboom.errors import OutcomeUnknown, Overloaded, RemoteProtocolError, Unavailable
 from logboom.protocols.binary import messages
 from logboom.protocols.binary.errors import decode_failure

@@ -28,10 +28,10 @@ from logboom.batch.header import HEADER_SIZE, SYNCED_UNKNOWN, stamp
 from logboom.batch.tables import LOST
 from logboom.errors import BatchTooLarge, Damage, ResultsUnreadable
 from logboom.results.archive import FORMAT, ArchivedFile, decode_manifest
-from logboom.results.catalogue import Catalogue, Result
+from logboom.results.pipeline_state import Catalogue, Result
 from logboom.results.places import Place, describe_change
 from logboom.storage.config import MIB
-from logboom.storage.reading import Piece, cut_pieces
+from logboom.storage.readable_log import Piece, cut_pieces
 from logboom.storage.run import Run
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from urllib.parse import quote
 import msgspec
 
 from logboom.batch.arrow import ORDER, schema
-from logboom.batch.hashing import hash_column
+from logboom.batch.murmur import hash_column
 from logboom.errors import CheckpointNotFound, ResultsUnreadable
-from logboom.results.catalogue import Catalogue, Result
+from logboom.results.pipeline_state import Catalogue, Result
 from logboom.results.places import Place
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import crc32c
 
 from logboom.errors import ResultsUnreadable
-from logboom.results.catalogue import Stored
+from logboom.results.pipeline_state import Stored
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile

@@ -14,7 +14,7 @@ from typing import Final
 
 import httpcore
 
-from logboom.broker.validator_address import Address
+from logboom.broker.append.validator_address import Address
 
 NEXT_S: Final = 1.0
 """An address that has not answered by then is left for the next one, where there is one."""

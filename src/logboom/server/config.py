@@ -11,14 +11,14 @@ from typing import Final, Literal
 import msgspec
 
 from logboom.broker.allowances import Allowances
+from logboom.broker.append.validator_address import ValidatorRules
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits, TopicRules
-from logboom.broker.validator_address import ValidatorRules
 from logboom.errors import ConfigError
+from logboom.protocols.endpoint import HTTP_PORT, LOGD_PORT, PORT, Endpoint
 from logboom.protocols.http.settings import HttpSettings
 from logboom.protocols.logd.settings import LogdSettings
 from logboom.results.place_rules import PlaceRules
-from logboom.server.endpoint import HTTP_PORT, LOGD_PORT, PORT, Endpoint
 from logboom.storage.config import MIB
 
 LogLevel = Literal["debug", "info", "warning", "error"]

@@ -20,7 +20,7 @@ from logboom.protocols.http import settings as http
 from logboom.server import config
 from logboom.server.meanings import MEANINGS
 from logboom.server.units import format_duration, format_size, parse_duration, parse_size
-from logboom.storage import topic
+from logboom.storage.data import topic
 
 Value = bool | int | float | str | tuple[str, ...] | Mapping[str, str] | None
 Kind = Literal["size", "duration", "number", "share", "flag", "text", "texts", "choice", "table"]

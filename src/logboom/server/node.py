@@ -19,19 +19,19 @@ import msgspec
 
 from logboom import __version__
 from logboom.broker.local import LocalBroker
-from logboom.broker.measures import Meter
+from logboom.broker.monitor.measures import Meter
 from logboom.errors import ConfigError, DirectoryInUse, DirectoryUnusable
 from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
+from logboom.protocols.endpoint import Endpoint
 from logboom.protocols.http.front_end import HttpFrontEnd
 from logboom.protocols.logd.front_end import LogdFrontEnd
-from logboom.results.following import Following
-from logboom.server.accepting import Gate
+from logboom.replication.replication import Replication, prepare
+from logboom.results.pipeline_follower import Following
 from logboom.server.config import PORTS
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
-from logboom.server.endpoint import Endpoint
+from logboom.server.gate import Gate
 from logboom.server.keys import KEYS
-from logboom.server.listening import UnixSocket, bind_all, endpoint_of, listen_all
-from logboom.server.replicating import Replication, prepare
+from logboom.server.listeners import UnixSocket, bind_all, endpoint_of, listen_all
 from logboom.server.sources import DEFAULT, Loaded
 from logboom.server.webhooks import WebHooks
 

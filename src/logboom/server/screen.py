@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from logboom import __version__
-from logboom.server.endpoint import PORT
+from logboom.protocols.endpoint import PORT
 from logboom.server.sources import DEFAULT, Loaded
 from logboom.server.units import format_size
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from logboom import __version__
-from logboom.broker.validating import Verdict
-from logboom.broker.validator_address import ValidatorAddress, ValidatorRules
+from logboom.broker.append.validation import Verdict
+from logboom.broker.append.validator_address import ValidatorAddress, ValidatorRules
 
 if TYPE_CHECKING:
     import httpcore

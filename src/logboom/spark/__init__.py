@@ -14,22 +14,22 @@ from typing import TYPE_CHECKING
 from logboom.lazy import exports
 
 if TYPE_CHECKING:
-    from logboom.spark.arrow import arrow_scan
     from logboom.spark.cursors import start
-    from logboom.spark.scan import Scan, scans
-    from logboom.spark.sessions import session
-    from logboom.spark.values import json_schema, json_values
+    from logboom.spark.read.arrow import arrow_scan
+    from logboom.spark.read.scan import Scan, scans
+    from logboom.spark.read.values import json_schema, json_values
+    from logboom.spark.runtime.sessions import session
 
 
 __all__ = ["Scan", "arrow_scan", "json_schema", "json_values", "scans", "session", "start"]
 
 _HOMES = {
-    "Scan": "scan",
-    "arrow_scan": "arrow",
-    "json_schema": "values",
-    "json_values": "values",
-    "scans": "scan",
-    "session": "sessions",
+    "Scan": "read.scan",
+    "arrow_scan": "read.arrow",
+    "json_schema": "read.values",
+    "json_values": "read.values",
+    "scans": "read.scan",
+    "session": "runtime.sessions",
     "start": "cursors",
 }
 

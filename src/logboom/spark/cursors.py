@@ -26,8 +26,8 @@ from pyspark.sql.streaming.listener import (
 
 from logboom.client.catalog import NodeCatalog
 from logboom.errors import ConfigError, CursorMovedBack, LogboomError, ReadOnlyReplica, Unavailable
-from logboom.spark.offsets import Log, Mark, Offsets
-from logboom.spark.stream import commit_cursor
+from logboom.spark.read.offsets import Log, Mark, Offsets
+from logboom.spark.read.stream import commit_cursor
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from logboom.client.address import parse_servers
+from logboom.client.link.address import parse_servers
 from logboom.errors import ConfigError
 
 Entries = Mapping[str, tuple[str, Callable[[str], Any], tuple[str, ...]]]

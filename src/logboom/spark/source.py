@@ -27,8 +27,8 @@ from pyspark.sql.types import (
 
 from logboom.errors import ConfigError, InvalidColumn
 from logboom.spark.option_table import is_catalogued
-from logboom.spark.options import ReadOptions, names_place, options_to_keep, overlay
-from logboom.spark.tidiness import leave_quietly
+from logboom.spark.read.options import ReadOptions, names_place, options_to_keep, overlay
+from logboom.spark.runtime.tidiness import leave_quietly
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         DataSourceWriter,
     )
 
-    from logboom.spark.write_options import WriteOptions
+    from logboom.spark.write.options import WriteOptions
 
 TYPES: Final[Mapping[str, DataType]] = {
     "topic": StringType(),
@@ -80,7 +80,7 @@ class LogboomSource(DataSource):
         return StructType(fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from logboom.spark.table import LogReader, PushingReader
+        from logboom.spark.read.table import LogReader, PushingReader
 
         options, columns = self._options(schema), _columns(schema)
         # Spark 4.3 keeps what a reader has planned with its filters for every other scan of the same DataFrame, which
@@ -89,22 +89,22 @@ class LogboomSource(DataSource):
         return make(options, columns, _arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-        from logboom.spark.stream import LogStreamReader
-        from logboom.spark.table import make_job
+        from logboom.spark.read.stream import LogStreamReader
+        from logboom.spark.read.table import make_job
 
         options = self._options(schema)
         return LogStreamReader(options, make_job(options, _columns(schema), _arrow_schema(schema), options.wanted))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from logboom.spark.layout import plan_layout
-        from logboom.spark.sink import LogWriter
+        from logboom.spark.write.layout import plan_layout
+        from logboom.spark.write.sink import LogWriter
 
         options = self._write_options(schema, overwrite)
         return LogWriter(options, plan_layout(schema, options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        from logboom.spark.layout import plan_layout
-        from logboom.spark.sink import LogStreamWriter
+        from logboom.spark.write.layout import plan_layout
+        from logboom.spark.write.sink import LogStreamWriter
 
         options = self._write_options(schema, overwrite)
         if options.app is not None:
@@ -112,7 +112,7 @@ class LogboomSource(DataSource):
         return LogStreamWriter(options, plan_layout(schema, options))
 
     def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
-        from logboom.spark.write_options import WriteOptions, options_of_table, overlay
+        from logboom.spark.write.options import WriteOptions, options_of_table, overlay
 
         if overwrite:
             raise ConfigError(

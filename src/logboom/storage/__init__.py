@@ -17,13 +17,13 @@ from logboom.lazy import exports
 if TYPE_CHECKING:
     from logboom.storage.append import Answer, Appended
     from logboom.storage.config import LogConfig
-    from logboom.storage.directory import DataDirectory, find_logs, log_name
-    from logboom.storage.disk import Disk, File, OsDisk
-    from logboom.storage.files import OpenFiles
-    from logboom.storage.growing import PendingSync
+    from logboom.storage.data.directory import DataDirectory, find_logs, log_name
+    from logboom.storage.data.state import Slot, Standing, State
+    from logboom.storage.files.disk import Disk, File, OsDisk
+    from logboom.storage.files.open_files import OpenFiles
+    from logboom.storage.growing_log import PendingSync
     from logboom.storage.log import Log
     from logboom.storage.run import Run
-    from logboom.storage.state import Slot, Standing, State
 
 __all__ = [
     "Answer",
@@ -47,20 +47,20 @@ __all__ = [
 _HOMES = {
     "Answer": "append",
     "Appended": "append",
-    "DataDirectory": "directory",
-    "Disk": "disk",
-    "File": "disk",
+    "DataDirectory": "data.directory",
+    "Disk": "files.disk",
+    "File": "files.disk",
     "Log": "log",
     "LogConfig": "config",
-    "OpenFiles": "files",
-    "OsDisk": "disk",
-    "PendingSync": "growing",
+    "OpenFiles": "files.open_files",
+    "OsDisk": "files.disk",
+    "PendingSync": "growing_log",
     "Run": "run",
-    "Slot": "state",
-    "Standing": "state",
-    "State": "state",
-    "find_logs": "directory",
-    "log_name": "directory",
+    "Slot": "data.state",
+    "Standing": "data.state",
+    "State": "data.state",
+    "find_logs": "data.directory",
+    "log_name": "data.directory",
 }
 
 __getattr__, __dir__ = exports(__name__, {name: f"{__name__}.{home}" for name, home in _HOMES.items()}, globals())

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from logboom.batch.batch import Batch
 from logboom.batch.header import HEADER_SIZE, STAGED_IDS, Buffer, Header, stamp
 from logboom.errors import LogboomError, NotNext
-from logboom.storage.disk import BUFFERS_MAX
+from logboom.storage.files.disk import BUFFERS_MAX
 from logboom.storage.producers import Stream, Written, check_sequence
 from logboom.storage.tail import Control, Tail
 

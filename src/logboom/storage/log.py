@@ -25,7 +25,7 @@ from logboom.errors import (
     StorageError,
     SyncFailed,
 )
-from logboom.storage.growing import GrowingLog
+from logboom.storage.growing_log import GrowingLog
 from logboom.storage.index import SparseIndex, Summary
 from logboom.storage.labels import label_columns
 from logboom.storage.recovery import snapshot_of

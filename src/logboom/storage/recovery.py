@@ -16,12 +16,12 @@ from itertools import pairwise
 from logboom.batch.header import NO_TIMESTAMP
 from logboom.errors import Damage
 from logboom.storage.config import LogConfig
-from logboom.storage.disk import Disk, read_file, replace_file
-from logboom.storage.files import OpenFiles
+from logboom.storage.data.state import Standing
+from logboom.storage.files.disk import Disk, read_file, replace_file
+from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.labels import label_columns
 from logboom.storage.scan import Bad, TooHostile, Window, next_sound, proves_synced, scan
 from logboom.storage.segment import Segment, parse_name, snap_path
-from logboom.storage.state import Standing
 from logboom.storage.tail import Snapshot, Tail
 
 

@@ -12,8 +12,8 @@ from typing import NamedTuple, Protocol
 
 from logboom.batch.batch import Batch
 from logboom.errors import BatchError, Damage
+from logboom.storage.files.mapped import populate
 from logboom.storage.index import Place
-from logboom.storage.mapping import populate
 
 
 class Source(Protocol):

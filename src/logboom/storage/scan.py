@@ -17,7 +17,7 @@ from crc32c import crc32c
 from logboom.batch.batch import Batch
 from logboom.batch.header import BATCH_SIZE_MAX, HEADER_SIZE, MAGIC, SYNCED_UNKNOWN, Header, read_header
 from logboom.errors import BatchError, NotABatch, UnsupportedBatch
-from logboom.storage.disk import File
+from logboom.storage.files.disk import File
 from logboom.storage.index import Place
 from logboom.storage.tail import Tail, read_control
 

@@ -18,8 +18,8 @@ from typing import Final, NamedTuple
 from logboom.batch.batch import Batch
 from logboom.batch.header import HEADER_SIZE, KIND_DATA, NO_TIMESTAMP, Header
 from logboom.errors import BatchError, Damage
-from logboom.storage.disk import File, publish_file, read_file, replace_file, write_aside
-from logboom.storage.files import OpenFiles
+from logboom.storage.files.disk import File, publish_file, read_file, replace_file, write_aside
+from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.index import Place, SparseIndex, Summary
 from logboom.storage.labels import COLUMNS, Labels, label_columns
 from logboom.storage.scan import Gap, Window, walk

@@ -16,7 +16,7 @@ import msgspec
 from logboom.batch.batch import Batch
 from logboom.batch.header import KIND_CONTROL, KIND_DATA, NO_TIMESTAMP, STAGED_IDS, Header
 from logboom.errors import UnsupportedBatch
-from logboom.storage import envelope
+from logboom.storage.files import envelope
 from logboom.storage.producers import Producers, Stream, Written
 
 MAGIC: Final = b"LGSN"

@@ -20,14 +20,14 @@ from typing import Final, TypeVar
 from logboom.batch.header import HEADER_SIZE, NO_TIMESTAMP, Header
 from logboom.batch.selection import Selection
 from logboom.errors import BatchError, Damage, LogboomError, NotABatch
-from logboom.storage.files import OpenFiles
+from logboom.storage.data.state import Standing, StateReader
+from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.index import EVERY_BYTES
-from logboom.storage.reading import READ_BYTES, SKIP_SEGMENTS, Boundary, Piece, ReadableLog
+from logboom.storage.readable_log import READ_BYTES, SKIP_SEGMENTS, Boundary, Piece, ReadableLog
 from logboom.storage.recovery import find_segments
 from logboom.storage.run import Run
 from logboom.storage.scan import Bad, TooHostile, Window, Work, next_sound
 from logboom.storage.segment import Segment
-from logboom.storage.state import Standing, StateReader
 from logboom.storage.tail import Floor, Tail, known_lineage, read_control
 
 _ATTEMPTS: Final = 50

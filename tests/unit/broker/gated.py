@@ -6,7 +6,7 @@ import errno
 import threading
 from collections.abc import Collection
 
-from logboom.storage.disk import File, OsDisk
+from logboom.storage.files.disk import File, OsDisk
 
 
 class GatedDisk(OsDisk):

@@ -13,14 +13,14 @@ import pytest
 from logboom.batch import build
 from logboom.broker.allowances import Allowances
 from logboom.broker.api import Appended, Part, Settings
-from logboom.broker.checkup import examine
+from logboom.broker.append.validation import Verdict
+from logboom.broker.append.validator_address import ValidatorAddress, ValidatorRules
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
-from logboom.broker.validating import Verdict
-from logboom.broker.validator_address import ValidatorAddress, ValidatorRules
+from logboom.broker.monitor.checkup import examine
 from logboom.errors import ConfigError, ValidatorNotAllowed
 from logboom.storage import DataDirectory
-from logboom.storage.topic import HookSettings, RetentionSettings, SegmentSettings, ValidatorSettings
+from logboom.storage.data.topic import HookSettings, RetentionSettings, SegmentSettings, ValidatorSettings
 
 LISTED = ("http://judge.test/check", "https://judge.test", "http://judge.test:8080/a/", "http://[::1]:99")
 RULES = ValidatorRules(LISTED)

@@ -16,7 +16,7 @@ from logboom.batch import build
 from logboom.broker.api import Acks, Appended, Part, ReadRequest, Settings, Start
 from logboom.broker.local import LocalBroker
 from logboom.errors import BookmarkLost, StorageError, SyncFailed, TopicExists, TopicNotAllowed, TopicNotFound
-from logboom.storage.topic import FlushSettings, RetentionSettings, Topic
+from logboom.storage.data.topic import FlushSettings, RetentionSettings, Topic
 from unit.broker.gated import GatedDisk
 
 OS = Settings(flush=FlushSettings("os"))

@@ -32,7 +32,7 @@ from logboom.errors import (
     UnexpectedSeqno,
     WritesRefused,
 )
-from logboom.storage.topic import AcksSettings, FlushSettings, SegmentSettings
+from logboom.storage.data.topic import AcksSettings, FlushSettings, SegmentSettings
 from unit.broker.gated import GatedDisk
 
 Story = Callable[[LocalBroker, GatedDisk], Awaitable[None]]

@@ -22,8 +22,8 @@ from logboom.errors import (
     ReplicaDiverged,
 )
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
-from logboom.storage.role import Role
-from logboom.storage.topic import SegmentSettings
+from logboom.storage.data.role import Role
+from logboom.storage.data.topic import SegmentSettings
 from replicas.stored import are_equal, stored
 
 Story = Callable[[LocalBroker, LocalBroker], Awaitable[None]]

@@ -10,9 +10,9 @@ import pytest
 
 from logboom.batch import build
 from logboom.storage.config import LogConfig
-from logboom.storage.directory import DataDirectory
+from logboom.storage.data.directory import DataDirectory
+from logboom.storage.data.topic import SegmentSettings, Settings
 from logboom.storage.tail import Snapshot
-from logboom.storage.topic import SegmentSettings, Settings
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 
 ROOT = "/data"

@@ -16,18 +16,18 @@ from logboom.batch.moment import rfc3339
 from logboom.batch.ndjson import decode_record, encode_record
 from logboom.broker.api import Start
 from logboom.cli.bounds import Bounds
-from logboom.cli.moment import parse_moment, show_moment
+from logboom.cli.commands.sql import named_in
 from logboom.cli.setting import KEYS, apply_settings, list_settings
-from logboom.cli.sql import named_in
+from logboom.cli.show.moment import parse_moment, show_moment
 from logboom.cli.start import End, parse_end, parse_start
 from logboom.cli.target import parse_target
 from logboom.errors import ConfigError, InvalidColumn
 from logboom.storage.bookmark import Bookmark
-from logboom.storage.topic import Settings
+from logboom.storage.data.topic import Settings
 
 
 @pytest.mark.parametrize(
-    "name", ["cli.moment", "batch.moment", "batch.ndjson", "server.units", "cli.setting", "cli.start", "cli.target"]
+    "name", ["cli.show.moment", "batch.moment", "batch.ndjson", "server.units", "cli.setting", "cli.start", "cli.target"]
 )
 def test_examples_in_docstrings_of_the_command_line_hold(name: str) -> None:
     failed, _ = doctest.testmod(importlib.import_module(f"logboom.{name}"))

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from logboom.cli import run
-from logboom.spark import environment
+from logboom.spark.runtime import environment
 from logboom.storage import DataDirectory
-from logboom.storage.disk import OsDisk
+from logboom.storage.files.disk import OsDisk
 from logboom.storage.health import surroundings
 from logboom.storage.health.surroundings import Surroundings
 from simulation.model import make_batch
@@ -21,7 +21,7 @@ WRITER = """
 import sys
 from logboom.batch import build
 from logboom.storage import DataDirectory
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
 
 with DataDirectory.open(sys.argv[1]) as directory:
     directory.create_topic("busy", 1, Settings(segment=SegmentSettings(bytes=4096)))

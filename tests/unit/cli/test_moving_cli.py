@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logboom.storage import DataDirectory
-from logboom.storage.topic import HookSettings, Settings
+from logboom.storage.data.topic import HookSettings, Settings
 from simulation.dumps import NOW
 from simulation.model import make_batch
 

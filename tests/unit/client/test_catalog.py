@@ -15,8 +15,8 @@ from logboom.broker.api import SegmentInfo
 from logboom.client.catalog import Catalog, FileCatalog, NodeCatalog, cut_evenly, open_files
 from logboom.errors import Damage, DirectoryUnusable, NotOpened, TopicNotFound, Unavailable
 from logboom.storage import DataDirectory
-from logboom.storage.reading import Piece
-from logboom.storage.topic import SegmentSettings, Settings
+from logboom.storage.data.topic import SegmentSettings, Settings
+from logboom.storage.readable_log import Piece
 from system.node import NodeProcess, free_port
 
 SMALL = Settings(segment=SegmentSettings(bytes=8192))

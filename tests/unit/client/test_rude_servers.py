@@ -14,8 +14,9 @@ import pytest
 from logboom import AsyncReader, AsyncWriter, Reader, Writer, connect
 from logboom.batch import build
 from logboom.broker.api import PartitionInfo, ReadRequest, Settings, Start, TopicInfo
-from logboom.client import blocking_link, contact, link
-from logboom.client.address import Address
+from logboom.client.link import async_link, blocking_link
+from logboom.client.link.address import Address
+from logboom.client.write import contact
 from logboom.errors import ConnectionLost, LogboomError, RemoteProtocolError, SeqnoOutOfRange, Unavailable
 from logboom.protocols.binary.codec import Frame, FrameReader, encode
 from logboom.protocols.binary.errors import encode_failure
@@ -194,12 +195,12 @@ def flood(frame: Frame, sock: socket.socket) -> None:
 def test_a_server_that_pushes_more_than_it_may_is_hung_up_on() -> None:
     async def follow(address: str) -> None:
         async with asyncio.timeout(300):
-            made = await link.AsyncLink.connect(Address.parse(address))
+            made = await async_link.AsyncLink.connect(Address.parse(address))
             pushes = made.subscribe(ReadRequest("events", Start()))
             while made.lost is None:
                 await asyncio.sleep(0.01)
             assert isinstance(made.lost, RemoteProtocolError)
-            assert pushes.waiting_bytes < 2 * link.push_limit(made.welcome)
+            assert pushes.waiting_bytes < 2 * async_link.push_limit(made.welcome)
 
     with server(flood) as address:
         asyncio.run(follow(address))
@@ -303,7 +304,7 @@ def test_a_reader_goes_on_to_the_next_server_where_the_first_is_not_available() 
 
 
 def test_closing_does_not_wait_for_a_server_that_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "CLOSE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(async_link, "CLOSE_TIMEOUT_S", 0.1)
     forever = threading.Event()
 
     def answer(frame: Frame, sock: socket.socket) -> None:

@@ -15,7 +15,7 @@ from logboom.batch import build
 from logboom.broker.api import Broker, ReadRequest, Settings, Start
 from logboom.broker.limits import Limits
 from logboom.protocols.binary import messages
-from logboom.protocols.binary.appending import BATCHES_MAX
+from logboom.protocols.binary.append_run import BATCHES_MAX
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, encode
 from logboom.protocols.binary.handler import METHODS, REQUESTS_MAX
 from logboom.protocols.binary.messages import Append, AppendPart, Credit, Hello, Kind, Read

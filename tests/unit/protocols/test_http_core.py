@@ -13,8 +13,8 @@ from starlette.responses import Response, StreamingResponse
 from logboom.errors import CODES, LogboomError
 from logboom.protocols.http.front_end import HttpFrontEnd
 from logboom.protocols.http.handler import Handler
-from logboom.protocols.http.operation import Operation
 from logboom.protocols.http.problem import STATUSES, problem_of, raw_problem
+from logboom.protocols.http.schema.operation import Operation
 from logboom.protocols.http.settings import HttpSettings
 from web.node import WebNode, tell
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from logboom.errors import ConfigError
+from logboom.protocols.http.api.operations import ALL
 from logboom.protocols.http.hosts import Hosts, check_allowed
-from logboom.protocols.http.operations import ALL
 from logboom.protocols.http.settings import HttpSettings
 from web.node import WebNode, tell
 

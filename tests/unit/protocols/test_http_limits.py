@@ -17,8 +17,8 @@ from logboom.broker.limits import Limits
 from logboom.protocols.http import connection
 from logboom.protocols.http.front_end import HttpFrontEnd
 from logboom.protocols.http.handler import Handler
-from logboom.protocols.http.inflating import BITE_BYTES, STEP_BYTES, Inflater
-from logboom.protocols.http.operation import Operation
+from logboom.protocols.http.request_body import BITE_BYTES, STEP_BYTES, Inflater
+from logboom.protocols.http.schema.operation import Operation
 from logboom.protocols.http.settings import HttpSettings
 from web.node import WebNode, tell
 

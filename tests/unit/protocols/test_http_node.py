@@ -21,7 +21,7 @@ from logboom.broker.api import (
     Settings,
     TopicInfo,
 )
-from logboom.broker.measures import BOUNDS_S, Histogram, Meter
+from logboom.broker.monitor.measures import BOUNDS_S, Histogram, Meter
 from logboom.errors import ConnectionLost
 from logboom.protocols.http.metrics import CURSORS_MAX, FAMILIES, TOPICS_MAX, Facts, render
 from web.node import WebNode, tell

@@ -17,12 +17,12 @@ from starlette.responses import Response
 
 from conformance.http_node import http_node
 from logboom.broker.api import PartitionInfo, TopicInfo
+from logboom.protocols.http.api.operations import ALL
 from logboom.protocols.http.front_end import HttpFrontEnd
-from logboom.protocols.http.openapi import PROBLEMS, document
-from logboom.protocols.http.operation import Content, Operation
-from logboom.protocols.http.operations import ALL
 from logboom.protocols.http.problem import STATUSES
-from logboom.storage.topic import Settings
+from logboom.protocols.http.schema.openapi import PROBLEMS, document
+from logboom.protocols.http.schema.operation import Content, Operation
+from logboom.storage.data.topic import Settings
 
 
 class Choice(msgspec.Struct, rename={"from_": "from"}):

@@ -10,7 +10,7 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import PIPELINE_TOPIC, Part
-from logboom.results.catalogue import Covered, Ended, Event, Leased, Result, Stored
+from logboom.results.pipeline_state import Covered, Ended, Event, Leased, Result, Stored
 from logboom.results.places import Place
 from web.node import WebNode, tell
 

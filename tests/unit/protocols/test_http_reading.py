@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from logboom.batch import Record, build, build_records, read_header
 from logboom.broker.api import Appended, Broker, Part, Settings
 from logboom.broker.limits import Limits
-from logboom.protocols.http import paging
+from logboom.protocols.http import record_page
 from logboom.protocols.http.settings import HttpSettings
 from logboom.storage.bookmark import Bookmark
-from logboom.storage.topic import FlushSettings, SegmentSettings
+from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from web.node import WebNode, tell
 
 SECOND = 1_000_000
@@ -313,7 +313,7 @@ def break_header(path: Path, number: int) -> None:
 def test_what_is_sound_behind_a_broken_header_is_not_skipped_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(paging, "PATIENCE_S", 300.0)
+    monkeypatch.setattr(record_page, "PATIENCE_S", 300.0)
 
     async def story(node: WebNode) -> None:
         await fill(node.broker, 20_000)

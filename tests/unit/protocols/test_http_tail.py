@@ -15,9 +15,9 @@ import pytest
 
 from logboom.batch import Record, build_records
 from logboom.broker.api import Broker, Part, Settings
-from logboom.protocols.http import tail
+from logboom.protocols.http.api import tail
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
-from logboom.storage.topic import FlushSettings
+from logboom.storage.data.topic import FlushSettings
 from unit.protocols.test_http_reading import break_header, crash
 from web.node import RawPeer, WebNode, tell
 

@@ -12,10 +12,10 @@ from logboom.broker.allowances import Allowances
 from logboom.broker.api import Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import TopicRules
+from logboom.protocols.http.api.topics import merge_settings
 from logboom.protocols.http.problem import BadParameter
-from logboom.protocols.http.topics import merge_settings
 from logboom.storage import DataDirectory
-from logboom.storage.topic import HookSettings, RetentionSettings, ValidatorSettings
+from logboom.storage.data.topic import HookSettings, RetentionSettings, ValidatorSettings
 from web.node import WebNode, tell
 
 

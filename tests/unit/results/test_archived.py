@@ -13,9 +13,9 @@ import pytest
 from logboom.batch import Record, build_records
 from logboom.batch.header import HEADER_SIZE, stamp
 from logboom.errors import Damage
-from logboom.results import archive_writing
+from logboom.results import archive_file
 from logboom.results.archive import ArchivedFile, schema
-from logboom.results.archive_writing import Piece, write_file
+from logboom.results.archive_file import Piece, write_file
 from logboom.results.archived import ArchivedLog
 from logboom.results.places import Place
 
@@ -44,7 +44,7 @@ RECORDS = make_records()
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ArchivedLog:
     """600 records in four files, each with row groups of 40."""
-    monkeypatch.setattr(archive_writing, "GROUP_ROWS", 40)
+    monkeypatch.setattr(archive_file, "GROUP_ROWS", 40)
     files = [write(Place(str(tmp_path)), start) for start in range(FIRST, FIRST + COUNT, PER_FILE)]
     return ArchivedLog(str(tmp_path), FIRST, FIRST + COUNT, lambda: files)
 

@@ -11,7 +11,6 @@ import pytest
 from checkpointed.making import write_layer
 from logboom.batch import Record
 from logboom.errors import ResultsUnreadable
-from logboom.results.catalogue import Result
 from logboom.results.checkpoint import (
     FORMAT,
     MANIFEST,
@@ -23,6 +22,7 @@ from logboom.results.checkpoint import (
     encode_manifest,
     latest,
 )
+from logboom.results.pipeline_state import Result
 from logboom.results.places import Place
 
 

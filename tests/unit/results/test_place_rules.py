@@ -13,12 +13,12 @@ from logboom.batch import build
 from logboom.broker.api import Broker, Part, Settings
 from logboom.broker.local import LocalBroker
 from logboom.errors import ConfigError, ResultsUnreadable
-from logboom.results.catalogue import Catalogue, Covered, Ended, Event, Leased, Result, Stored
-from logboom.results.following import Following
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_follower import Following
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Catalogue, Covered, Ended, Event, Leased, Result, Stored
 from logboom.results.place_rules import PlaceRules
 from logboom.results.places import Place
-from logboom.storage.topic import SegmentSettings
+from logboom.storage.data.topic import SegmentSettings
 from web.node import WebNode, tell
 
 RUN = "archive/t/runs/1"

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from logboom.errors import ResultsUnreadable
-from logboom.results.catalogue import Stored
+from logboom.results.pipeline_state import Stored
 from logboom.results.places import UNFINISHED, Place
 
 

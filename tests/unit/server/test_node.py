@@ -14,7 +14,7 @@ from logboom import connect
 from logboom.batch import build
 from logboom.broker.api import Part, ReadRequest
 from logboom.errors import ConfigError, DirectoryUnusable, LogboomError
-from logboom.server.endpoint import Endpoint
+from logboom.protocols.endpoint import Endpoint
 from logboom.server.node import Node, names_of
 from logboom.server.sources import Loaded, Setting, load
 from logboom.storage import DataDirectory

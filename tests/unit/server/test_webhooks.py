@@ -15,13 +15,13 @@ from logboom import AsyncWriter
 from logboom.batch import build
 from logboom.broker.allowances import Allowances
 from logboom.broker.api import Answer, Appended, Part, ReadRequest, Settings
+from logboom.broker.append.validator_address import ValidatorRules
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
-from logboom.broker.validator_address import ValidatorRules
 from logboom.errors import LogboomError, RecordsRejected, ValidatorFailed, ValidatorNotAllowed
 from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
 from logboom.server.webhooks import ANSWER_BYTES, REASON_CHARACTERS, WebHooks, find_reason
-from logboom.storage.topic import ValidatorSettings
+from logboom.storage.data.topic import ValidatorSettings
 
 NOWHERE = ("http://127.0.0.1:1/", "http://xn--a/", "http://a..b/")
 

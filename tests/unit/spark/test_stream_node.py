@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from logboom.client.start import CONNECT_PATIENCE_S
+from logboom.client.read.start import CONNECT_PATIENCE_S
 from logboom.errors import LogboomError, RecordsLost, TopicNotFound, Unavailable
-from logboom.spark.options import ReadOptions
-from logboom.spark.planning import find_logs, open_catalog
+from logboom.spark.read.options import ReadOptions
+from logboom.spark.read.planner import find_logs, open_catalog
 from logboom.spark.source import LogboomSource
-from logboom.storage.topic import FlushSettings, Settings
+from logboom.storage.data.topic import FlushSettings, Settings
 from spark.queries import Topics, wait_until
 from system.node import NodeProcess, free_port
 

@@ -11,7 +11,7 @@ from logboom.batch import Batch, Producer
 from logboom.batch.header import HEADER_SIZE, STAGED_IDS
 from logboom.errors import LogReadOnly, SyncFailed, WriteFailed
 from logboom.storage import Log
-from logboom.storage.disk import File, write_all
+from logboom.storage.files.disk import File, write_all
 from simulation.broken import copy_of, rows
 from simulation.disk import Call, SimulatedDisk
 from simulation.model import make_batch, open_log, open_view

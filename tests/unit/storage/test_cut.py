@@ -8,7 +8,7 @@ import pytest
 
 from logboom.batch import build
 from logboom.storage import Log, LogConfig
-from logboom.storage.reading import Piece
+from logboom.storage.readable_log import Piece
 from simulation.disk import SimulatedDisk
 from simulation.model import make_batch, open_log, open_view
 

@@ -15,10 +15,10 @@ from logboom.storage import labels as labels_module
 from logboom.storage.index import SparseIndex, Summary
 from logboom.storage.labels import ANYTHING, COLUMNS, NOTHING, UNSEEN, LabelMaker, Labels
 from logboom.storage.log import Log
-from logboom.storage.recompression import recompress
 from logboom.storage.scan import Window
-from logboom.storage.scrub import scrub
 from logboom.storage.tail import Lost
+from logboom.storage.upkeep.recompression import recompress
+from logboom.storage.upkeep.scrub import scrub
 from simulation.broken import content, overwrite
 from simulation.disk import SimulatedDisk
 from simulation.model import open_log, open_view

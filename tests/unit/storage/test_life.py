@@ -12,10 +12,10 @@ from logboom.batch import build
 from logboom.batch.codec import ZSTD
 from logboom.errors import Damage, StorageError
 from logboom.storage import DataDirectory, Log
+from logboom.storage.data.topic import HookSettings, RetentionSettings, SegmentSettings, Settings
 from logboom.storage.health.check import check
-from logboom.storage.recompression import recompress
-from logboom.storage.retention import expired
-from logboom.storage.topic import HookSettings, RetentionSettings, SegmentSettings, Settings
+from logboom.storage.upkeep.recompression import recompress
+from logboom.storage.upkeep.retention import expired
 from simulation.broken import copy_of, overwrite, rows
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 from simulation.model import make_batch, open_log, open_view

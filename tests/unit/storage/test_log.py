@@ -24,7 +24,7 @@ from logboom.errors import (
 )
 from logboom.storage import Appended, Log, LogConfig, OpenFiles
 from logboom.storage.config import DAY_US
-from logboom.storage.growing import PendingSync
+from logboom.storage.growing_log import PendingSync
 from logboom.storage.tail import Floor
 from simulation.disk import Call, SimulatedDisk
 from simulation.model import DIRECTORY, SMALL, make_batch, open_log

@@ -10,9 +10,9 @@ from logboom.batch.rewrite import equal
 from logboom.errors import BatchError, LogReadOnly, NotNext, SyncFailed
 from logboom.storage import Log, OpenFiles
 from logboom.storage.log import PendingSwap
-from logboom.storage.recompression import recompress
 from logboom.storage.recovery import begin_log
 from logboom.storage.tail import Snapshot
+from logboom.storage.upkeep.recompression import recompress
 from simulation.broken import rows
 from simulation.disk import SimulatedDisk
 from simulation.model import DIRECTORY, SMALL, make_batch, open_log

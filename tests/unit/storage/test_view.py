@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logboom.errors import SeqnoOutOfRange
-from logboom.storage.state import State, StateReader
+from logboom.storage.data.state import State, StateReader
 from logboom.storage.view import LogGone, LogView
 from simulation.disk import SimulatedDisk
 from simulation.model import DIRECTORY, TOPIC_ID, make_batch, open_log, open_view

@@ -15,8 +15,8 @@ from logboom.batch.header import Buffer
 from logboom.errors import LimitExceeded, LogboomError, ProtocolError, RemoteProtocolError
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, FrameReader, encode_front
 from logboom.protocols.binary.errors import encode_failure
-from logboom.protocols.binary.greeting import Greeting
 from logboom.protocols.binary.handler import Handler
+from logboom.protocols.binary.hello import Greeting
 from logboom.protocols.binary.messages import Kind
 from logboom.protocols.binary.stranger import recognise
 

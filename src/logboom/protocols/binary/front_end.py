@@ -14,7 +14,7 @@ import msgspec
 from logboom.batch import BATCH_SIZE_MAX
 from logboom.broker.api import Broker, TopicInfo
 from logboom.broker.limits import Limits, Rejections
-from logboom.broker.measures import Meter
+from logboom.broker.monitor.measures import Meter
 from logboom.errors import LimitExceeded, LogboomError
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, RECEIVE_BYTES, SharedBuffer, encode_front
 from logboom.protocols.binary.connection import BinaryConnection

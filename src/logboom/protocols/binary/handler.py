@@ -19,10 +19,10 @@ from msgspec.msgpack import Decoder
 
 from logboom.broker.api import Answer, ReadRequest, Start
 from logboom.errors import LimitExceeded, LogboomError, OutcomeUnknown, ProtocolError, RemoteProtocolError
-from logboom.protocols.binary.appending import Run
+from logboom.protocols.binary.append_run import Run
 from logboom.protocols.binary.codec import Frame, encode_front
 from logboom.protocols.binary.messages import Append, Call, Credit, Hello, Kind, Read
-from logboom.protocols.binary.pushing import Push, encode_chunk
+from logboom.protocols.binary.push import Push, encode_chunk
 
 if TYPE_CHECKING:
     from logboom.protocols.binary.connection import BinaryConnection

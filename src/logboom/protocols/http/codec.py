@@ -15,7 +15,7 @@ import msgspec
 
 from logboom.batch import Record
 from logboom.batch.ndjson import decode_bytes, decode_record
-from logboom.broker.gathering import Columns
+from logboom.broker.append.gatherer import Columns
 from logboom.errors import InvalidColumn, LogboomError
 from logboom.protocols.http.problem import RequestError
 

@@ -23,7 +23,7 @@ from logboom.batch import vector
 from logboom.batch.arrow import ORDER, schema, to_list
 from logboom.batch.moment import rfc3339
 from logboom.batch.ndjson import readable, show_value
-from logboom.protocols.http.pouring import pour_record
+from logboom.protocols.http.large_record import pour_record
 from logboom.protocols.http.problem import RequestError
 
 if TYPE_CHECKING:

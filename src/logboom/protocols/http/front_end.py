@@ -16,16 +16,16 @@ from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from logboom.broker.api import Broker
-from logboom.broker.checkup import Examiner
-from logboom.broker.gathering import GATHER_BYTES, Gatherer
+from logboom.broker.append.gatherer import GATHER_BYTES, Gatherer
 from logboom.broker.limits import Limits, Rejections
-from logboom.broker.measures import Meter
+from logboom.broker.monitor.checkup import Examiner
+from logboom.broker.monitor.measures import Meter
 from logboom.errors import LimitExceeded
 from logboom.protocols.http.connection import STALL_S, HttpConnection
 from logboom.protocols.http.handler import Handler
 from logboom.protocols.http.problem import RequestError, raw_problem
 from logboom.protocols.http.settings import HttpSettings
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
 from logboom.results.place_rules import PlaceRules
 
 SWEEP_S: Final = 1.0

@@ -18,13 +18,13 @@ from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
 from logboom.errors import LogboomError
+from logboom.protocols.http.api.operations import ALL
+from logboom.protocols.http.api.write import plain_write, write_plainly
 from logboom.protocols.http.hosts import Hosts
-from logboom.protocols.http.inflating import Body
-from logboom.protocols.http.operation import Operation
-from logboom.protocols.http.operations import ALL
 from logboom.protocols.http.origins import Origins
 from logboom.protocols.http.problem import RequestError, encode_problem, problem_headers, problem_of
-from logboom.protocols.http.writing import plain_write, write_plainly
+from logboom.protocols.http.request_body import Body
+from logboom.protocols.http.schema.operation import Operation
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd

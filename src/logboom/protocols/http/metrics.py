@@ -16,10 +16,10 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from logboom.broker.api import Broker, CursorInfo, DiskStats, Measures, NodeStats, ReplicaStats, TopicInfo
-from logboom.broker.measures import BOUNDS_S, Durations, Measured
-from logboom.broker.stats import UpkeepStats, Waiting
-from logboom.results.catalogue import Catalogue
-from logboom.results.standings import JobInfo, known_jobs, stand
+from logboom.broker.monitor.measures import BOUNDS_S, Durations, Measured
+from logboom.broker.upkeep.stats import UpkeepStats, Waiting
+from logboom.results.job_standings import JobInfo, known_jobs, stand
+from logboom.results.pipeline_state import Catalogue
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NONE: Final = "none"

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from logboom.broker.api import Broker, Feeds
-from logboom.broker.gathering import Gatherer
+from logboom.broker.append.gatherer import Gatherer
 from logboom.broker.limits import Limits, Rejections
-from logboom.broker.measures import Meter
+from logboom.broker.monitor.measures import Meter
 from logboom.protocols.crowd import Crowd
 from logboom.protocols.logd.codec import RUN_BYTES, Decoder, SharedMemory
 from logboom.protocols.logd.connection import LogdConnection

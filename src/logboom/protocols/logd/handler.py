@@ -22,9 +22,9 @@ from logboom.batch.header import Buffer
 from logboom.broker.api import Feed, ReadRequest, Start, Subscription
 from logboom.errors import LimitExceeded, LogboomError, PartitionNotFound
 from logboom.protocols.logd import answers
-from logboom.protocols.logd.appending import AnswerLine
+from logboom.protocols.logd.answer_line import AnswerLine
 from logboom.protocols.logd.errors import INVALID_REQUEST, SLIPS
-from logboom.protocols.logd.following import CHUNK_BYTES, NO_LIMIT, follow, push_stored, read_page
+from logboom.protocols.logd.pages import CHUNK_BYTES, NO_LIMIT, follow, push_stored, read_page
 from logboom.protocols.logd.requests import (
     Close,
     Deleted,

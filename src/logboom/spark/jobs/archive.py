@@ -46,13 +46,13 @@ from logboom.errors import (
     TopicRecreated,
 )
 from logboom.results.archive import FORMAT, MANIFEST, ArchivedFile, Lost, Manifest, decode_manifest, job_id, schema
-from logboom.results.archive_writing import CODECS, Piece, write_file
-from logboom.results.catalogue import Covered, Result, Stored
+from logboom.results.archive_file import CODECS, Piece, write_file
+from logboom.results.pipeline_state import Covered, Result, Stored
 from logboom.results.places import UNFINISHED, Place
-from logboom.spark.jobs.running import RUNS, Outcome, Run
+from logboom.spark.jobs.job_run import RUNS, Outcome, Run
 from logboom.spark.jobs.tasks import run_tasks
-from logboom.spark.planning import Split
-from logboom.spark.reading import Job, read_split
+from logboom.spark.read.planner import Split
+from logboom.spark.read.split_read import Job, read_split
 
 if TYPE_CHECKING:
     import pyarrow as pa

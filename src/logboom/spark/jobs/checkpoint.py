@@ -24,13 +24,12 @@ from msgspec.msgpack import Decoder
 from logboom.batch import Selection
 from logboom.batch.arrow import ORDER
 from logboom.broker.api import TopicInfo
-from logboom.client.address import parse_servers
-from logboom.client.calls import Calls
 from logboom.client.catalog import PATIENCE_S, Listed, NodeCatalog
 from logboom.client.catalog import Place as Point
+from logboom.client.link.address import parse_servers
+from logboom.client.link.calls import Calls
 from logboom.errors import ConfigError, InvalidTopicName, ResultsUnreadable, TopicNotFound
 from logboom.protocols.binary.messages import DescribeTopic
-from logboom.results.catalogue import Covered
 from logboom.results.checkpoint import (
     BYS,
     FORMAT,
@@ -50,13 +49,14 @@ from logboom.results.checkpoint import (
     read_file,
     write_file,
 )
+from logboom.results.pipeline_state import Covered
 from logboom.results.places import Place
-from logboom.spark.jobs.running import RUNS, Outcome, Run, logger
+from logboom.spark.jobs.job_run import RUNS, Outcome, Run, logger
 from logboom.spark.jobs.tasks import watching
-from logboom.spark.options import ReadOptions
-from logboom.spark.planning import Span, Split, cut_spans, settle
-from logboom.spark.reading import Job, read_split
-from logboom.storage.topic import check_name
+from logboom.spark.read.options import ReadOptions
+from logboom.spark.read.planner import Span, Split, cut_spans, settle
+from logboom.spark.read.split_read import Job, read_split
+from logboom.storage.data.topic import check_name
 
 if TYPE_CHECKING:
     import pyarrow as pa

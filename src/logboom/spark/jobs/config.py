@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from logboom.spark.jobs.job_run import Work
 from logboom.spark.jobs.lease import LEASE_S
-from logboom.spark.jobs.running import Work
 
 
 class SparkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from logboom.errors import PipelineError, SparkMissing
 from logboom.spark.jobs.config import SparkConfig
-from logboom.spark.sessions import session
+from logboom.spark.runtime.sessions import session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from logboom.errors import ConfigError
-from logboom.spark.jobs.running import Work
+from logboom.spark.jobs.job_run import Work
 
 KINDS: Final = {
     "archive": "logboom.spark.jobs.archive:ArchiveWork",

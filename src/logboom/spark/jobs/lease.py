@@ -22,11 +22,11 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from logboom.broker.api import Broker
-from logboom.client.address import Servers
+from logboom.client.link.address import Servers
 from logboom.client.remote import RemoteBroker
 from logboom.errors import LeaseHeld, LeaseLost, LogboomError
-from logboom.results.catalogue import Beat, Catalogue, Ended, Event, Job, Leased, Result
-from logboom.results.ledger import Ledger
+from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_state import Beat, Catalogue, Ended, Event, Job, Leased, Result
 
 LEASE_S: Final = 30.0
 BEATS: Final = 5

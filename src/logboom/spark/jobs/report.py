@@ -5,7 +5,7 @@
 Counts what is in the files of each log when it runs, and nothing else: what retention or a trim has taken is in no
 number, archived or not. What goes while it is counted may have been read from the archive, which does not know who
 wrote it and when: so the node is asked again, and what has gone is left out. What was counted for the last report and
-is still there whole is not read again (`results/report_sums.py`). So a report is the same whether it was made of the
+is still there whole is not read again (`results/report/sums.py`). So a report is the same whether it was made of the
 one before or from the beginning.
 """
 
@@ -24,7 +24,7 @@ import msgspec
 from logboom.batch import Batch
 from logboom.broker.api import DiskStats, PartitionInfo, TopicInfo
 from logboom.client import FileReader, Reader
-from logboom.client.address import Servers, parse_servers
+from logboom.client.link.address import Servers, parse_servers
 from logboom.client.remote import connect
 from logboom.errors import (
     ConfigError,
@@ -35,9 +35,10 @@ from logboom.errors import (
     TopicNotFound,
     TopicRecreated,
 )
-from logboom.results.catalogue import Covered, Result, Stored
+from logboom.results.pipeline_state import Covered, Result, Stored
 from logboom.results.places import Place
-from logboom.results.report import (
+from logboom.results.report.page import make_page
+from logboom.results.report.report import (
     CELLS,
     DAY_US,
     NUMBERS,
@@ -50,14 +51,13 @@ from logboom.results.report import (
     Wishes,
     make_report,
 )
-from logboom.results.report_page import make_page
-from logboom.results.report_sums import CELL, FORMAT, Cell, Cells, Sums, add
+from logboom.results.report.sums import CELL, FORMAT, Cell, Cells, Sums, add
 from logboom.spark.jobs.choice import check_choice
+from logboom.spark.jobs.job_run import Outcome, Run
 from logboom.spark.jobs.report_count import count_cell
-from logboom.spark.jobs.running import Outcome, Run
 from logboom.spark.jobs.tasks import run_tasks
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
-from logboom.storage.near_names import near_names
+from logboom.storage.data.near_names import near_names
 
 TOP_MAX: Final = 64
 """Of each cell no more are kept."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from logboom.batch import HEADER_SIZE, NO_TIMESTAMP, Batch, Header, vector
 from logboom.batch.codec import CODECS
 from logboom.batch.columns import ABSENT
-from logboom.results.report_sums import (
+from logboom.results.report.sums import (
     COPIES_KEPT,
     DISTINCT_KEPT,
     NAME_BYTES_MAX,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from logboom.results.catalogue import Catalogue, Job
+from logboom.results.pipeline_state import Catalogue, Job
 from logboom.spark.jobs.lease import Seen
 
 FIRST_MS: Final = 5_000

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from logboom.errors import PipelineError
-from logboom.spark.tidiness import begin_task
+from logboom.spark.runtime.tidiness import begin_task
 
 if TYPE_CHECKING:
     import pyarrow as pa

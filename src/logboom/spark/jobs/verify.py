@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from logboom.client import FileReader
-from logboom.client.address import parse_servers
 from logboom.client.catalog import NodeCatalog
+from logboom.client.link.address import parse_servers
 from logboom.errors import ConfigError, Damage, LogboomError, ResultsUnreadable, SeqnoOutOfRange, TopicNotFound
 from logboom.results.archive import MANIFEST, Manifest, decode_manifest, job_id
-from logboom.results.archive_likeness import Shelved, check_file, compare_file
-from logboom.results.catalogue import Covered, Result
+from logboom.results.pipeline_state import Covered, Result
 from logboom.results.places import Place
-from logboom.results.verification import Holding, LogPlan, Problem, Wanted
-from logboom.results.verifying import Findings, Verification
 from logboom.spark.jobs.choice import check_choice
-from logboom.spark.jobs.running import Outcome, Run
+from logboom.spark.jobs.job_run import Outcome, Run
 from logboom.spark.jobs.tasks import run_tasks
-from logboom.storage.near_names import near_names
+from logboom.storage.data.near_names import near_names
+from logboom.verify.archive_likeness import Shelved, check_file, compare_file
+from logboom.verify.plan import Holding, LogPlan, Problem, Wanted
+from logboom.verify.verifier import Findings, Verification
 
 if TYPE_CHECKING:
     import pyarrow as pa

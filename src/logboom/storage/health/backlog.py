@@ -13,14 +13,14 @@ from typing import Final
 
 from msgspec.msgpack import Decoder
 
-from logboom.storage import envelope
-from logboom.storage.disk import Disk, read_file
+from logboom.storage.data.topic import Settings, Topic, is_hook_name
+from logboom.storage.files import envelope
+from logboom.storage.files.disk import Disk, read_file
 from logboom.storage.health.findings import Finding, Severity, counted
 from logboom.storage.health.survey import LogSurvey
-from logboom.storage.hooks import HookEntry, HookQueue
-from logboom.storage.scrub import MAGIC, ScrubFinding, ScrubLedger
 from logboom.storage.segment import parse_name
-from logboom.storage.topic import Settings, Topic, is_hook_name
+from logboom.storage.upkeep.hooks import HookEntry, HookQueue
+from logboom.storage.upkeep.scrub import MAGIC, ScrubFinding, ScrubLedger
 
 HARD_LIMIT_SHARE: Final = 0.8
 

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from logboom.errors import DirectoryInUse, DirectoryUnusable, LogboomError
-from logboom.storage.directory import Holder, decode_holder, find_logs, identity, read_node
-from logboom.storage.disk import Disk, read_file
-from logboom.storage.files import OpenFiles
+from logboom.storage.data.directory import Holder, decode_holder, find_logs, identity, read_node
+from logboom.storage.data.state import FRONT, MAGIC, SLOT_SIZE, Standing, StateReader, decode
+from logboom.storage.data.topic import find_topic
+from logboom.storage.files.disk import Disk, read_file
+from logboom.storage.files.open_files import OpenFiles
+from logboom.storage.files.readonly import ReadOnlyDisk
 from logboom.storage.health.findings import Finding, Report
 from logboom.storage.health.plain import PlainReading
 from logboom.storage.health.survey import LogSurvey, Progress, survey_log
 from logboom.storage.health.verdict import judge
-from logboom.storage.readonly import ReadOnlyDisk
-from logboom.storage.state import FRONT, MAGIC, SLOT_SIZE, Standing, StateReader, decode
-from logboom.storage.topic import find_topic
-from logboom.storage.unfinished import TOPIC as PUBLISH_TOPIC
-from logboom.storage.unfinished import Unfinished, find_unfinished
+from logboom.storage.staged.unfinished import TOPIC as PUBLISH_TOPIC
+from logboom.storage.staged.unfinished import Unfinished, find_unfinished
 from logboom.storage.view import LogGone, LogView
 
 _LEVELS: Final = 4

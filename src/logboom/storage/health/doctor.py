@@ -17,10 +17,10 @@ from typing import Final
 import msgspec
 
 from logboom.errors import DirectoryUnusable
-from logboom.storage.directory import FORMAT, Node, find_logs
-from logboom.storage.disk import Disk, read_file
-from logboom.storage.envelope import UNREADABLE
-from logboom.storage.files import RESERVE_BYTES
+from logboom.storage.data.directory import FORMAT, Node, find_logs
+from logboom.storage.files.disk import Disk, read_file
+from logboom.storage.files.envelope import UNREADABLE
+from logboom.storage.files.open_files import RESERVE_BYTES
 from logboom.storage.health.backlog import (
     LogSeen,
     Unusable,

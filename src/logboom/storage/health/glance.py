@@ -12,15 +12,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from logboom.storage.disk import Disk, read_file
-from logboom.storage.files import OpenFiles
+from logboom.storage.data.state import Standing
+from logboom.storage.files.disk import Disk, read_file
+from logboom.storage.files.open_files import OpenFiles
+from logboom.storage.files.readonly import ReadOnlyDisk, ReadOnlyFile
 from logboom.storage.health.survey import LogSurvey, Progress, SegmentSurvey, survey_log
 from logboom.storage.holes import Hole
 from logboom.storage.index import SparseIndex
-from logboom.storage.readonly import ReadOnlyDisk, ReadOnlyFile
 from logboom.storage.recovery import find_segments
 from logboom.storage.segment import Segment
-from logboom.storage.state import Standing
 from logboom.storage.tail import Snapshot, Tail
 
 BUDGET_BYTES: Final = 256 * 1024 * 1024

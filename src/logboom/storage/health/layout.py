@@ -19,12 +19,12 @@ from typing import Final
 
 import msgspec
 
-from logboom.storage.disk import Disk, read_file
-from logboom.storage.envelope import UNREADABLE
+from logboom.storage.data.topic import NAME_IN_PATH_MAX, PARTITIONS_MAX, Topic
+from logboom.storage.files.disk import Disk, read_file
+from logboom.storage.files.envelope import UNREADABLE
 from logboom.storage.health.check import StateSlots
 from logboom.storage.health.findings import Finding, counted
 from logboom.storage.segment import parse_name
-from logboom.storage.topic import NAME_IN_PATH_MAX, PARTITIONS_MAX, Topic
 
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)

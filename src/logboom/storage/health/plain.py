@@ -9,8 +9,8 @@ import errno
 import os
 import stat
 
-from logboom.storage.disk import OsDisk, OsFile
-from logboom.storage.readonly import ReadOnlyDisk, ReadOnlyFile
+from logboom.storage.files.disk import OsDisk, OsFile
+from logboom.storage.files.readonly import ReadOnlyDisk, ReadOnlyFile
 
 
 class PlainDisk(OsDisk):

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 from logboom.batch.builder import build_control
 from logboom.batch.header import HEADER_SIZE, SYNCED_UNKNOWN, stamp
-from logboom.storage.directory import Holder, decode_holder, write_holder
-from logboom.storage.disk import Disk, write_all
-from logboom.storage.health import mending
+from logboom.storage.data.directory import Holder, decode_holder, write_holder
+from logboom.storage.data.state import FRONT, SLOT_SIZE, Standing, State
+from logboom.storage.files.disk import Disk, write_all
+from logboom.storage.files.readonly import ReadOnlyDisk
+from logboom.storage.health import replacement
 from logboom.storage.health.check import IsDirectory, Place, find_place, read_state, survey_and_judge
 from logboom.storage.health.findings import Finding
 from logboom.storage.health.survey import LogSurvey, Progress, SegmentSurvey
-from logboom.storage.readonly import ReadOnlyDisk
-from logboom.storage.state import FRONT, SLOT_SIZE, Standing, State
 from logboom.storage.tail import Floor, new_lineage
 
 
@@ -85,7 +85,7 @@ def _mend_log(disk: Disk, place: Place, log: LogSurvey) -> Iterator[Step]:
     generation, mended = log.generation, False
     for survey in log.segments:
         if not survey.snapshot_sound:
-            yield Step(f"write {survey.segment.snap_path} anew", partial(mending.write_snapshot, disk, survey))
+            yield Step(f"write {survey.segment.snap_path} anew", partial(replacement.write_snapshot, disk, survey))
         if survey.index_fault is not None:
             path = survey.segment.index_path
             yield Step(f"remove {path}: it is made again when needed", partial(_remove, disk, path))
@@ -109,19 +109,19 @@ def _mend_segment(disk: Disk, log: LogSurvey, survey: SegmentSurvey, generation:
     name = survey.segment.log_path
     if survey.unknown is not None or not all(hole.fillable for hole in survey.holes):
         return None
-    ending = mending.Ending(_lost_floor(log, survey) if survey.holes else None, _new_term(log, survey))
+    ending = replacement.Ending(_lost_floor(log, survey) if survey.holes else None, _new_term(log, survey))
     if survey.holes:
         batches = sum(hole.batches for hole in survey.holes)
         if survey.size and len(survey.holes) == 1 and survey.before_missing is not None and survey.torn is None:
             text = f"put a segment of {batches} lost batches behind {name}"
-            return Step(text, partial(mending.add_segment, disk, survey, generation, ending))
+            return Step(text, partial(replacement.add_segment, disk, survey, generation, ending))
         text = f"write {name} anew: {survey.batches} sound batches, {batches} lost"
         if survey.exists:
             text += "; the old file is kept as .damaged"
-        return Step(text, partial(mending.rewrite_segment, disk, survey, generation, ending))
+        return Step(text, partial(replacement.rewrite_segment, disk, survey, generation, ending))
     if survey.torn is not None:
         text = f"cut {survey.size - survey.torn.position} torn bytes off {name}; they are kept as .torn"
-        return Step(text, partial(mending.cut_tail, disk, survey, ending))
+        return Step(text, partial(replacement.cut_tail, disk, survey, ending))
     return None
 
 

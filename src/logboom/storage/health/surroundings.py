@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from logboom.storage.disk import OsDisk
+from logboom.storage.files.disk import OsDisk
 
 DEPTH_MAX: Final = 4
 """DATA/topics/<topic>/<partition>/<file>"""

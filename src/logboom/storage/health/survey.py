@@ -14,17 +14,17 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from logboom.batch.header import KIND_CONTROL, KIND_LOST, NO_TIMESTAMP, Header
-from logboom.storage.disk import Disk, File, read_file
-from logboom.storage.files import OpenFiles
+from logboom.storage.data.state import Standing
+from logboom.storage.files.disk import Disk, File, read_file
+from logboom.storage.files.open_files import OpenFiles
+from logboom.storage.files.readonly import BLOCK, ReadOnlyFile
 from logboom.storage.health.floor import floor_fault
 from logboom.storage.holes import Hole, Limit, resume
 from logboom.storage.index import SparseIndex
 from logboom.storage.labels import label_columns
-from logboom.storage.readonly import BLOCK, ReadOnlyFile
 from logboom.storage.recovery import evidence_of_damage, find_segments
 from logboom.storage.scan import Bad, Window, scan
 from logboom.storage.segment import Segment
-from logboom.storage.state import Standing
 from logboom.storage.tail import Lost, Snapshot, Tail, read_control
 
 PRODUCERS_MAX: Final = 1_000_000

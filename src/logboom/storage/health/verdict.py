@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from logboom.storage.disk import Disk
+from logboom.storage.files.disk import Disk
 from logboom.storage.health.findings import Finding, Kind
 from logboom.storage.health.survey import LogSurvey, SegmentSurvey
 from logboom.storage.holes import Hole

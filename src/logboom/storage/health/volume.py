@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from logboom.storage.disk import is_network
+from logboom.storage.files.disk import is_network
 from logboom.storage.health.findings import Finding
 from logboom.storage.health.surroundings import Surroundings
 

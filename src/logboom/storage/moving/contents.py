@@ -21,13 +21,13 @@ import msgspec
 from logboom.batch.batch import Batch
 from logboom.batch.header import NO_TIMESTAMP
 from logboom.errors import BatchError, DumpCorrupt, DumpUnsupported, TopicError
+from logboom.storage.data.topic import Topic
 from logboom.storage.health.floor import floor_fault
 from logboom.storage.moving import stream
 from logboom.storage.moving.outline import End, Head, LogBegin, LogEnd, TopicBegin, Totals
 from logboom.storage.moving.stream import Frame, FrameReader, Source
 from logboom.storage.producers import REMEMBERED
 from logboom.storage.tail import Snapshot, Tail, read_control
-from logboom.storage.topic import Topic
 
 _PRODUCERS_MAX: Final = 1_000_000
 _ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)

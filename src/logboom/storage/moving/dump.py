@@ -21,17 +21,17 @@ from logboom import __version__
 from logboom.batch import codec as codecs
 from logboom.batch.rewrite import equal
 from logboom.errors import Damage, DumpCorrupt, DumpIncomplete, DumpMismatch, IndexOutOfRange, TopicNotFound
+from logboom.storage.data.near_names import near_names
+from logboom.storage.data.topic import Topic
 from logboom.storage.moving import stream
 from logboom.storage.moving.contents import Contents
 from logboom.storage.moving.origin import Origin
 from logboom.storage.moving.outline import Head, Listed, LogBegin, LogEnd, Request, TopicBegin, Totals, encode
 from logboom.storage.moving.span import check_batch, follow_to, run_at, segment_at, span_of
 from logboom.storage.moving.stream import FrameWriter, Sink, Source
-from logboom.storage.near_names import near_names
-from logboom.storage.reading import ReadableLog
+from logboom.storage.readable_log import ReadableLog
 from logboom.storage.run import Run
 from logboom.storage.tail import Tail
-from logboom.storage.topic import Topic
 
 _ATTEMPTS: Final = 5
 

@@ -16,12 +16,12 @@ import msgspec
 
 from logboom.batch.batch import Batch
 from logboom.errors import DumpMismatch, LowSpace
-from logboom.storage.directory import DataDirectory
+from logboom.storage.data.directory import DataDirectory
+from logboom.storage.data.topic import Topic
 from logboom.storage.moving.contents import Batches, Contents, Item
 from logboom.storage.moving.outline import Head, LogBegin, LogEnd, TopicBegin, Totals
 from logboom.storage.moving.stream import Source, ahead
 from logboom.storage.tail import Snapshot
-from logboom.storage.topic import Topic
 
 Progress = Callable[[int], None]
 

@@ -19,19 +19,19 @@ from typing import Final
 
 from logboom.errors import Damage, DirectoryInUse, DirectoryUnusable, DumpOvertaken
 from logboom.storage.config import LogConfig
-from logboom.storage.directory import DataDirectory, find_logs, read_node
-from logboom.storage.disk import Disk, OsDisk
-from logboom.storage.files import OpenFiles
+from logboom.storage.data.directory import DataDirectory, find_logs, read_node
+from logboom.storage.data.state import StateReader
+from logboom.storage.data.topic import Topic, read_topics
+from logboom.storage.files.disk import Disk, OsDisk
+from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.health.check import find_place, writer_of
 from logboom.storage.log import Log
-from logboom.storage.reading import ReadableLog
+from logboom.storage.readable_log import ReadableLog
 from logboom.storage.recovery import snapshot_of
 from logboom.storage.segment import parse_name
-from logboom.storage.state import StateReader
+from logboom.storage.staged.unfinished import TOPIC as PUBLISH_TOPIC
+from logboom.storage.staged.unfinished import check_finished, find_unfinished
 from logboom.storage.tail import Snapshot
-from logboom.storage.topic import Topic, read_topics
-from logboom.storage.unfinished import TOPIC as PUBLISH_TOPIC
-from logboom.storage.unfinished import check_finished, find_unfinished
 from logboom.storage.view import LogGone, LogView
 
 _READ_ONLY: Final = (errno.EROFS, errno.EACCES, errno.EPERM)

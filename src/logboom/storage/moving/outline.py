@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import msgspec
 
 from logboom.batch.header import KIND_LOST, Header
-from logboom.storage.topic import Topic
+from logboom.storage.data.topic import Topic
 
 
 class Request(msgspec.Struct, frozen=True):

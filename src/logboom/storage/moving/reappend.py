@@ -21,14 +21,14 @@ from logboom.batch.codec import CODECS
 from logboom.batch.header import BATCH_SIZE_MAX, KIND_CONTROL, KIND_LOST, SEQUENCE_MODULUS, Producer, own_id
 from logboom.batch.rewrite import without_producer
 from logboom.errors import DumpMismatch, LogboomError
-from logboom.storage.directory import DataDirectory
+from logboom.storage.data.directory import DataDirectory
+from logboom.storage.data.topic import Topic
 from logboom.storage.log import Log
+from logboom.storage.moving.background_sync import Syncing
 from logboom.storage.moving.load import TopicLoaded, check_name, need_space
 from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
-from logboom.storage.moving.syncing import Syncing
+from logboom.storage.staged.unfinished import Unfinished, check_finished, unfinished_in
 from logboom.storage.tail import Snapshot
-from logboom.storage.topic import Topic
-from logboom.storage.unfinished import Unfinished, check_finished, unfinished_in
 
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 

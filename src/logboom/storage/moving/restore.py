@@ -17,17 +17,17 @@ from logboom.batch.batch import Batch
 from logboom.batch.rewrite import equal
 from logboom.errors import DumpMismatch
 from logboom.storage.config import LogConfig
-from logboom.storage.directory import DataDirectory
-from logboom.storage.disk import read_file, replace_file
+from logboom.storage.data.directory import DataDirectory
+from logboom.storage.data.topic import Topic
+from logboom.storage.files.disk import read_file, replace_file
 from logboom.storage.log import Log
+from logboom.storage.moving.background_sync import Syncing
 from logboom.storage.moving.load import TopicLoaded, check_name, need_space
 from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
-from logboom.storage.moving.syncing import Syncing
 from logboom.storage.recovery import begin_log
 from logboom.storage.segment import parse_name
+from logboom.storage.staged.unfinished import Unfinished, check_finished, unfinished_in
 from logboom.storage.tail import Snapshot
-from logboom.storage.topic import Topic
-from logboom.storage.unfinished import Unfinished, check_finished, unfinished_in
 
 _CONFIG: Final = LogConfig(segment_bytes=2**40, segment_age_us=2**62)
 """Segments end where the dump says."""

@@ -17,7 +17,7 @@ from logboom.errors import BatchError, Damage, IndexOutOfRange, SeqnoOutOfRange
 from logboom.storage.config import LogConfig
 from logboom.storage.moving.origin import Origin
 from logboom.storage.moving.outline import LogBegin, Request
-from logboom.storage.reading import ReadableLog
+from logboom.storage.readable_log import ReadableLog
 from logboom.storage.run import Run
 from logboom.storage.tail import Snapshot, Tail, read_control
 

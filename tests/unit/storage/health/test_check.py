@@ -7,8 +7,8 @@ import pytest
 from logboom.batch import build
 from logboom.errors import DirectoryUnusable
 from logboom.storage import DataDirectory
+from logboom.storage.files.readonly import ReadOnlyDisk
 from logboom.storage.health.findings import Finding
-from logboom.storage.readonly import ReadOnlyDisk
 from simulation.broken import (
     checked,
     content,

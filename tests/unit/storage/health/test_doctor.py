@@ -16,19 +16,7 @@ import pytest
 from logboom.broker.allowances import Allowances
 from logboom.errors import Damage, DirectoryUnusable
 from logboom.storage import DataDirectory
-from logboom.storage.disk import OsDisk
-from logboom.storage.files import OpenFiles
-from logboom.storage.health.backlog import Unusable
-from logboom.storage.health.doctor import examine
-from logboom.storage.health.findings import Diagnosis, Finding
-from logboom.storage.health.glance import Glance
-from logboom.storage.health.repair import hold, plan_repair
-from logboom.storage.health.surroundings import Holding, Surroundings, look_around
-from logboom.storage.hooks import HookEntry, HookQueue
-from logboom.storage.recovery import find_segments
-from logboom.storage.scrub import ScrubLedger, ScrubResult
-from logboom.storage.segment import Segment
-from logboom.storage.topic import (
+from logboom.storage.data.topic import (
     HookSettings,
     RetentionSettings,
     SegmentSettings,
@@ -37,6 +25,18 @@ from logboom.storage.topic import (
     ValidatorSettings,
     write_topic,
 )
+from logboom.storage.files.disk import OsDisk
+from logboom.storage.files.open_files import OpenFiles
+from logboom.storage.health.backlog import Unusable
+from logboom.storage.health.doctor import examine
+from logboom.storage.health.findings import Diagnosis, Finding
+from logboom.storage.health.glance import Glance
+from logboom.storage.health.repair import hold, plan_repair
+from logboom.storage.health.surroundings import Holding, Surroundings, look_around
+from logboom.storage.recovery import find_segments
+from logboom.storage.segment import Segment
+from logboom.storage.upkeep.hooks import HookEntry, HookQueue
+from logboom.storage.upkeep.scrub import ScrubLedger, ScrubResult
 from simulation.broken import overwrite, remove, resize, segments, sound_disk
 from simulation.disk import Call, PowerLoss, SimulatedDisk
 from simulation.model import DIRECTORY, TOPIC_ID, make_batch

@@ -30,7 +30,7 @@ from logboom.errors import (
     TopicNotFound,
 )
 from logboom.storage import Appended, DataDirectory, Log
-from logboom.storage.disk import replace_file
+from logboom.storage.files.disk import replace_file
 from logboom.storage.health.check import check
 from logboom.storage.health.repair import plan_repair
 from logboom.storage.moving.dump import dump, plan_dump
@@ -40,8 +40,8 @@ from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
 from logboom.storage.moving.stream import HEADER_SIZE, PREAMBLE, FrameReader
 from logboom.storage.producers import Stream, Written
-from logboom.storage.recompression import recompress
 from logboom.storage.tail import Snapshot
+from logboom.storage.upkeep.recompression import recompress
 from simulation.disk import SimulatedDisk
 from simulation.dumps import (
     NOW,

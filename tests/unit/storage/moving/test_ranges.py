@@ -9,7 +9,8 @@ import pytest
 from logboom.batch import Producer, build_control
 from logboom.errors import Damage, DirectoryUnusable, DumpCorrupt, DumpMismatch, DumpUnsupported
 from logboom.storage import DataDirectory, Log
-from logboom.storage.disk import replace_file
+from logboom.storage.data.topic import HookSettings, Settings
+from logboom.storage.files.disk import replace_file
 from logboom.storage.health.check import check
 from logboom.storage.moving import stream
 from logboom.storage.moving.load import load
@@ -19,7 +20,6 @@ from logboom.storage.moving.reappend import AppendLoader
 from logboom.storage.moving.restore import EqualLoader
 from logboom.storage.moving.stream import FrameWriter
 from logboom.storage.tail import Floor
-from logboom.storage.topic import HookSettings, Settings
 from simulation.disk import SimulatedDisk
 from simulation.dumps import (
     NOW,

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
-from logboom.protocols.http.operation import Content, Operation
 from logboom.protocols.http.problem import RequestError
+from logboom.protocols.http.schema.operation import Content, Operation
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd

@@ -1,0 +1,530 @@
+"""The one owner of a log's writes: what is written when, by whom, and who is told.
+
+    submit → (queue) → append → written → sync → committed
+                 inline or on a thread     by the Committer, for many logs at once
+
+Invariants. Batches enter the log in the order of `submit`. While a thread has the log (`busy`) nobody else calls
+anything of it that writes; what comes meanwhile waits in the queue. An append is answered when its promise is kept and
+waits for nothing else: with acks none or leader when it is written, with durable when it is synced. Readers are woken
+when more is committed: when it is synced, or, where the topic says flush = os, when it is written.
+
+Small appends to a log that is not being synced are written inline. Others go to a thread: writing takes long while the
+same file is synced. What waits for a sync anyway waits for the round of the Committer, which writes it with one call.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from asyncio import AbstractEventLoop, Future, TimerHandle
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+from logboom.batch import Batch
+from logboom.broker.append.promise import Adoption, Entry
+from logboom.errors import BatchError, LogboomError, LogReadOnly, Overloaded, RepeatForgotten, SyncFailed
+from logboom.storage.append import Answer, Appended
+from logboom.storage.data.topic import Settings
+from logboom.storage.growing_log import PendingSync
+from logboom.storage.log import Log
+
+if TYPE_CHECKING:
+    from logboom.broker.append.sync_rounds import Committer
+
+logger: Final = logging.getLogger("logboom.broker")
+
+INLINE_BYTES: Final = 1024 * 1024
+"""More than this in one append is left to a thread."""
+LAZY_SYNC_BYTES: Final = 32 * 1024 * 1024
+"""With flush = os a sync is begun when so much is unsynced: so that a roll finds little to do."""
+LAZY_SYNC_MS: Final = 1000
+"""And after so long, however little it is."""
+
+
+class LogWriter:
+    def __init__(self, name: str, log: Log, settings: Settings, committer: Committer, term: int | None = None) -> None:
+        self.name = name
+        """`topic/partition`."""
+        self.log = log
+        self.configure(settings)
+        self._committer = committer
+        self._loop: AbstractEventLoop = committer.loop
+        self._term = term
+        """What is appended is of this one, which is not in the log yet, durably; None where the log's own is."""
+        self._term_index: int | None = None
+        """Up to where the log must be synced to have it."""
+        self.busy = False
+        """Whether a thread has the log."""
+        self._queue: deque[Entry] = deque()
+        self._eager = 0
+        """How many in the queue do not wait for a sync."""
+        self.queued_bytes = 0
+        self.unsynced_bytes = 0
+        self._unsynced_from: deque[tuple[int, int]] = deque()
+        """What each write added, with the last index of the write."""
+        self._awaiting: deque[tuple[int, Entry | Future[None]]] = deque()
+        """Written, and to be answered when the batch with this index is synced."""
+        self._late: PendingSync | None = None
+        """A sync that has ended while a thread had the log."""
+        self._untold = False
+        """Whether more is committed than readers in other processes know."""
+        self._waiters: dict[Future[None], None] = {}
+        self._timer: TimerHandle | None = None
+        self._patience: TimerHandle | None = None
+        self._gone: LogboomError | None = None
+
+    def configure(self, settings: Settings) -> None:
+        flush = settings.flush
+        self._commits_unsynced = flush.policy == "os"
+        delay_ms = {"each": 0, "interval": flush.interval_ms, "os": LAZY_SYNC_MS}[flush.policy]
+        self._sync_after_s = delay_ms / 1000
+
+    def __repr__(self) -> str:
+        return f"<LogWriter {self.name}>"
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self.queued_bytes + self.unsynced_bytes
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether writing what is queued takes another file: nothing of the log waits for a sync."""
+        return bool(self._queue) and not self.unsynced_bytes
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._queue or self._awaiting or self.busy)
+
+    def submit(self, entry: Entry) -> None:
+        """Take an append in. Its promise is kept, or broken with a reason, in any case."""
+        refusal = self._gone or self._committer.failure
+        if refusal is not None:
+            return self.refuse(entry, refusal)
+        inline = self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and self.log.is_quick
+        if inline and self._committer.room(self, entry.size):
+            self._append((entry,))
+            return self._written((entry,))
+        return self._enqueue(entry)
+
+    def refuse(self, entry: Entry, error: LogboomError) -> None:
+        """Nothing of this is written. What was written before, and is only sent again, gets its first answer."""
+        firsts = [] if self._gone is not None or entry.stamped else list(map(self.log.first_answer, entry.batches))
+        if not any(firsts):
+            return self._committer.refuse(entry, error)
+        entry.answers = [first or error for first in firsts]
+        last = self._committer.counts.note(entry)
+        if entry.acks != "durable" or last <= self.log.synced_index or self._committer.failure is not None:
+            return entry.settle()
+        self._awaiting.append((last, entry))
+        return self._committer.want(self)
+
+    @property
+    def _is_free(self) -> bool:
+        return not self.busy and not self._committer.paused
+
+    def _enqueue(self, entry: Entry) -> None:
+        overloaded = self.overload(entry.size)
+        if overloaded is not None:
+            return self.refuse(entry, overloaded)
+        entry.give_up_at = self._loop.time() + self._committer.limits.append_wait_ms / 1000
+        self._queue.append(entry)
+        self._count_queued(entry, 1)
+        return self.go_on()
+
+    def overload(self, size: int) -> Overloaded | None:
+        """Why so many bytes more may not wait for this log."""
+        committer, limits = self._committer, self._committer.limits
+        for waiting, most in (
+            (self.queued_bytes, limits.unsynced_bytes_per_log),
+            (committer.queued_bytes, limits.unsynced_bytes),
+        ):
+            if waiting and waiting + size > most:
+                return Overloaded(self.name, waiting, most)
+        return None
+
+    def count_waiting(self, size: int) -> None:
+        """So many bytes more, or less, wait for this log: in its queue, or before it."""
+        self.queued_bytes += size
+        self._committer.queued_bytes += size
+
+    def _give_up(self) -> None:
+        """Some have waited for room long enough."""
+        self._patience = None
+        now, most = self._loop.time(), self._committer.limits.unsynced_bytes_per_log
+        while self._queue and self._queue[0].give_up_at <= now and not self._committer.room(self, 0):
+            entry = self._queue.popleft()
+            self._count_queued(entry, -1)
+            self.refuse(entry, Overloaded(self.name, self.waiting_bytes, most))
+        self.go_on()
+
+    def _count_queued(self, entry: Entry, sign: int) -> None:
+        self.count_waiting(sign * entry.size)
+        if entry.acks != "durable":
+            self._eager += sign
+
+    def go_on(self) -> None:
+        """Write what is queued as soon as can be: with the next sync, or before it where somebody waits for no sync."""
+        if not self._queue:
+            return
+        if not self._is_free:
+            if self._committer.paused:
+                self._committer.held_up[self] = None
+            return
+        has_room = self._committer.room(self, 0)
+        if self._eager and has_room and (entries := self.take_queue()):
+            self.seize()
+            self._committer.run(self._write_queue, entries)
+            return
+        self._committer.want(self)
+        if not has_room and self._patience is None:
+            self._patience = self._loop.call_at(self._queue[0].give_up_at, self._give_up)
+
+    def take_queue(self) -> list[Entry]:
+        """What is to be written now: as much as there is room for, at least one entry."""
+        entries: list[Entry] = []
+        taken = 0
+        while self._queue and (not entries or self._committer.room(self, taken)):
+            if self.log.syncing and isinstance(self._queue[0], Adoption):
+                break  # a segment must be rolled for it
+            entry = self._queue.popleft()
+            self._count_queued(entry, -1)
+            taken += entry.size
+            entries.append(entry)
+        return entries
+
+    def _count_unsynced(self, size: int) -> None:
+        self.unsynced_bytes += size
+        self._committer.unsynced_bytes += size
+        if not self.unsynced_bytes:
+            self._committer.dirty.pop(self, None)
+        elif size > 0:
+            self._committer.dirty[self] = None
+
+    def _write_queue(self, entries: list[Entry]) -> None:
+        """On a thread."""
+        self._append(entries)
+        self._committer.call_soon(self._wrote, entries)
+
+    def _append(self, entries: Sequence[Entry]) -> None:
+        """On whatever thread has the log: one call for all of them. Their answers are not given to anybody yet."""
+        together: list[Entry] = []
+        for entry in entries:
+            if isinstance(entry, Adoption):
+                self._append_together(together)
+                self._adopt(entry)
+                together = []
+            elif entry.is_repeat:
+                self._append_together(together)
+                self._answer_again(entry)
+                together = []
+            elif entry.stamped:
+                self._append_together(together)
+                self._replicate(entry)
+                together = []
+            elif entry.expect is not None and len(entry.batches) > 1:  # the first one's seqno decides for all
+                self._append_together(together)
+                self._append_together([entry])
+                together = []
+            else:
+                together.append(entry)
+        self._append_together(together)
+
+    def _append_together(self, entries: list[Entry]) -> None:
+        if not entries:
+            return
+        batches: Sequence[Batch] = entries[0].batches
+        expect: list[int | None] | None = None
+        if len(entries) > 1 or entries[0].expect is not None:
+            batches = [batch for entry in entries for batch in entry.batches]
+            expect = [seqno for entry in entries for seqno in entry.expected(self.log.next)]
+        try:
+            self._begin_owed_term()
+            answers = self.log.append(batches, time.time_ns() // 1000, self._term, expect)
+        except LogboomError as error:  # the term could not be begun
+            answers = [error] * len(batches)
+        except Exception as error:  # nothing of ours: what was written is not known
+            failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
+            self._committer.call_soon(self._committer.fail, failure, error)
+            answers = [failure] * len(batches)
+        offset = 0
+        for entry in entries:
+            entry.answers = answers[offset : offset + len(entry.batches)]
+            offset += len(entry.batches)
+
+    def _answer_again(self, entry: Entry) -> None:
+        """As the first time, from what the log remembers. What it has forgotten meanwhile is not written: no validator
+        has seen it."""
+        answers: list[Answer] = []
+        for batch in entry.batches:
+            header = batch.header
+            try:
+                batch.verify(self.log.config.batch_bytes_max)
+                found = self.log.repeat_of(header)
+                answers.append(found or RepeatForgotten(header.producer_id, header.producer_seq, 0))
+            except BatchError as error:
+                answers.append(error)
+        entry.answers = answers
+
+    def _replicate(self, entry: Entry) -> None:
+        """As above, for batches that have their numbers already."""
+        failure: LogboomError | None = None
+        try:
+            self.log.replicate(entry.batches)
+        except LogboomError as error:
+            failure = error
+        except Exception as error:  # nothing of ours: what was written is not known
+            failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
+            self._committer.call_soon(self._committer.fail, failure, error)
+        last, headers = self.log.last_index, [batch.header for batch in entry.batches]
+        entry.answers = [
+            failure
+            if failure is not None and header.index > last
+            else Appended(header.base_seqno, header.record_count, header.index, header.append_time)
+            for header in headers
+        ]
+
+    def _adopt(self, entry: Adoption) -> None:
+        """Where it cannot be, whoever asked appends the batches: what stands in the way of that is said then."""
+        try:
+            batches = list(entry.piece.batches())
+            self._begin_owed_term()
+            entry.answers = self.log.adopt(entry.piece.file(), batches, time.time_ns() // 1000, self._term)
+            entry.batches = batches
+        except (LogboomError, OSError) as error:
+            logger.warning("%s: %s does not become a segment: %s", self.name, entry.piece.path, error)
+        except Exception as error:  # nothing of ours: what was written is not known
+            failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
+            self._committer.call_soon(self._committer.fail, failure, error)
+        entry.piece.let_go()
+
+    append_on_thread = _append
+
+    def _wrote(self, entries: list[Entry]) -> None:
+        self._written(entries)
+        self.free()
+        self.go_on()
+
+    wrote_in_round = _wrote
+
+    def seize(self) -> None:
+        """A thread gets the log."""
+        self.busy = True
+        self._committer.dirty[self] = None
+        self._committer.seized += 1
+
+    def free(self) -> None:
+        """No thread has the log any more."""
+        self.busy = False
+        if not self.unsynced_bytes:
+            self._committer.dirty.pop(self, None)
+        self._committer.seized -= 1
+        if self._untold:
+            self.tell()
+        if self._late is not None:
+            pending, self._late = self._late, None
+            self.end_sync(pending)
+        self._committer.freed()
+
+    def _written(self, entries: Sequence[Entry]) -> None:
+        """Answer those that wait for no more, and see to it that the others are synced."""
+        log, counts = self.log, self._committer.counts
+        before, durable, synced = counts.bytes, False, log.synced_index
+        for entry in entries:
+            last = counts.note(entry)
+            if entry.acks == "durable" and last > synced:
+                durable = True
+                self._awaiting.append((last, entry))
+            else:
+                entry.settle()
+        if log.failed:
+            return self._stop_all()
+        size = counts.bytes - before
+        if size:
+            self._unsynced_from.append((log.last_index, size))
+            self._count_unsynced(size)
+            if self._term is not None and self._term_index is None and log.term >= self._term:
+                self._term_index = log.last_index
+            if self._commits_unsynced and self._term is None:
+                log.commit(log.last_index, tell=False)
+                self.wake()
+                self._committer.tell_later(self)
+        if size and (log.synced_index > log.committed_index or log.synced_index == log.last_index):
+            self._synced()
+        elif durable or size:
+            self._see_to_sync(durable)
+        return None
+
+    def _stop_all(self) -> None:
+        failure = SyncFailed(self.log.refusal)
+        self._committer.fail(failure, None)
+        self.break_off(LogReadOnly(str(failure)), failure)  # the node may have stopped before this came back
+
+    def _see_to_sync(self, now: bool) -> None:
+        """At once where somebody waits for it, or nothing can be shown before it; else as the topic says."""
+        if now or not self._sync_after_s or self._term is not None or self.unsynced_bytes >= LAZY_SYNC_BYTES:
+            self._committer.want(self)
+        elif self._timer is None:
+            self._timer = self._loop.call_later(self._sync_after_s, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        if self.unsynced_bytes:
+            self._committer.want(self)
+
+    def end_sync(self, pending: PendingSync) -> None:
+        """A sync has succeeded: commit, answer, wake. A roll that is due is left to a thread."""
+        if self.busy:
+            self._late = pending
+        elif self.log.outgrown:
+            self.seize()
+            self._committer.run(self._end_sync_on_thread, pending)
+        else:
+            self.log.end_sync(pending)
+            self._synced()
+
+    def _end_sync_on_thread(self, pending: PendingSync) -> None:
+        self.log.end_sync(pending)
+        self._committer.call_soon(self._rolled)
+
+    def _rolled(self) -> None:
+        self._synced()
+        self.free()
+        self.go_on()
+
+    def catch_up(self) -> None:
+        """Where everything is synced already, by a roll before a write that failed: then no round says so."""
+        if self.log.synced_index == self.log.last_index and (self._awaiting or self.unsynced_bytes):
+            self._synced()
+
+    def _synced(self) -> None:
+        log = self.log
+        if log.failed:
+            return self._stop_all()
+        synced = log.synced_index
+        if self._term_index is not None and self._term_index <= synced:
+            self._term = self._term_index = None
+        while self._unsynced_from and self._unsynced_from[0][0] <= synced:
+            self._count_unsynced(-self._unsynced_from.popleft()[1])
+        self._commit(synced)
+        if self._commits_unsynced:
+            self.wake()  # those who copy this log wait for what is synced
+        while self._awaiting and self._awaiting[0][0] <= synced:
+            _, waiting = self._awaiting.popleft()
+            if isinstance(waiting, Entry):
+                waiting.settle()
+            elif not waiting.done():
+                waiting.set_result(None)
+        if log.failed:  # readers in other processes could not be told
+            return self._stop_all()
+        if self._awaiting or self.unsynced_bytes:
+            self._see_to_sync(bool(self._awaiting))
+        return None
+
+    def _commit(self, index: int) -> None:
+        if index > self.log.committed_index:
+            self.log.commit(index)
+            self.wake()
+
+    def tell(self) -> None:
+        """Readers in other processes see what is committed."""
+        self._untold = self.busy
+        if not self.busy and not self.log.closed:
+            self.log.tell()
+            if self.log.failed and self._committer.failure is None:
+                self._stop_all()
+
+    def wake(self) -> None:
+        """Readers that wait are to look again."""
+        waiters, self._waiters = self._waiters, {}
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def news(self) -> Future[None]:
+        """Done when more is committed, or the log is gone."""
+        waiter: Future[None] = self._loop.create_future()
+        if self._gone is not None:
+            waiter.set_result(None)
+        else:
+            self._waiters[waiter] = None
+        return waiter
+
+    def forget(self, waiter: Future[None]) -> None:
+        """Nobody waits for this any more."""
+        self._waiters.pop(waiter, None)
+
+    @property
+    def readers_waiting(self) -> int:
+        return len(self._waiters)
+
+    def synced(self, index: int) -> Future[None]:
+        """Done when the batch with this index is synced."""
+        waiter: Future[None] = self._loop.create_future()
+        if index <= self.log.synced_index:
+            waiter.set_result(None)
+        elif self._committer.failure is not None:  # there will be no more rounds
+            waiter.set_exception(SyncFailed(str(self._committer.failure)))
+        else:
+            self._awaiting.append((index, waiter))
+            self._committer.want(self)
+        return waiter
+
+    @property
+    def gone(self) -> LogboomError | None:
+        """Why the log is not here any more."""
+        return self._gone
+
+    def leave(self, error: LogboomError) -> None:
+        """The log is gone: nothing is taken any more, and who waits learns why."""
+        self._gone = error
+        self.break_off(error, error)
+
+    def break_off(self, unwritten: LogboomError, written: LogboomError) -> None:
+        """Nothing will be written or synced any more."""
+        for timer in (self._timer, self._patience):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._patience = None
+        while self._queue:
+            entry = self._queue.popleft()
+            self._count_queued(entry, -1)
+            self.refuse(entry, unwritten)
+        while self._awaiting:
+            _, waiting = self._awaiting.popleft()
+            if isinstance(waiting, Entry):
+                answers: list[Answer] = [
+                    answer if isinstance(answer, LogboomError) or answer.index <= self.log.synced_index else written
+                    for answer in waiting.answers
+                ]
+                waiting.answers, waiting.meter = answers, None
+                waiting.settle()
+            elif not waiting.done():
+                waiting.set_exception(written)
+        self._count_unsynced(-self.unsynced_bytes)
+        self._unsynced_from.clear()
+        self.wake()
+
+    def begin_anew(self, log: Log) -> None:
+        """Another log is in the place of this one, of which nobody waits for anything."""
+        self.log = log
+        self.wake()
+
+    def begin_term(self, term: int) -> None:
+        """What is appended from now on is of this term.
+
+        Nothing of it is shown before it is durable: else it could be lost with what it tells of, and begin twice.
+        """
+        self._term, self._term_index = term, None
+
+    def _begin_owed_term(self) -> None:
+        """A term that could not be written down before begins with the first batch that can be."""
+        if self._term is not None and self.log.term < self._term:
+            self.log.begin_term(self._term, time.time_ns() // 1000)
+
+    def stop(self, error: OSError) -> None:
+        """A sync of this or another log has failed: no more writes, though reads go on."""
+        if not self.log.failed and not self.log.closed:
+            self.log.fail_sync(error)
+        failure = SyncFailed(self.log.refusal)
+        self.break_off(LogReadOnly(str(failure)), failure)

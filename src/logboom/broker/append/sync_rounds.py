@@ -1,0 +1,284 @@
+"""Group commit for the whole node, without timers: a round begins when the last has ended and anybody wants one.
+
+A round takes all logs that want a sync. On one thread it writes what is queued for them, one call for each log, then
+syncs them all with one call of the disk. The event loop hears of both steps: after the first nobody has the logs any
+more, and those whose promise is kept by writing are answered; after the second the rest is. So one sync carries
+everything that came while the last one ran.
+
+A failed sync stops the node's writes: no retry, no promise; only a restart recovers.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from asyncio import AbstractEventLoop, Future
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from logboom.broker.append.log_writer import LogWriter
+from logboom.broker.append.promise import Entry
+from logboom.broker.limits import Limits, Rejections, said_again
+from logboom.broker.monitor.measures import Histogram
+from logboom.errors import LogboomError, LogReadOnly, SequenceGap, SyncFailed, UnknownProducer
+from logboom.storage.append import Appended
+from logboom.storage.files.open_files import OpenFiles
+from logboom.storage.growing_log import PendingSync
+
+logger: Final = logging.getLogger("logboom.broker")
+
+
+@dataclass(slots=True)
+class Counts:
+    """Of all logs since the start."""
+
+    batches: int = 0
+    records: int = 0
+    bytes: int = 0
+    repeats: int = 0
+    refused: int = 0
+    syncs: int = 0
+    synced_logs: int = 0
+    sync_s: float = 0.0
+    longest_sync_s: float = 0.0
+    sync: Histogram = field(default_factory=Histogram)
+    rejections: Rejections = field(default_factory=Rejections)
+    issue_id: Callable[[], int] = lambda: 0
+    """Another producer id, for one that is refused."""
+
+    def note(self, entry: Entry) -> int:
+        """Returns the highest index among the answers."""
+        last = batches = records = size = 0
+        for batch, answer in zip(entry.batches, entry.answers, strict=True):
+            if not isinstance(answer, Appended):
+                self.refused += 1
+                if isinstance(answer, UnknownProducer | SequenceGap):
+                    answer.fresh_id = self.issue_id()
+                self.rejections.note(said_again(answer))  # one error may be the answer to many
+                continue
+            last = max(last, answer.index)
+            if answer.repeat:
+                self.repeats += 1
+            else:
+                batches += 1
+                records += answer.record_count
+                size += len(batch.data)
+        self.batches += batches
+        self.records += records
+        self.bytes += size
+        entry.appended = (batches, records, size)
+        return last
+
+
+@dataclass(slots=True)
+class Turn:
+    """One log's part of a round."""
+
+    writer: LogWriter
+    entries: list[Entry]
+    pending: PendingSync | None = None
+
+
+class Committer:
+    def __init__(
+        self,
+        loop: AbstractEventLoop,
+        files: OpenFiles,
+        threads: Executor,
+        syncs: Executor,
+        limits: Limits,
+        dirty_max: int,
+    ) -> None:
+        self.loop = loop
+        self.limits = limits
+        self.counts = Counts()
+        self.rejections = self.counts.rejections
+        self.failure: LogReadOnly | None = None
+        """Why the node takes no more writes."""
+        self.paused = 0
+        self.seized = 0
+        """How many logs threads have."""
+        self.held_up: dict[LogWriter, None] = {}
+        """Logs that appends wait for because of a pause."""
+        self.queued_bytes = 0
+        self.unsynced_bytes = 0
+        self.writers: set[LogWriter] = set()
+        self.dirty: dict[LogWriter, None] = {}
+        """Logs with something that is written and not synced, or about to be written on a thread."""
+        self._dirty_max = dirty_max
+        self._files = files
+        self._threads = threads
+        self._syncs = syncs
+        self._due: dict[LogWriter, None] = {}
+        self._started = self._syncing = False
+        self._quiet: list[Future[None]] = []
+        self._untold: dict[LogWriter, None] = {}
+
+    def room(self, writer: LogWriter, size: int) -> bool:
+        """Whether so many bytes more may be unsynced. An idle log has room for one batch of any size, as long as there
+        are files: it holds one open until it is synced."""
+        if not writer.unsynced_bytes:
+            return len(self.dirty) < self._dirty_max
+        limits = self.limits
+        return (
+            writer.unsynced_bytes + size <= limits.unsynced_bytes_per_log
+            and self.unsynced_bytes + size <= limits.unsynced_bytes
+        )
+
+    def refuse(self, entry: Entry, error: LogboomError) -> None:
+        """Nothing of this was written."""
+        self.counts.refused += len(entry.batches)
+        self.rejections.note(said_again(error))
+        entry.fail(error)
+
+    def want(self, writer: LogWriter) -> None:
+        """This log is to be in the next round."""
+        self._due[writer] = None
+        if not self._started:
+            self._started = True
+            self.loop.call_soon(self._begin)
+
+    def tell_later(self, writer: LogWriter) -> None:
+        """Readers in other processes learn what is committed once in a turn of the loop, not with every append."""
+        if not self._untold:
+            self.loop.call_soon(self._tell)
+        self._untold[writer] = None
+
+    def _tell(self) -> None:
+        writers, self._untold = self._untold, {}
+        for writer in writers:
+            writer.tell()
+
+    def call_soon(self, call: Callable[..., object], *arguments: Any) -> None:
+        """From any thread."""
+        self.loop.call_soon_threadsafe(call, *arguments)
+
+    def run(self, work: Callable[..., None], *arguments: Any) -> None:
+        """On a thread; whatever goes wrong there stops the node's writes."""
+        self._threads.submit(self._guarded, work, *arguments)
+
+    def _guarded(self, work: Callable[..., None], *arguments: Any) -> None:
+        try:
+            work(*arguments)
+        except BaseException as error:
+            self.call_soon(self.fail, SyncFailed(f"{type(error).__name__}: {error}"), error)
+
+    def _begin(self) -> None:
+        if self._syncing or self.paused or self.failure is not None:
+            self._started = False
+            return
+        turns = []
+        due = [writer for writer in self._due if not writer.busy]  # the others come back when they are free
+        fresh = [writer for writer in due if writer.is_fresh]
+        crowd = dict.fromkeys(fresh[max(1, self._dirty_max - len(self.dirty)) :])
+        if crowd:  # there are no files for them before others are synced
+            others = (writer for writer in self.dirty if not writer.busy)
+            due = [writer for writer in dict.fromkeys((*due, *others)) if writer not in crowd]
+        for writer in due:
+            self._due.pop(writer, None)
+            turn = Turn(writer, writer.take_queue())
+            if turn.entries:
+                writer.seize()
+            elif not writer.log.syncing and writer.gone is None:
+                turn.pending = writer.log.begin_sync()
+                if turn.pending is None:
+                    writer.catch_up()
+            if turn.entries or turn.pending is not None:
+                turns.append(turn)
+        if not turns:
+            self._started = bool(crowd)
+            if crowd:
+                self.loop.call_soon(self._begin)
+            return
+        self._syncing = True
+        self._syncs.submit(self._guarded, self._work, turns, [turn for turn in turns if turn.entries])
+
+    def _work(self, turns: list[Turn], queued: list[Turn]) -> None:
+        """On a thread: write, then sync."""
+        for turn in queued:
+            turn.writer.append_on_thread(turn.entries)
+            turn.pending = turn.writer.log.begin_sync()
+        if queued:
+            self.call_soon(self._written, queued)
+        files = [turn.pending.file for turn in turns if turn.pending is not None]
+        began, error = time.perf_counter(), None
+        try:
+            if files:
+                self._files.disk.sync(files)
+        except OSError as failed:
+            error = failed
+        self.call_soon(self._synced, turns, time.perf_counter() - began, error)
+
+    def _written(self, turns: Iterable[Turn]) -> None:
+        for turn in turns:
+            turn.writer.wrote_in_round(turn.entries)
+
+    def _synced(self, turns: list[Turn], took_s: float, error: OSError | None) -> None:
+        self._syncing = self._started = False
+        counts = self.counts
+        counts.syncs += 1
+        counts.synced_logs += len(turns)
+        counts.sync_s += took_s
+        counts.sync.note(took_s)
+        counts.longest_sync_s = max(counts.longest_sync_s, took_s)
+        if error is not None:
+            self.fail(SyncFailed(f"a sync failed: {error}"), error)
+            return
+        for turn in turns:
+            if turn.pending is not None:
+                turn.writer.end_sync(turn.pending)
+            turn.writer.go_on()
+        if self._due and not self._started:
+            self._started = True
+            self._begin()
+        self.freed()
+
+    def freed(self) -> None:
+        """A thread is done with a log, or with a round."""
+        if self._due and not self._started:
+            self._started = True
+            self.loop.call_soon(self._begin)
+        if self._quiet and self.is_quiet:
+            quiet, self._quiet = self._quiet, []
+            for waiter in quiet:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    @property
+    def is_quiet(self) -> bool:
+        return not self._syncing and not self.seized
+
+    @asynccontextmanager
+    async def pause(self) -> AsyncIterator[None]:
+        """No thread has any log, and none gets one: for what changes logs besides appending. Appends wait meanwhile."""
+        self.paused += 1
+        try:
+            while not self.is_quiet:
+                waiter: Future[None] = self.loop.create_future()
+                self._quiet.append(waiter)
+                await waiter
+            yield
+        finally:
+            self.paused -= 1
+            if self._files.failure is not None:  # whoever had the logs met a sync that failed
+                self.fail(SyncFailed(self._files.failure), None)
+            if not self.paused:
+                held_up, self.held_up = self.held_up, {}
+                for writer in held_up:
+                    writer.go_on()
+                self.freed()
+
+    def fail(self, failure: LogboomError, error: BaseException | None) -> None:
+        """Stop the node's writes, once."""
+        if self.failure is not None:
+            return
+        logger.critical("no more writes: %s; restart the node to recover", failure)
+        self.failure = LogReadOnly(f"the node takes no more writes: {failure}; restart it to recover")
+        self._syncing = False
+        cause = error if isinstance(error, OSError) else OSError(str(failure))
+        for writer in self.writers:
+            writer.stop(cause)
+        self.freed()

@@ -1,0 +1,1 @@
+"""What a node knows of itself: counts, samples, lag, incidents, checkup."""

@@ -1,0 +1,1 @@
+"""Stages, and their publication into logs: all of it, once."""

@@ -1,0 +1,399 @@
+"""Reading from a node: where to begin, what comes next, and waiting for it.
+
+A position is a seqno with what makes the next look cheap. What is in memory is given at once, as views of the mapped
+file or as bytes read from its end; what is not is read in by a thread first, so that nobody else waits for the disk.
+A filter runs on a thread, and says how far it came even where it left nothing.
+
+Before the log's own first record the archive is read, where there is one: on a thread, and in batches that nobody can
+tell from the log's own. Which of the two has the next record is asked anew for each chunk: retention may drop a segment
+while somebody reads in it, and a trim hides what is archived at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import AbstractEventLoop
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Final
+
+from logboom.batch.header import HEADER_SIZE, read_header
+from logboom.broker.api import Chunk, Filter, ReadRequest
+from logboom.broker.append.log_writer import LogWriter
+from logboom.broker.limits import Limits, said_again
+from logboom.broker.monitor.measures import Meter
+from logboom.broker.read.archives import ArchivedLog, Archives
+from logboom.broker.read.row_filter import FOUND_BYTES, Found, filter_run
+from logboom.errors import (
+    BatchError,
+    BookmarkLost,
+    Damage,
+    InvalidBookmark,
+    LogboomError,
+    SeqnoOutOfRange,
+    ShuttingDown,
+    TopicRecreated,
+    Unavailable,
+)
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
+from logboom.storage.data.topic import Topic
+from logboom.storage.files.mapped import resident
+from logboom.storage.log import Log
+from logboom.storage.readable_log import READ_BYTES
+from logboom.storage.run import Run
+
+FILTER_BYTES: Final = 8 * 1024 * 1024
+"""A filter looks at so much at once."""
+FILTER_PATIENCE_S: Final = 0.5
+"""And says how far it came after so long, whether it found anything or not."""
+
+Fetch = Callable[[str, str, int], Awaitable[str | None]]
+"""The bookmark of a cursor: by its name, the topic's name, the partition."""
+
+
+@dataclass(slots=True)
+class Position:
+    """Where a reader stands in one log."""
+
+    topic: Topic
+    partition: int
+    writer: LogWriter
+    seqno: int
+    skip: bool
+    """Whether to go on behind what is gone."""
+    meter: Meter
+    filter: Filter | None = None
+    run: Run | None = None
+    """What was read last: where it ends need not be looked up."""
+
+
+@dataclass(slots=True)
+class ReadCounts:
+    chunks: int = 0
+    bytes: int = 0
+    filtered: int = 0
+    skips: int = 0
+    warmed: int = 0
+    archived: int = 0
+    subscriptions: int = 0
+
+
+@dataclass(slots=True)
+class LogReading:
+    """Reads of all logs of a node."""
+
+    loop: AbstractEventLoop
+    threads: Executor
+    limits: Limits
+    fetch: Fetch
+    archives: Archives = field(default_factory=Archives)
+    counts: ReadCounts = field(default_factory=ReadCounts)
+    closing: bool = False
+    is_copy: bool = False
+    """Whether the logs are written at another node: what is not here may be on its way."""
+
+    async def begin(
+        self, topic: Topic, writer: LogWriter, partition: int, meter: Meter, request: ReadRequest
+    ) -> Position:
+        """Find the position that a request names."""
+        start, log = request.start, writer.log
+        bookmark = start.bookmark
+        if bookmark is None and start.cursor is not None:
+            bookmark = await self.fetch(start.cursor, topic.name, partition)
+        skip = request.gaps == "skip"
+        if bookmark is not None:
+            place = Bookmark.parse(bookmark)
+            if self.is_copy and place.seqno > log.committed and place.topic_id == topic.id_bytes:
+                raise Unavailable(f"{writer.name} is a copy that ends at seqno {log.committed}: {place.seqno} may come")
+            seqno = await self._resume(topic, writer, partition, place, skip)
+        elif start.seqno is not None:
+            seqno = start.seqno
+        elif start.time is not None:
+            seqno = await self._seqno_at(topic, writer, partition, start.time, skip)
+        else:
+            seqno = self.archives.first_of(topic.id, partition, log) if start.at == "earliest" else log.committed
+        wanted = request.filter
+        if wanted is not None:
+            wanted.selection()  # what it cannot mean is said at once
+            if not (wanted.tags_any or wanted.tags_all or wanted.channel is not None or wanted.key is not None):
+                wanted = None
+        return Position(topic, partition, writer, seqno, skip, meter, wanted)
+
+    async def _seqno_at(self, topic: Topic, writer: LogWriter, partition: int, moment: int, skip: bool) -> int:
+        """The first record at or after this time."""
+        log, seqno = writer.log, 0
+        while (seqno := max(seqno, self.archives.first_of(topic.id, partition, log))) < log.first:
+            archived = self.archives.find(topic.id, partition)
+            assert archived is not None
+            try:
+                found = await self.loop.run_in_executor(self.threads, archived.seqno_at, moment, seqno)
+            except Damage as damage:
+                if not skip or damage.seqno_until is None:
+                    raise
+                seqno = damage.seqno_until
+                continue
+            if found is None or found >= log.first:
+                break
+            if found >= self.archives.first_of(topic.id, partition, log):  # else a trim came meanwhile
+                return found
+        return max(log.first, log.seqno_at(moment))
+
+    async def _resume(self, topic: Topic, writer: LogWriter, partition: int, bookmark: Bookmark, skip: bool) -> int:
+        """The seqno of a bookmark, if it is of this log and what stands before it is what its reader had read."""
+        log = writer.log
+        if bookmark.topic_id != topic.id_bytes:
+            raise TopicRecreated(topic.name, bookmark.topic_id.hex(), topic.id)
+        if bookmark.partition != partition:
+            raise InvalidBookmark(f"the bookmark is of partition {bookmark.partition}, not {partition}")
+        seqno = bookmark.seqno
+        if seqno > log.committed:
+            lost: LogboomError = BookmarkLost(seqno, bookmark.term, log.term)
+            if not skip:
+                raise lost
+            return log.committed
+        if bookmark.term != TERM_UNKNOWN:
+            found = await self._find_term(topic, writer, partition, seqno)
+            if bookmark.before.differs(Term(found, log.lineage_of(found))) and not skip:
+                raise BookmarkLost(seqno, bookmark.term, found)
+        return seqno
+
+    async def _find_term(self, topic: Topic, writer: LogWriter, partition: int, seqno: int) -> int:
+        """Of the record before this one."""
+        log = writer.log
+        if seqno >= log.first:
+            return term_before(log, seqno)
+        archived = self.archives.find(topic.id, partition)
+        if archived is None or seqno < self.archives.first_of(topic.id, partition, log):
+            return TERM_UNKNOWN
+        found = await self.loop.run_in_executor(self.threads, archived.term_before, seqno)
+        return TERM_UNKNOWN if found is None else found
+
+    async def next(self, position: Position, max_bytes: int, max_records: int | None, wait_ms: int | None) -> Chunk:
+        """What comes next. Empty only where nothing came in time, or where a filter left nothing on the way."""
+        deadline = None if wait_ms is None else self.loop.time() + min(wait_ms, self.limits.read_wait_ms) / 1000
+        max_bytes = max(1, min(max_bytes, self.limits.read_bytes))
+        began = position.seqno
+        while True:
+            if self.closing:
+                raise ShuttingDown
+            if position.writer.gone is not None:
+                raise said_again(position.writer.gone)
+            looked_at, log = perf_counter(), position.writer.log
+            try:
+                chunk = await self._look(position, max_bytes, max_records)
+            except Damage:
+                if position.writer.gone is not None:  # its files are, too
+                    raise said_again(position.writer.gone) from None
+                if not log.closed or self.closing:
+                    raise
+                if log is position.writer.log:
+                    await position.writer.news()  # another one takes its place
+                continue
+            if chunk is not None:
+                self.counts.chunks += 1
+                self.counts.bytes += len(chunk.data)
+                if chunk.record_count:
+                    position.meter.note_read(chunk.record_count, len(chunk.data), perf_counter() - looked_at)
+                return chunk
+            moved = position.seqno > began  # a filter came to the end without a find: a subscriber is told
+            if (moved and deadline is None) or not await self.wait(position.writer, deadline):
+                return self._chunk(position, began, TERM_UNKNOWN, memoryview(b""))
+
+    async def wait(self, writer: LogWriter, deadline: float | None) -> bool:
+        """Whether there was news before the deadline. None came between the look and this: one thread does both."""
+        rest_s = None if deadline is None else deadline - self.loop.time()
+        if rest_s is not None and rest_s <= 0:
+            return False
+        news = writer.news()
+        try:
+            if rest_s is None:
+                await news
+            else:
+                await asyncio.wait((news,), timeout=rest_s)
+            return news.done()
+        finally:
+            writer.forget(news)
+
+    async def _look(self, position: Position, max_bytes: int, max_records: int | None) -> Chunk | None:
+        """What there is to read now; None at the end of the log."""
+        if position.filter is not None:
+            return await self._look_filtered(position, position.filter, max_bytes)
+        while True:
+            archived = self._archived(position)
+            try:
+                if archived is not None:
+                    run = await self._read_archived(position, archived, max_bytes, max_records)
+                    if run is None:
+                        continue
+                else:
+                    run = self._run(position, max_bytes, max_records)
+                    if run is None:
+                        return None
+                data = await self.data(run)
+                break
+            except Damage as damage:
+                self._pass_over(position, damage)
+        began, position.seqno, position.run = position.seqno, run.next_seqno, run
+        term = None if archived is None else archived.term_before(run.next_seqno)
+        return self._chunk(position, began, _last_term(position, run, data) if term is None else term, data)
+
+    def _first(self, position: Position) -> int:
+        return self.archives.first_of(position.topic.id, position.partition, position.writer.log)
+
+    def _archived(self, position: Position) -> ArchivedLog | None:
+        """What has the next record, where that is not the log itself any more. Passes over what nobody has."""
+        log = position.writer.log
+        if position.seqno >= log.first:
+            return None
+        first = self._first(position)
+        if position.seqno < first and position.skip:
+            position.seqno = first
+        if not first <= position.seqno < log.first:
+            return None
+        return self.archives.find(position.topic.id, position.partition)
+
+    async def _read_archived(
+        self, position: Position, archived: ArchivedLog, max_bytes: int, max_records: int | None
+    ) -> Run | None:
+        """None where a trim or another archive came meanwhile, which may not have the same files."""
+        self.counts.archived += 1
+        seqno = position.seqno
+        try:
+            run = await self.loop.run_in_executor(self.threads, archived.read, seqno, max_bytes, max_records)
+        except Damage:
+            if self.archives.find(position.topic.id, position.partition) is archived and seqno >= self._first(position):
+                raise
+            return None
+        return run if seqno >= self._first(position) else None
+
+    def _run(self, position: Position, max_bytes: int, max_records: int | None) -> Run | None:
+        """The next range of a file; where something is gone, and that is to be skipped, behind it."""
+        log = position.writer.log
+        while True:
+            try:
+                if log.committed < position.seqno <= log.next:
+                    return None  # written, and soon to be committed
+                if position.seqno < log.first:
+                    raise SeqnoOutOfRange(position.seqno, self._first(position), log.committed)
+                return log.read(position.seqno, max_bytes, max_records, position.run)
+            except SeqnoOutOfRange as gap:
+                if not position.skip or position.seqno >= gap.first:
+                    raise
+                position.seqno = gap.first
+            except Damage as damage:
+                self._pass_over(position, damage)
+
+    def _pass_over(self, position: Position, damage: Damage) -> None:
+        if damage.seqno_until is None:
+            damage = position.writer.log.locate_damage(damage)
+        until = damage.seqno_until
+        if not position.skip or until is None or until <= position.seqno:
+            raise damage
+        position.seqno = until
+
+    async def data(self, run: Run) -> memoryview:
+        """The bytes of a run, in memory."""
+        data = run.view(ready=False)
+        if run.mappable and not resident(data):
+            self.counts.warmed += 1
+            return await self.loop.run_in_executor(self.threads, run.view)
+        return data
+
+    async def _look_filtered(self, position: Position, wanted: Filter, max_bytes: int) -> Chunk | None:
+        log, began = position.writer.log, position.seqno
+        patience = self.loop.time() + FILTER_PATIENCE_S
+        selection = wanted.selection()
+        while True:
+            if log.first <= position.seqno < log.segments[-1].first_seqno:
+                reached = await self.loop.run_in_executor(self.threads, log.skip, position.seqno, selection)
+                if reached > position.seqno:
+                    self.counts.skips += 1
+                    position.seqno, position.run = reached, None
+                    if not self.closing and self.loop.time() < patience:
+                        continue  # it looks at some segments only
+                    return self._chunk(position, began, TERM_UNKNOWN, memoryview(b""), memoryview(b""))
+            archived = self._archived(position)
+            try:
+                if archived is not None:
+                    run = await self._read_archived(position, archived, FILTER_BYTES, None)
+                    if run is None:
+                        continue
+                else:
+                    run = self._run(position, FILTER_BYTES, None)
+                    if run is None:
+                        return None
+                self.counts.filtered += 1
+                found = await self.loop.run_in_executor(self.threads, _filter, run, wanted, position.seqno, max_bytes)
+            except Damage as damage:
+                self._pass_over(position, damage)
+                continue
+            position.run = run if found.next_seqno == run.next_seqno else None
+            position.seqno = found.next_seqno
+            if found.damage is not None and not len(found.data):
+                self._pass_over(position, found.damage)
+            if len(found.data):
+                return self._chunk(position, began, found.term, found.data, found.seqnos)
+            if self.loop.time() >= patience:
+                return self._chunk(position, began, found.term, memoryview(b""), memoryview(b""))
+
+    def _chunk(
+        self, position: Position, began: int, term: int, data: memoryview, seqnos: memoryview | None = None
+    ) -> Chunk:
+        log = position.writer.log
+        if position.filter is not None and seqnos is None:
+            seqnos = memoryview(b"")
+        if term == TERM_UNKNOWN and position.seqno <= log.committed:
+            term = term_before(log, position.seqno)
+        facts = (
+            position.topic.id,
+            position.partition,
+            began,
+            position.seqno,
+            self._first(position),
+            log.committed,
+            term,
+        )
+        return Chunk(*facts, data, seqnos, log.lineage_of(term))
+
+
+def _filter(run: Run, wanted: Filter, seqno: int, max_bytes: int) -> Found:
+    """On a thread."""
+    most = min(FOUND_BYTES, max(max_bytes, 1))
+    return filter_run(run.view(), wanted, seqno, path=run.file.path, position=run.position, found_bytes=most)
+
+
+def term_before(log: Log, seqno: int) -> int:
+    try:
+        term = log.term_before(seqno)
+    except (LogboomError, OSError):
+        term = None
+    return TERM_UNKNOWN if term is None else term
+
+
+def _last_term(position: Position, run: Run, data: memoryview) -> int:
+    """The term of the last batch of a run. Terms never go back: mostly the first batch has the log's newest already."""
+    try:
+        term = read_header(data[:HEADER_SIZE]).term
+    except BatchError:
+        return TERM_UNKNOWN
+    return term if term == position.writer.log.term else term_before(position.writer.log, position.seqno)
+
+
+class LocalSubscription:
+    """A position, and nothing else: what was not asked for is not held."""
+
+    def __init__(self, reading: LogReading, position: Position, max_records: int | None) -> None:
+        self._reading = reading
+        self._position = position
+        self._max_records = max_records
+        self._closed = False
+
+    async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
+        return await self._reading.next(self._position, max_bytes, self._max_records, None)
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._reading.counts.subscriptions -= 1

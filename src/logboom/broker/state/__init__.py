@@ -1,0 +1,1 @@
+"""A node's own state: dictionaries that internal logs feed, and the cursors."""

@@ -1,0 +1,198 @@
+"""`logboom read TOPIC`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from logboom.cli.connection import servers_of
+from logboom.cli.options import Cursor, Flag, Quiet, Server, Topic
+from logboom.cli.show.progress import records_read
+from logboom.cli.show.sink import BINARY, Format, LineSink, TableSink
+from logboom.cli.target import Target, parse_target
+from logboom.errors import ConfigError, PartitionNotFound
+
+if TYPE_CHECKING:
+    from logboom import Reader
+    from logboom.broker.api import Start
+
+DONE, REFUSED = 0, 2
+DETAILS = """\
+Places: earliest, latest, a seqno, a time (2026-01-31T12:00:00Z, 2026-01-31, or
+-10m for ten minutes ago; local where there is no zone), a bookmark,
+cursor:NAME, or checkpoint. A time means the first record at or after it.
+
+From checkpoint, the latest record of each key comes first, in no order, as the
+pipeline has kept it; then what was written since. checkpoint:key and
+checkpoint:channel choose where there are both. With --cursor that happens once:
+run again, it goes on where the cursor stands.
+
+Without --follow it ends where the log ended when it began. With --cursor it
+begins where the cursor stands and moves it behind what was printed: run again,
+it goes on there. After a crash some records may come a second time, none is
+missed. It is moved back only where --from says where to begin; where another
+reader with the same cursor is ahead it stays, with a word on stderr.
+
+Values are printed as they are, each with a line end; NDJSON can be written
+again with `logboom write --ndjson`. On a terminal, what it would obey is shown
+as an escape instead, such as \\x1b.
+
+Exit code 0: done. 2: an error, such as records that are gone; what came before
+is printed. 130: interrupted.
+
+Examples:
+  logboom read events
+  logboom read events --from -10m --follow
+  logboom read orders/2 --from 1000 --until 2000 --format ndjson
+  logboom read events --tag login --channel "site/+/temp" -n
+  logboom read events --cursor billing --format ndjson | ./bill
+  logboom read events --format parquet --output events.parquet
+  logboom read prices --from checkpoint --follow
+"""
+app = App(name="read", help_epilogue=DETAILS)
+
+
+@app.default
+def read(
+    log: Topic,
+    /,
+    *,
+    start: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
+    until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)] = False,
+    limit: int | None = None,
+    tag: Annotated[list[str] | None, Parameter(negative="")] = None,
+    all_tags: Flag = False,
+    channel: str | None = None,
+    key: str | None = None,
+    form: Annotated[Format, Parameter(name="--format")] = "values",
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    force: Flag = False,
+    numbers: Annotated[bool, Parameter(name="-n", negative="", show_default=False)] = False,
+    cursor: Cursor | None = None,
+    skip_gaps: Flag = False,
+    server: Server = None,
+    quiet: Quiet = False,
+) -> int:
+    """Read records.
+
+    Parameters
+    ----------
+    log
+        A topic with one partition, or topic/partition.
+    start
+        Where to begin. Default: earliest, or where --cursor stands.
+    until
+        Where to end: before this seqno, or before the first record at or after this time.
+    follow
+        Wait for more at the end, until Ctrl-C.
+    limit
+        No more than so many records.
+    tag
+        Only records with this tag, or one of several.
+    all_tags
+        Only records with all of the tags.
+    channel
+        Only records of this channel; + stands for one level, # at the end for the rest, * at the end for anything.
+    key
+        Only records with this key.
+    form
+        Values, or whole records as NDJSON, an Arrow stream or Parquet.
+    output
+        Write to this file instead of standard output.
+    force
+        Write over a file that is there.
+    numbers
+        Print the seqno and a tab in front of each line.
+    cursor
+        A name under which the node remembers how far this reader has come.
+    skip_gaps
+        Go on behind records that are gone, dropped or damaged, instead of giving up.
+    quiet
+        No progress, and no word about gaps.
+    """
+    from logboom.cli.bounds import Bounds
+    from logboom.cli.record_pump import Copy
+    from logboom.cli.start import parse_checkpoint, parse_end, parse_start
+
+    problem = _problem_with(form, output, force, numbers)
+    by = parse_checkpoint(start)
+    if by is not None and until is not None:
+        problem = "--until is for records in their order: a checkpoint has none"
+    if limit is not None and limit < 0:
+        problem = f"--limit is {limit}, allowed is 0 or more"
+    if problem:
+        print(f"logboom: {problem}", file=sys.stderr)
+        return REFUSED
+    place = start if start is not None and by is None else "earliest" if cursor is None else f"cursor:{cursor}"
+    begin = parse_start(place)
+    bounds = Bounds(parse_end(until), limit)
+    tags = tuple(tag or ())
+    reader = _open_reader(
+        parse_target(log),
+        servers_of(server),
+        begin,
+        tags_any=() if all_tags else tags,
+        tags_all=tags if all_tags else (),
+        channel=channel,
+        key=None if key is None else os.fsencode(key),
+        gaps="skip" if skip_gaps else "raise",
+        from_checkpoint=by is not None,
+        checkpoint=by or None,
+    )
+    reader.cursor = cursor
+    try:
+        with reader, _destination(output) as file, records_read("reading", output is not None and not quiet) as advance:
+            sink = TableSink(file, form) if form in BINARY else LineSink(file, form == "ndjson", numbers)
+            Copy(reader, bounds, sink, follow, advance, may_go_back=start is not None).run()
+    finally:
+        if reader.skipped and not quiet:
+            print(f"logboom: {reader.skipped:,} records were passed over: {reader.last_gap}", file=sys.stderr)
+    return DONE
+
+
+def _open_reader(target: Target, servers: list[str], begin: Start, **which: Any) -> Reader:
+    from logboom import Reader
+
+    try:
+        return Reader(
+            target.topic,
+            servers,
+            target.partition,
+            seqno=begin.seqno,
+            timestamp=begin.time,
+            bookmark=begin.bookmark,
+            cursor=begin.cursor,
+            at=begin.at if begin.at == "latest" else None,
+            connect_timeout_s=0,
+            **which,
+        )
+    except PartitionNotFound as error:
+        if target.partition is None:
+            raise ConfigError(str(target), f"{error}; name one, as {target.topic}/0") from None
+        raise
+
+
+def _problem_with(form: Format, output: Path | None, force: bool, numbers: bool) -> str | None:
+    if form in BINARY and output is None and sys.stdout.isatty():
+        return f"{form} is nothing to look at: name a file with --output, or pipe it somewhere"
+    if form in BINARY and numbers:
+        return f"-n is for lines; {form} has a column of seqnos"
+    if output is not None and output.exists() and not force and not output.is_char_device() and not output.is_fifo():
+        return f"{output} is there already: write over it (--force), or name another file"
+    return None
+
+
+@contextmanager
+def _destination(output: Path | None) -> Iterator[IO[bytes]]:
+    if output is None:
+        yield sys.stdout.buffer
+        return
+    with open(output, "wb") as file:
+        yield file

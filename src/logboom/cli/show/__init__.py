@@ -1,0 +1,1 @@
+"""How commands print: tables, records, progress, words; safe for terminals."""

@@ -1,0 +1,95 @@
+"""What records are printed as: lines of values, lines of JSON, an Arrow stream, a Parquet file.
+
+A sink takes what a reader gives and writes it to a binary file. An Arrow or Parquet file has an end: `close` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import IO, TYPE_CHECKING, Any, Final, Literal
+
+from logboom.batch.arrow import ORDER
+from logboom.batch.ndjson import encode_record
+from logboom.broker.wording import printable_lines
+from logboom.cli.show.terminal import printable_json
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Format = Literal["values", "ndjson", "arrow", "parquet"]
+BINARY: Final = ("arrow", "parquet")
+"""Formats that are nothing for a terminal, and that take tables."""
+
+
+class LineSink:
+    """Values, or JSON objects, one a line; byte by byte as they are, but to a terminal as it can be shown."""
+
+    def __init__(self, file: IO[bytes], ndjson: bool, numbers: bool) -> None:
+        self._file = file
+        self._show = (_show_json if ndjson else _show_text) if file.isatty() else None
+        self._ndjson = ndjson
+        self._numbers = numbers
+        self.columns: tuple[str, ...] = ORDER if ndjson else ("seqno", "value") if numbers else ("value",)
+
+    def write(self, columns: Sequence[Sequence[Any]]) -> None:
+        """The columns it asked for, in that order."""
+        if self._ndjson:
+            lines = [encode_record(*row) for row in zip(*columns, strict=True)]
+            if self._numbers:
+                lines = [b"%d\t%b" % (seqno, line) for seqno, line in zip(columns[0], lines, strict=True)]
+        elif self._numbers:
+            lines = [b"%d\t%b" % (seqno, value or b"") for seqno, value in zip(*columns, strict=True)]
+        else:
+            lines = [value or b"" for value in columns[0]]
+        if lines:
+            text = b"\n".join(lines) + b"\n"
+            self._file.write(text if self._show is None else self._show(text))
+
+    def flush(self) -> bool:
+        """Whether what was written can be read by now."""
+        self._file.flush()
+        return True
+
+    def close(self) -> None:
+        self._file.flush()
+
+
+def _show_text(text: bytes) -> bytes:
+    return printable_lines(text.decode(errors="backslashreplace")).encode(errors="backslashreplace")
+
+
+def _show_json(text: bytes) -> bytes:
+    return printable_json(text.decode()).encode()
+
+
+class TableSink:
+    """Tables with all columns of a record. Without any it still makes a file that can be read."""
+
+    def __init__(self, file: IO[bytes], form: Format) -> None:
+        import pyarrow as pa
+
+        from logboom.batch.arrow import schema
+
+        self._file = file
+        self._streams = form == "arrow"
+        self._closed = False
+        if self._streams:
+            self._writer: Any = pa.ipc.new_stream(file, schema())
+        else:
+            import pyarrow.parquet as pq
+
+            self._writer = pq.ParquetWriter(file, schema(), compression="zstd")
+
+    def write(self, table: pa.Table) -> None:
+        if len(table):
+            self._writer.write_table(table)
+
+    def flush(self) -> bool:
+        """Whether what was written can be read by now. A Parquet file can when it has its end."""
+        self._file.flush()
+        return self._closed or self._streams
+
+    def close(self) -> None:
+        self._writer.close()
+        self._file.flush()
+        self._closed = True

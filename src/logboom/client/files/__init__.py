@@ -1,0 +1,1 @@
+"""Reading logs straight from their files, beside the node."""

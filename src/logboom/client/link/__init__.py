@@ -1,0 +1,1 @@
+"""Connections to a node, and the calls made over them."""

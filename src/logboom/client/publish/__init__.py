@@ -1,0 +1,1 @@
+"""Transactions, and the stages they are made of."""

@@ -1,0 +1,510 @@
+"""Records on their way into a stage, where nobody sees them until they are published. For one thread.
+
+    writer = StageWriter("localhost:1773")
+    writer.write("events", b"21.5", key=b"kitchen")
+    publish("localhost:1773", Key("import", 7), [writer.finish()])
+
+Records of one log stand in the stage in the order of the calls. Batches are numbered; those without an answer, at most
+WINDOW_BYTES, are kept here and sent again, in their order, where a connection is lost or the node has no room for now.
+After any other refusal the stage is of no use: every further call raises why, and so does `finish`. A stage that nobody
+publishes or discards is thrown away by the node after a while.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from typing import Any, Final
+
+from msgspec.msgpack import Decoder
+
+from logboom.batch import Batch, Producer
+from logboom.batch.codec import CODECS
+from logboom.batch.header import SEQUENCE_MODULUS
+from logboom.batch.partitioner import partition_of
+from logboom.broker.api import TopicInfo
+from logboom.broker.publish.publication import Key, KeyInfo, Publication, Receipt, StageInfo
+from logboom.client.link.address import Servers
+from logboom.client.link.blocking_link import Link
+from logboom.client.link.calls import PASSING, Calls
+from logboom.client.write.contact import append_answer
+from logboom.client.write.gathered import RECORD_BYTES, Gathered, as_bytes, check_fields
+from logboom.client.write.pieces import Piece, joined
+from logboom.client.write.slices import Columns
+from logboom.errors import (
+    BatchTooLarge,
+    ConfigError,
+    LocalProtocolError,
+    LogboomError,
+    LowSpace,
+    OutcomeUnknown,
+    PartitionNotFound,
+    TopicDeleted,
+    TopicNotFound,
+    TopicRecreated,
+    Unavailable,
+)
+from logboom.protocols.binary import messages
+from logboom.protocols.binary.messages import Append, AppendedAt, AppendPart, Kind
+
+Payload = bytes | bytearray | memoryview | str | None
+
+WINDOW_BYTES: Final = 8 * 1024 * 1024
+"""Sent and not answered, at most; unless a single batch is larger."""
+WINDOW_BATCHES: Final = 256
+"""However small they are: nobody reads the answers while something is sent."""
+BUFFER_BYTES: Final = 32 * 1024 * 1024
+"""Gathered in all logs together and not yet a batch, about."""
+HELD_BYTES: Final = 64 * 1024 * 1024
+"""What is gathered holds on to no more memory than this, about."""
+STAGING_TIMEOUT_S: Final = 60.0
+PUBLISH_TIMEOUT_S: Final = 600.0
+DISCARD_TIMEOUT_S: Final = 10.0
+
+_WAITED_FOR: Final = (*PASSING, LowSpace)
+_stage_info = Decoder(StageInfo)
+_topic_info = Decoder(TopicInfo)
+_publication = Decoder(Publication)
+_keys = Decoder(list[KeyInfo])
+_count = Decoder(int)
+
+
+class _Log:
+    """What goes to one log: pieces in their order, and behind them what is gathered."""
+
+    __slots__ = ("gathered", "partition", "pieces", "seq", "size", "topic")
+
+    def __init__(self, topic: _Topic, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.seq = 0
+        """Of the next batch: how many records went before."""
+        self.pieces: list[Piece] = []
+        self.gathered = Gathered()
+        self.size = 0
+
+
+class _Topic:
+    """A topic as it was found first. A stage is for that one, not for another that takes its name."""
+
+    __slots__ = ("id", "logs", "name", "partitions", "sticky")
+
+    def __init__(self, name: str, info: TopicInfo) -> None:
+        self.name = name
+        self.id = info.id
+        self.partitions = len(info.partitions)
+        self.logs: dict[int, _Log] = {}
+        self.sticky = self.log(random.randrange(self.partitions))
+        """Where records go that may go anywhere, until a batch of them is cut."""
+
+    def log(self, partition: int) -> _Log:
+        found = self.logs.get(partition)
+        if found is None:
+            if isinstance(partition, bool) or not 0 <= partition < self.partitions:
+                raise PartitionNotFound(self.name, partition, self.partitions)
+            found = self.logs[partition] = _Log(self, partition)
+        return found
+
+    def unstick(self) -> None:
+        if self.partitions > 1:
+            self.sticky = self.log(random.randrange(self.partitions))
+
+
+class _Parcel:
+    """A batch that has no answer yet."""
+
+    __slots__ = ("batch", "log", "number")
+
+    def __init__(self, number: int, log: _Log, batch: Batch) -> None:
+        self.number = number
+        self.log = log
+        self.batch = batch
+
+
+class StageWriter:
+    """Opens a stage and writes to it. `stage` is its id.
+
+    Waits for a node that is away, or has no room for now, until nothing has gone on for `timeout_s`.
+    """
+
+    def __init__(
+        self,
+        servers: Servers = None,
+        *,
+        codec: str = "none",
+        batch_bytes: int = 1024 * 1024,
+        timeout_s: float = STAGING_TIMEOUT_S,
+        note: str = "",
+        create: bool = True,
+    ) -> None:
+        """`create` makes topics that are not there, where the node allows it."""
+        if codec not in CODECS:
+            raise ConfigError("codec", f"{codec!r} is not one of {', '.join(map(repr, CODECS))}")
+        if batch_bytes < 1:
+            raise ConfigError("batch_bytes", f"is {batch_bytes!r}, allowed are 1 and more")
+        self._codec = codec
+        self._timeout_s = timeout_s
+        self._calls = Calls(servers)
+        self._topics: dict[str, _Topic] = {}
+        self._create = create
+        self._ids: Mapping[str, str] = {}
+        """Of topics that must be the same that they were."""
+        self._buffered = 0
+        self._held = 0
+        """Memory that what is gathered may hold on to, at most."""
+        self._waiting: deque[_Parcel] = deque()
+        """To be sent, in their order."""
+        self._sent: dict[int, _Parcel] = {}
+        """Without an answer, by correlation id, in their order."""
+        self._sent_bytes = 0
+        self._refused: list[tuple[_Parcel, LogboomError]] = []
+        self._link: Link | None = None
+        """What they were sent on."""
+        self._give_up = 0.0
+        self._parcels = 0
+        self._failure: LogboomError | None = None
+        self._receipt: Receipt | None = None
+        try:
+            opened = self._calls.ask(messages.OpenStage(note), _stage_info, timeout_s, _WAITED_FOR)
+            limits = self._calls.link(time.monotonic() + timeout_s).welcome.limits
+        except BaseException:
+            self._calls.close()
+            raise
+        self.stage = opened.id
+        self._producer_id = opened.producer_id
+        self._limit_bytes = limits.batch_bytes
+        self._batch_bytes = max(1, min(batch_bytes, limits.batch_bytes * 7 // 8))
+        self._window_bytes = min(WINDOW_BYTES, limits.in_flight_bytes)
+        self.records = 0
+        """Taken so far."""
+
+    def __repr__(self) -> str:
+        return f"<StageWriter of {self.stage} at {self._calls}: {self.records:,} records>"
+
+    def keep_to(self, key: str) -> None:
+        """Topics that were published to before under this name are neither made again nor taken for others.
+
+        Then a record for one that is gone raises TopicDeleted, for one that was made anew TopicRecreated.
+        """
+        found = self._calls.ask(messages.ListKeys(key), _keys, self._timeout_s, _WAITED_FOR)
+        self._ids = next((info.topics for info in found if info.name == key), {})
+
+    def partitions(self, topic: str) -> int:
+        """How many the topic has."""
+        return self._find(topic).partitions
+
+    def _find(self, topic: str) -> _Topic:
+        found = self._topics.get(topic)
+        if found is None:
+            self._check()
+            info = self._describe(topic, self._ids.get(topic))
+            found = self._topics[topic] = _Topic(topic, info)
+        return found
+
+    def _describe(self, topic: str, before: str | None) -> TopicInfo:
+        describe = messages.DescribeTopic(topic, create=self._create and before is None)
+        try:
+            info = self._calls.ask(describe, _topic_info, self._timeout_s, _WAITED_FOR)
+        except TopicNotFound:
+            if before is None:
+                raise
+            raise TopicDeleted(topic, before) from None
+        if before is not None and info.id != before:
+            raise TopicRecreated(topic, before, info.id)
+        return info
+
+    def write(
+        self,
+        topic: str,
+        value: Payload,
+        *,
+        key: Payload = None,
+        timestamp: int | datetime | None = None,
+        channel: str | None = None,
+        tags: Iterable[str] = (),
+        headers: Iterable[tuple[str, bytes]] = (),
+        partition: int | None = None,
+    ) -> None:
+        """Take a record, to be sent with others. Where it cannot be taken nothing has changed."""
+        self._check()
+        found = self._topics.get(topic) or self._find(topic)
+        if type(value) is not bytes:
+            value = as_bytes("value", value)
+        size = RECORD_BYTES if value is None else len(value) + RECORD_BYTES
+        log = found.sticky if partition is None else found.log(partition)
+        if key is None and channel is None and timestamp is None and log.gathered.plain and not tags and not headers:
+            if size > self._limit_bytes:
+                raise BatchTooLarge(size, self._limit_bytes)
+            log.gathered.values.append(value)
+        else:
+            fields = check_fields(key, timestamp, channel, tags, headers)
+            size += fields.size
+            if size > self._limit_bytes:
+                raise BatchTooLarge(size, self._limit_bytes)
+            named = fields.key if fields.key is not None else channel.encode() if channel else None
+            if named is not None and partition is None:
+                log = found.log(partition_of(named, found.partitions))
+            log.gathered.add(value, fields, None)
+        self.records += 1
+        self._grow(log, size)
+
+    def write_many(
+        self,
+        topic: str,
+        values: Any,
+        keys: Any = None,
+        timestamps: Any = None,
+        channels: Any = None,
+        tags: Any = None,
+        headers: Any = None,
+        *,
+        partition: int | None = None,
+    ) -> None:
+        """Columns of records: lists, Arrow or NumPy arrays, pandas series. One timestamp or channel may be for all.
+
+        All go to `partition`; without one, where their keys or channels say.
+        """
+        self._check()
+        columns = Columns.of(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        found = self._find(topic)
+        fixed = None if partition is None else found.log(partition)
+        whole = Piece.from_columns(columns)
+        with self._all_or_failed():
+            for part in whole.slices(found.partitions if fixed is None else 1, self._batch_bytes):
+                log = fixed or (found.sticky if part.partition is None else found.log(part.partition))
+                self._add(log, Piece.from_columns(part.columns), part.size)
+                self.records += part.columns.count
+            self._held += whole.held_bytes
+            if self._held > HELD_BYTES:
+                self._compact()
+
+    def _add(self, log: _Log, piece: Piece, size: int) -> None:
+        """What is nearly a batch becomes one by itself; less is gathered."""
+        if 2 * size >= self._batch_bytes:
+            self._cut(log)
+            self._put(log, piece)
+            self._move_on(log)
+            return
+        self._end_rows(log)
+        log.pieces.append(piece)
+        self._grow(log, size)
+
+    def _grow(self, log: _Log, size: int) -> None:
+        log.size += size
+        self._buffered += size
+        if log.size >= self._batch_bytes:
+            with self._all_or_failed():
+                self._cut(log)
+        elif self._buffered >= BUFFER_BYTES:
+            with self._all_or_failed():
+                self._relieve()
+
+    def _compact(self) -> None:
+        """Small pieces may hold on to the large columns they were cut from: no longer."""
+        for log in self._logs():
+            log.pieces = [piece.compact() for piece in log.pieces]
+        self._held = self._buffered
+
+    def _relieve(self) -> None:
+        """Too much is gathered in too many logs: the larger ones become batches now."""
+        for log in sorted(self._logs(), key=lambda log: log.size, reverse=True):
+            if 2 * self._buffered < BUFFER_BYTES:
+                return
+            self._cut(log)
+
+    def _logs(self) -> list[_Log]:
+        return [log for topic in self._topics.values() for log in topic.logs.values()]
+
+    def _end_rows(self, log: _Log) -> None:
+        """What was added one by one is a piece like others."""
+        if log.gathered.values:
+            log.pieces.append(Piece.from_rows(log.gathered))
+            log.gathered = Gathered()
+
+    def _cut(self, log: _Log) -> None:
+        """What the log has gathered becomes a batch; several, where pieces do not fit together."""
+        self._end_rows(log)
+        if not log.pieces:
+            return
+        pieces, log.pieces = log.pieces, []
+        self._buffered -= log.size
+        log.size = 0
+        for piece in joined(pieces):
+            self._put(log, piece)
+        self._move_on(log)
+
+    def _move_on(self, log: _Log) -> None:
+        if log is log.topic.sticky:
+            log.topic.unstick()
+
+    def _put(self, log: _Log, piece: Piece) -> None:
+        """As a batch; as several, where the node would not take it."""
+        producer, limit = Producer(self._producer_id, 0, log.seq), self._limit_bytes
+        try:
+            batch = piece.make(self._codec)(producer)
+            size = max(batch.header.size, batch.header.body_size)
+            if size > limit:
+                raise BatchTooLarge(size, limit)
+        except BatchTooLarge:
+            if piece.count == 1:
+                raise
+            for half in piece.halves():
+                self._put(log, half)
+            return
+        log.seq = (log.seq + piece.count) % SEQUENCE_MODULUS
+        self._parcels += 1
+        self._waiting.append(_Parcel(self._parcels, log, batch))
+        self._drive(lambda: not self._waiting)
+
+    def finish(self) -> Receipt:
+        """When all is staged: what `publish` wants to have. Nothing can be written any more."""
+        if self._receipt is None:
+            self._flush()
+            self.close()
+            self._receipt = Receipt(self.stage, self.records)
+        return self._receipt
+
+    def publish(self, key: Key, timeout_s: float = PUBLISH_TIMEOUT_S) -> Publication:
+        """Finish, and publish this stage alone."""
+        if self._receipt is None:
+            self._flush()
+            self._receipt = Receipt(self.stage, self.records)
+        try:
+            return _publish(self._calls, key, [self._receipt], timeout_s)
+        finally:
+            self.close()
+
+    def _flush(self) -> None:
+        self._check()
+        with self._all_or_failed():
+            for log in self._logs():
+                self._cut(log)
+            self._drive(lambda: not self._sent and not self._waiting)
+
+    def discard(self) -> None:
+        """Throw the stage away. Where the node cannot be told it does so itself, after a while."""
+        try:
+            with suppress(LogboomError):
+                self._calls.ask(messages.Discard([self.stage]), _count, min(DISCARD_TIMEOUT_S, self._timeout_s))
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """End the connection. The stage stays, with what was answered."""
+        self._failure = self._failure or LocalProtocolError("the stage is finished, or closed: open another")
+        self._calls.close()
+        self._waiting.clear()
+        self._sent.clear()
+        self._topics.clear()
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    @contextmanager
+    def _all_or_failed(self) -> Iterator[None]:
+        """Half of what a caller has given must not be published as if it were all."""
+        try:
+            yield
+        except BaseException as error:
+            interrupted = LocalProtocolError(f"interrupted by {type(error).__name__}: only part of a call is staged")
+            self._failure = self._failure or (error if isinstance(error, LogboomError) else interrupted)
+            raise
+
+    def _drive(self, is_done: Callable[[], bool]) -> None:
+        """Send and take answers until this holds. Raises where nothing has gone on for long, or is of no use."""
+        self._give_up = time.monotonic() + self._timeout_s
+        while not is_done():
+            try:
+                self._send(self._hold())
+                if is_done():
+                    return
+                self._take_answer()
+                if self._refused and not self._sent:
+                    self._judge()
+            except LogboomError as error:
+                if not self._calls.drop_lost():
+                    raise
+                self._calls.pause(error, self._give_up)
+
+    def _hold(self) -> Link:
+        """The link. What went over another one is to be sent again."""
+        link = self._calls.link(self._give_up)
+        if link is not self._link:
+            link.send_timeout_s = min(link.send_timeout_s, self._timeout_s)
+            self._link = link
+            self._recall()
+        return link
+
+    def _send(self, link: Link) -> None:
+        while self._waiting and not self._refused:
+            parcel = self._waiting[0]
+            log, data = parcel.log, parcel.batch.data
+            is_full = self._sent_bytes + len(data) > self._window_bytes or len(self._sent) >= WINDOW_BATCHES
+            if self._sent and is_full:
+                return
+            part = AppendPart(log.topic.name, len(data), log.partition, None, log.topic.id)
+            self._sent[link.send(Kind.APPEND, Append([part], None, self.stage), (data,))] = parcel
+            self._sent_bytes += len(data)
+            self._waiting.popleft()
+
+    def _take_answer(self) -> None:
+        event = self._calls.next_event(max(0.0, self._give_up - time.monotonic()))
+        if event is None:
+            raise Unavailable(f"{self._calls}: nothing could be staged for {self._timeout_s:g} s")
+        parcel = self._sent.pop(event.correlation, None)
+        if parcel is None:
+            return
+        self._sent_bytes -= len(parcel.batch.data)
+        answer = append_answer(event)
+        if not isinstance(answer, AppendedAt):
+            self._refused.append((parcel, answer))
+            return
+        self._calls.proved()
+        self._give_up = time.monotonic() + self._timeout_s
+
+    def _judge(self) -> None:
+        """All that was sent has its answer: the first refusal counts, for it has caused the others."""
+        _, error = min(self._refused, key=lambda refused: refused[0].number)
+        if not isinstance(error, _WAITED_FOR):
+            raise error
+        self._recall()
+        self._calls.pause(error, self._give_up)
+
+    def _recall(self) -> None:
+        """What has no answer, or was refused, is to be sent again."""
+        again = [*self._sent.values(), *(parcel for parcel, _ in self._refused), *self._waiting]
+        self._waiting = deque(sorted(again, key=lambda parcel: parcel.number))
+        self._sent.clear()
+        self._refused.clear()
+        self._sent_bytes = 0
+
+
+def publish(servers: Servers, key: Key, stages: Sequence[Receipt], timeout_s: float = PUBLISH_TIMEOUT_S) -> Publication:
+    """Append what is in these stages, in their order; where this raises anything but OutcomeUnknown, nothing.
+
+    Said again until the node has answered. OutcomeUnknown: it has not, in all that time. Say it once more then.
+    """
+    calls = Calls(servers)
+    try:
+        return _publish(calls, key, stages, timeout_s)
+    finally:
+        calls.close()
+
+
+def _publish(calls: Calls, key: Key, stages: Sequence[Receipt], timeout_s: float) -> Publication:
+    head = messages.Publish(key, list(stages))
+    return calls.ask(head, _publication, timeout_s, (*PASSING, OutcomeUnknown), is_doubtful=True)
+
+
+def discard(servers: Servers, stages: Sequence[str], timeout_s: float = DISCARD_TIMEOUT_S) -> int:
+    """Throw stages away that are not being published. How many there were, as far as the last answer says."""
+    calls = Calls(servers)
+    try:
+        return calls.ask(messages.Discard(list(stages)), _count, timeout_s)
+    finally:
+        calls.close()

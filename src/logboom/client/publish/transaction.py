@@ -1,0 +1,224 @@
+"""Transactions for programs: records for any topics and partitions that appear all at once, or not at all.
+
+with Client("localhost:1773") as client, client.transaction("orders", 7) as transaction:
+    transaction.write("orders", b"...", key=b"kitchen")
+    transaction.write_many("lines", [b"...", b"..."])
+
+What a block has written is published at its end, under a name and a number. Of one name numbers rise, and none is
+published twice: a program that does not know how far it came says it again. A block that raises publishes nothing.
+
+Client and transaction are each for one thread at a time; every transaction has a connection of its own. See
+docs/howto/transactions.md.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from msgspec.msgpack import Decoder
+
+from logboom.batch.builder import table_columns
+from logboom.broker.publish.publication import Key, KeyInfo, Publication, StageInfo
+from logboom.client.keywords import explained
+from logboom.client.link.address import Servers, parse_servers
+from logboom.client.link.calls import Calls
+from logboom.client.publish.stage_writer import (
+    PUBLISH_TIMEOUT_S,
+    STAGING_TIMEOUT_S,
+    Payload,
+    StageWriter,
+    publish,
+)
+from logboom.client.read.start import CONNECT_PATIENCE_S
+from logboom.errors import LocalProtocolError, LogboomError, OutcomeUnknown
+from logboom.protocols.binary import messages
+
+Result = TypeVar("Result")
+
+_stages: Final = Decoder(list[StageInfo])
+_keys: Final = Decoder(list[KeyInfo])
+_count: Final = Decoder(int)
+_flag: Final = Decoder(bool)
+
+
+class Client:
+    """Where transactions are made. It connects at once: where no server answers, that is an error here.
+
+    `timeout_s` is how long a transaction goes on where nothing goes on; `publish_timeout_s` how long it waits at the
+    end of its block. `codec` and `batch_bytes` say how batches are made.
+    """
+
+    @explained()
+    def __init__(
+        self,
+        servers: Servers = None,
+        *,
+        codec: str = "none",
+        batch_bytes: int = 1024 * 1024,
+        timeout_s: float = STAGING_TIMEOUT_S,
+        publish_timeout_s: float = PUBLISH_TIMEOUT_S,
+    ) -> None:
+        self._servers = [str(address) for address in parse_servers(servers)]
+        self._codec = codec
+        self._batch_bytes = batch_bytes
+        self._timeout_s = timeout_s
+        self._publish_timeout_s = publish_timeout_s
+        self._calls = Calls(self._servers)
+        self._is_closed = False
+        self._calls.connect(min(timeout_s, CONNECT_PATIENCE_S))
+
+    def __repr__(self) -> str:
+        return f"<Client of {self._calls}>"
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Transactions that were begun go on."""
+        self._is_closed = True
+        self._calls.close()
+
+    def transaction(self, name: str | None = None, number: int = 0) -> Transaction:
+        """To be used with `with`. Without a name it has a random one, which nobody will say again."""
+        self._check()
+        key = Key(secrets.token_hex(16), 0, False) if name is None else Key(name, number).check()
+        writer_options = {"codec": self._codec, "batch_bytes": self._batch_bytes, "timeout_s": self._timeout_s}
+        return Transaction(self._servers, key, self._publish_timeout_s, writer_options)
+
+    def stages(self) -> list[StageInfo]:
+        """What is staged at the node and not published, by anybody."""
+        return self._ask(messages.ListStages(), _stages)
+
+    def keys(self, prefix: str = "") -> list[KeyInfo]:
+        """What was published last under each name that begins so."""
+        return self._ask(messages.ListKeys(prefix), _keys)
+
+    def discard(self, stages: str | Sequence[str]) -> int:
+        """Throw stages away that are not being published. How many there were."""
+        return self._ask(messages.Discard([stages] if isinstance(stages, str) else list(stages)), _count)
+
+    def forget_key(self, name: str) -> bool:
+        """From now on the name is one that nothing was published under: its numbers begin anew.
+
+        Whether it was known. After a lost connection that may be False because of the first try.
+        """
+        return self._ask(messages.ForgetKey(name), _flag)
+
+    def _ask(self, head: messages.Call, result: Decoder[Result]) -> Result:
+        self._check()
+        return self._calls.ask(head, result, self._timeout_s)
+
+    def _check(self) -> None:
+        if self._is_closed:
+            raise LocalProtocolError("the client is closed")
+
+
+class Transaction:
+    """One block of records. Made by `Client.transaction`."""
+
+    def __init__(
+        self, servers: Sequence[str], key: Key, publish_timeout_s: float, writer_options: dict[str, Any]
+    ) -> None:
+        self.key = key
+        self.publication: Publication | None = None
+        """What was published, once the block has ended well. None where the block has discarded it."""
+        self._servers = servers
+        self._publish_timeout_s = publish_timeout_s
+        self._writer_options = writer_options
+        self._writer: StageWriter | None = None
+        self._state = "new"
+
+    def __repr__(self) -> str:
+        return f"<Transaction {self.key.name!r} number {self.key.number}: {self._state}>"
+
+    def __enter__(self) -> Transaction:
+        if self._state != "new":
+            raise LocalProtocolError(f"{self!r} has begun already: make another")
+        self._state = "open"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._state != "open":
+            return
+        if error is not None:
+            self.discard()
+            return
+        try:
+            self.publication = self._publish()
+            self._state = "published"
+        except LogboomError as failure:
+            if not isinstance(failure, OutcomeUnknown):
+                self.discard()
+            raise
+        finally:
+            if self._state == "open":
+                self._state = "in doubt"
+
+    def _publish(self) -> Publication:
+        if self._writer is None:
+            return publish(self._servers, self.key, [], self._publish_timeout_s)
+        return self._writer.publish(self.key, self._publish_timeout_s)
+
+    def write(
+        self,
+        topic: str,
+        value: Payload,
+        *,
+        key: Payload = None,
+        timestamp: int | datetime | None = None,
+        channel: str | None = None,
+        tags: Iterable[str] = (),
+        headers: Iterable[tuple[str, bytes]] = (),
+        partition: int | None = None,
+    ) -> None:
+        """A record for a topic: for `partition`, else where its key or channel says."""
+        self._open().write(
+            topic, value, key=key, timestamp=timestamp, channel=channel, tags=tags, headers=headers, partition=partition
+        )
+
+    def write_many(
+        self,
+        topic: str,
+        values: Any,
+        keys: Any = None,
+        timestamps: Any = None,
+        channels: Any = None,
+        tags: Any = None,
+        headers: Any = None,
+        *,
+        partition: int | None = None,
+    ) -> None:
+        """Columns of records: lists, Arrow or NumPy arrays, pandas series. One timestamp or channel may be for all."""
+        self._open().write_many(topic, values, keys, timestamps, channels, tags, headers, partition=partition)
+
+    def write_table(self, topic: str, table: Any, *, partition: int | None = None) -> None:
+        """An Arrow table, or a pandas frame, with columns named as in `Record`."""
+        self.write_many(topic, **table_columns(table), partition=partition)
+
+    def discard(self) -> None:
+        """Publish nothing of this, whatever follows in the block."""
+        if self._state == "published":
+            raise LocalProtocolError(f"{self!r}: what is published stays")
+        self._state = "discarded"
+        if self._writer is not None:
+            self._writer.discard()
+            self._writer = None
+
+    def _open(self) -> StageWriter:
+        if self._state != "open":
+            raise LocalProtocolError(f"{self!r}: records are written inside its `with` block")
+        if self._writer is None:
+            note = f"{self.key.name}/{self.key.number}"
+            self._writer = StageWriter(self._servers, note=note, **self._writer_options)
+        return self._writer

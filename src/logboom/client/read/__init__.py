@@ -1,0 +1,1 @@
+"""Readers over the network, blocking and asyncio, on one core without I/O."""

@@ -1,0 +1,183 @@
+"""Reads a log from a node, on an asyncio event loop. As `Reader` in everything but the `async` before `for`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import partial
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from logboom.batch import Batch, Record
+from logboom.batch.tables import join_tables
+from logboom.client.link.async_link import AsyncLink
+from logboom.client.link.pushes import Pushes
+from logboom.client.read.fetcher import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe, Work
+from logboom.client.read.reader_state import Standing, need_pandas
+from logboom.client.read.start import check_seqno
+from logboom.errors import LogboomError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+Piece = TypeVar("Piece")
+
+
+class AsyncReader(Standing):
+    """
+    async with AsyncReader("events", "localhost:1773", at="latest") as reader:
+        async for record in reader.records(follow=True):
+            print(record.seqno, record.value)
+
+    `async with`, or the first loop, connects. One task at a time.
+    """
+
+    _link: AsyncLink | None = None
+    _pushes: Pushes | None = None
+
+    async def __aenter__(self) -> AsyncReader:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> AsyncIterator[Record]:
+        return self.records()
+
+    async def open(self) -> None:
+        """Connect, and find the start. A loop does this by itself."""
+        if self._reading.seqno is None:
+            try:
+                await self._run(self._fetching.open(self._connect_timeout_s))
+            except BaseException:
+                await self.close()
+                raise
+
+    async def close(self) -> None:
+        """Where it stands is still known afterwards; a loop would connect again."""
+        await self._run(self._fetching.close())
+
+    def records(self, follow: bool = False, timeout_s: float | None = None) -> AsyncIterator[Record]:
+        """Record by record."""
+        return self._pieces(self._reading.records, follow, timeout_s)
+
+    def lists(
+        self, columns: Sequence[str] = ("value",), follow: bool = False, timeout_s: float | None = None
+    ) -> AsyncIterator[tuple[list[Any], ...]]:
+        """Some columns as lists of Python objects, a batch at a time."""
+        return self._pieces(partial(self._reading.lists, columns), follow, timeout_s)
+
+    def batches(self, follow: bool = False, timeout_s: float | None = None) -> AsyncIterator[Batch]:
+        """Batches as they are stored. The first may begin before the position. Not with a filter."""
+        return self._pieces(self._reading.batches, follow, timeout_s)
+
+    def tables(
+        self, columns: Sequence[str] | None = None, follow: bool = False, timeout_s: float | None = None
+    ) -> AsyncIterator[pa.Table]:
+        """Arrow tables as they come, in the memory they were received in: the fastest way to read much."""
+        return self._pieces(partial(self._reading.tables, columns), follow, timeout_s)
+
+    async def table(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Everything from the position to the end of the log as one table."""
+        return join_tables([table async for table in self.tables(columns)], columns)
+
+    async def frames(
+        self, columns: Sequence[str] | None = None, follow: bool = False, timeout_s: float | None = None
+    ) -> AsyncIterator[pd.DataFrame]:
+        """The same as pandas frames."""
+        need_pandas()
+        async for table in self.tables(columns, follow, timeout_s):
+            yield table.to_pandas()
+
+    async def refresh(self) -> None:
+        """Ask the node where the log begins and ends now."""
+        await self._run(self._fetching.until())
+
+    async def seek(self, seqno: int) -> None:
+        """The next loop begins there."""
+        await self._run(self._fetching.seek(check_seqno(seqno)))
+
+    async def commit(self, *, force: bool = False, expect: str | None = None) -> None:
+        """Let the cursor stand where the reader does: behind what the loop was given last.
+
+        Raises CursorMovedBack where it stands further on already, because another reader has the same one; `force`
+        moves it back. With `expect`, a bookmark, or "" for none, UnexpectedCursor where it stands elsewhere.
+        """
+        await self._run(self._fetching.commit(self._cursor(), force, expect))
+
+    async def _pieces(
+        self, take: Callable[[], Iterator[Piece]], follow: bool, timeout_s: float | None
+    ) -> AsyncIterator[Piece]:
+        await self.open()
+        reading, fetching = self._reading, self._fetching
+        until = None if follow else await self._run(fetching.until())
+        deadline: float | None = None
+        while True:
+            came = False
+            if reading.state is not None:
+                await asyncio.to_thread(reading.state.fill)
+            for piece in take():
+                came = True
+                yield piece
+            if reading.state is not None:
+                continue
+            if not follow and (until is None or (reading.seqno or 0) >= until):
+                return
+            # At the end of the log, what a filter has left nothing of is nothing.
+            if came or deadline is None or not self.at_end:
+                deadline = fetching.deadline(timeout_s)
+            elif fetching.is_late(deadline):
+                return
+            if not await self._run(fetching.next(follow, deadline)):
+                return
+
+    async def _run(self, steps: Steps) -> Any:
+        """Carry out the steps; what they lead to."""
+        answer: Any = None
+        error: LogboomError | None = None
+        while True:
+            try:
+                step = steps.send(answer) if error is None else steps.throw(error)
+            except StopIteration as stop:
+                return stop.value
+            answer = error = None
+            try:
+                answer = await self._do(step)
+            except LogboomError as failure:
+                error = failure
+
+    async def _do(self, step: Step) -> Any:
+        if isinstance(step, Next):
+            assert self._pushes is not None
+            try:
+                async with asyncio.timeout(step.timeout_s):
+                    return await self._pushes.next()
+            except TimeoutError:
+                return None
+        if isinstance(step, Connect):
+            self._link = await AsyncLink.connect(step.address)
+            return None
+        if isinstance(step, Sleep):
+            return await asyncio.sleep(step.seconds)
+        if isinstance(step, Drop):
+            return await self._drop(step.connection)
+        if isinstance(step, Work):
+            return await asyncio.to_thread(step.do)
+        assert self._link is not None
+        if isinstance(step, Ask):
+            return await self._link.request(step.kind, step.head)
+        assert isinstance(step, Subscribe)
+        self._pushes = self._link.subscribe(step.request)
+        return None
+
+    async def _drop(self, connection: bool) -> None:
+        if self._pushes is not None and not connection:
+            await self._pushes.close()
+        self._pushes = None
+        if self._link is not None and connection:
+            link, self._link = self._link, None
+            await link.close()

@@ -1,0 +1,226 @@
+"""What a reader does to get its next chunk: connect, find its start, subscribe, wait; and all of it again after a loss.
+
+No input, no output: each procedure is a generator that yields steps (`Connect`, `Ask`, `Work`, `Subscribe`, `Next`,
+`Drop`, `Sleep`), is sent what came of them, and is thrown what went wrong. The blocking reader and the asyncio one
+carry out the same steps. One immediate try follows a lost connection, then the waits grow; servers are tried in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, Final, NamedTuple
+
+from logboom.broker.api import Chunk, ReadRequest
+from logboom.client.link.address import Address
+from logboom.client.link.backoff import Backoff
+from logboom.client.read.reader_core import Reading
+from logboom.errors import LogboomError, ReadOnlyReplica, RemoteProtocolError, TopicRecreated, Unavailable
+from logboom.protocols.binary.messages import CommitCursor, Kind, Read
+
+RETRY_S: Final = 30.0
+"""How long a reader that does not follow goes on trying to reach a node."""
+
+
+class Connect(NamedTuple):
+    address: Address
+
+
+class Ask(NamedTuple):
+    """A request with one answer."""
+
+    kind: Kind
+    head: Any
+
+
+class Subscribe(NamedTuple):
+    request: ReadRequest
+
+
+class Next(NamedTuple):
+    """The next chunk of the subscription; None where none came in time. None waits for ever."""
+
+    timeout_s: float | None
+
+
+class Work(NamedTuple):
+    """Something that takes long and asks no node, such as reading files."""
+
+    do: Callable[[], Any]
+
+
+class Drop(NamedTuple):
+    """End the subscription, and where `connection` is true the connection with it."""
+
+    connection: bool
+
+
+class Sleep(NamedTuple):
+    seconds: float
+
+
+Step = Connect | Ask | Work | Subscribe | Next | Drop | Sleep
+Steps = Generator[Step, Any, Any]
+
+
+class Fetching:
+    """The connection and the subscription of one reader, as far as they are known here."""
+
+    def __init__(
+        self,
+        reading: Reading,
+        servers: Sequence[Address],
+        clock: Callable[[], float],
+        prepare: Callable[[], Steps] | None = None,
+    ) -> None:
+        """`prepare` is done before the start is looked for, once there is a connection."""
+        self._reading = reading
+        self._prepare = prepare
+        self._servers = list(servers)
+        self._clock = clock
+        self._backoff = Backoff()
+        self._server = 0
+        self._connected = self._subscribed = False
+        self._proven = False
+        """Whether this connection, or the last one, was of any use."""
+
+    def open(self, patience_s: float = 0.0) -> Steps:
+        """Reach a node and find the start. Every server is tried once, and again as long as there is patience."""
+        give_up, tries = self._clock() + patience_s, 0
+        while True:
+            try:
+                yield from self._connect()
+                if self._prepare is not None:
+                    yield from self._prepare()
+                    self._prepare = None
+                yield from self._locate()
+                return self._backoff.reset()
+            except TopicRecreated as error:
+                self._reading.failed(error)
+            except Unavailable:
+                yield from self._lose()
+                tries += 1
+                if tries < len(self._servers):
+                    continue
+                wait_s = self._backoff.next_s()
+                if self._clock() + wait_s >= give_up:
+                    raise
+                yield Sleep(wait_s)
+
+    def until(self) -> Steps:
+        """Where a loop that does not follow ends: a busy log has no end of its own. None where there is no log now."""
+
+        def look() -> Steps:
+            while True:
+                try:
+                    yield from self._locate()
+                    return self._reading.committed
+                except Unavailable:
+                    raise
+                except LogboomError as error:
+                    yield from self._unsubscribe()
+                    if not self._reading.failed(error):
+                        return None
+
+        return self._persist(look, self._clock() + RETRY_S)
+
+    def deadline(self, timeout_s: float | None) -> float | None:
+        return None if timeout_s is None else self._clock() + timeout_s
+
+    def is_late(self, deadline: float | None) -> bool:
+        return deadline is not None and self._clock() > deadline
+
+    def next(self, follow: bool, deadline: float | None) -> Steps:
+        """The reading's current chunk is the next one; False where nothing came in time, or ever will."""
+        give_up = self._clock() + RETRY_S if not follow else deadline
+
+        def receive() -> Steps:
+            while True:
+                try:
+                    if self._reading.seqno is None:
+                        yield from self._locate()
+                    if not self._subscribed:
+                        yield Subscribe(self._reading.request())
+                        self._subscribed = True
+                    chunk: Chunk | None = yield Next(None if deadline is None else max(0.0, deadline - self._clock()))
+                    if chunk is None:
+                        return False
+                    self._reading.arrived(chunk)
+                    return True
+                except Unavailable:
+                    raise
+                except LogboomError as error:
+                    yield from self._unsubscribe()
+                    if self._reading.failed(error):
+                        continue
+                    wait_s = max(self._backoff.next_s(), 0.05)
+                    if not follow or (deadline is not None and self._clock() + wait_s > deadline):
+                        return False
+                    yield Sleep(wait_s)
+
+        return self._persist(receive, give_up)
+
+    def commit(self, cursor: str, force: bool = False, expect: str | None = None) -> Steps:
+        reading = self._reading
+
+        def ask() -> Steps:
+            head = CommitCursor(cursor, reading.topic, reading.partition, reading.bookmark, force, expect)
+            try:
+                yield Ask(Kind.CALL, head)
+            except ReadOnlyReplica as error:
+                if len(self._servers) == 1:
+                    raise
+                self._proven = False  # to read from, perhaps: the next one's turn
+                raise Unavailable(str(error)) from error
+
+        return self._persist(ask, self._clock() + RETRY_S)
+
+    def seek(self, seqno: int) -> Steps:
+        self._reading.seek(seqno)
+        yield from self._unsubscribe()
+
+    def close(self) -> Steps:
+        yield from self._unsubscribe()
+        self._connected = False
+        yield Drop(True)
+
+    def _persist(self, work: Callable[[], Steps], give_up: float | None) -> Steps:
+        """Do it, and again on another connection where one is lost, until `give_up`."""
+        while True:
+            try:
+                yield from self._connect()
+                done = yield from work()
+                self._proven = True
+                self._backoff.reset()
+                return done
+            except Unavailable:
+                yield from self._lose()
+                wait_s = self._backoff.next_s()
+                if give_up is not None and self._clock() + wait_s > give_up:
+                    raise
+                if wait_s:
+                    yield Sleep(wait_s)
+
+    def _connect(self) -> Steps:
+        if not self._connected:
+            self._proven = False
+            yield Connect(self._servers[self._server])
+            self._connected = True
+
+    def _locate(self) -> Steps:
+        chunk = yield Ask(Kind.READ, Read(self._reading.locate()))
+        if not isinstance(chunk, Chunk):
+            raise RemoteProtocolError("a read was answered with something else")
+        self._reading.located(chunk)
+        self._proven = True
+
+    def _unsubscribe(self) -> Steps:
+        if self._subscribed:
+            self._subscribed = False
+            yield Drop(False)
+
+    def _lose(self) -> Steps:
+        """The first try is for the server there was; where that was it already, the next one's turn has come."""
+        if not self._proven:
+            self._server = (self._server + 1) % len(self._servers)
+        self._connected = self._subscribed = False
+        yield Drop(True)

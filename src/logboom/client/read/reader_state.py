@@ -1,0 +1,151 @@
+"""What a reader of a node is asked for when it is made, and what it says of itself; the same for both kinds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from functools import partial
+
+from logboom.batch import microseconds
+from logboom.broker.api import Filter, Start
+from logboom.client.keywords import explained
+from logboom.client.link.address import Servers, parse_servers
+from logboom.client.read.checkpoints import choose_checkpoint, find_state
+from logboom.client.read.fetcher import Fetching
+from logboom.client.read.reader_core import Reading
+from logboom.client.read.start import CONNECT_PATIENCE_S, At, Gaps, check_seqno, check_start
+from logboom.errors import LogboomError, PackageMissing
+from logboom.results.checkpoint import By
+from logboom.storage.bookmark import Bookmark
+
+
+class Standing:
+    """Where a reader stands. Starts at `seqno`, at the first record at or after `timestamp`, at a `bookmark`, where its
+    `cursor` was committed last, or `at` the earliest record or the latest.
+
+    With `from_checkpoint` the latest record of each key comes first, or of each channel where `checkpoint` says so, as
+    the newest checkpoint has them; then the log from where that ends. A cursor that has a place goes on there instead.
+    The files of the checkpoint are read from where they are. Until all of it was given there is no position.
+
+    `tags_any`, `tags_all`, `channel` (a pattern: `site/+/temp`, `site/#`, `site/7*`) and `key` let the node leave out
+    what is not wanted; seqnos stay what they are. With `gaps="skip"` a reader goes on behind what is gone: records that
+    retention dropped, damage, a topic that was deleted and made again (there with the first record). A node that does
+    not answer is tried for `connect_timeout_s`: it may just be restarting.
+    """
+
+    @explained()
+    def __init__(
+        self,
+        topic: str,
+        servers: Servers = None,
+        partition: int | None = None,
+        *,
+        seqno: int | None = None,
+        timestamp: datetime | int | None = None,
+        bookmark: str | Bookmark | None = None,
+        cursor: str | None = None,
+        at: At | None = None,
+        from_checkpoint: bool = False,
+        checkpoint: By | None = None,
+        tags_any: Sequence[str] = (),
+        tags_all: Sequence[str] = (),
+        channel: str | None = None,
+        key: bytes | str | None = None,
+        gaps: Gaps = "raise",
+        connect_timeout_s: float = CONNECT_PATIENCE_S,
+    ) -> None:
+        from_checkpoint = from_checkpoint or checkpoint is not None
+        begins = {"seqno": seqno, "timestamp": timestamp, "bookmark": bookmark}
+        check_start(at, gaps, **begins, from_checkpoint=from_checkpoint or None)
+        if isinstance(tags_any, str) or isinstance(tags_all, str):
+            raise ValueError("tags are a list of texts, such as ['red']")
+        start = Start(
+            seqno=None if seqno is None else check_seqno(seqno),
+            time=None if timestamp is None else microseconds(timestamp),
+            bookmark=None if bookmark is None else str(Bookmark.parse(str(bookmark))),
+            cursor=cursor if (seqno, timestamp, bookmark) == (None, None, None) else None,
+            at=at or "earliest",
+        )
+        wanted = Filter(tuple(tags_any), tuple(tags_all), channel, key.encode() if isinstance(key, str) else key)
+        wanted.selection()  # a pattern that means nothing is said at once
+        if not connect_timeout_s >= 0:
+            raise ValueError(f"connect_timeout_s is {connect_timeout_s!r}, allowed are 0 and more")
+        self._connect_timeout_s = connect_timeout_s
+        self.cursor = cursor
+        """Where `commit` goes."""
+        self._reading = Reading(topic, partition, start, None if wanted == Filter() else wanted, gaps == "skip")
+        prepare = None
+        if from_checkpoint:
+            prepare = partial(find_state, self._reading, choose_checkpoint(checkpoint, wanted, cursor))
+        self._fetching = Fetching(self._reading, parse_servers(servers), time.monotonic, prepare)
+        self._begin()
+
+    def _begin(self) -> None:
+        """A blocking reader connects as soon as it is made."""
+
+    def __repr__(self) -> str:
+        reading = self._reading
+        where = "not opened" if reading.seqno is None else f"at {reading.seqno} of {reading.committed}"
+        return f"<{type(self).__name__} {reading.topic}/{'?' if self.partition is None else self.partition} {where}>"
+
+    @property
+    def topic(self) -> str:
+        return self._reading.topic
+
+    @property
+    def topic_id(self) -> str | None:
+        """Of the topic that is being read; another one after it was made again."""
+        return self._reading.topic_id
+
+    @property
+    def partition(self) -> int | None:
+        return self._reading.partition
+
+    @property
+    def position(self) -> int | None:
+        """The seqno that is read next."""
+        return self._reading.seqno if self._reading.state is None else None
+
+    @property
+    def first(self) -> int:
+        """The first readable seqno, when the node last said so."""
+        return self._reading.first
+
+    @property
+    def committed(self) -> int:
+        """The seqno behind the last readable one, when the node last said so."""
+        return self._reading.committed
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything was read, as far as the node has said."""
+        return self._reading.state is None and (self._reading.seqno or 0) >= self._reading.committed
+
+    @property
+    def bookmark(self) -> str:
+        """Where the reader stands, to be given to a later one. Inside a loop: behind what the loop was given last."""
+        return self._reading.bookmark
+
+    @property
+    def skipped(self) -> int:
+        """Records that were passed over because they are gone."""
+        return self._reading.skipped
+
+    @property
+    def last_gap(self) -> LogboomError | None:
+        """Why records were passed over, the last time."""
+        return self._reading.last_gap
+
+    def _cursor(self) -> str:
+        if self.cursor is None:
+            raise ValueError("this reader has no cursor to commit: make it with cursor='name'")
+        return self.cursor
+
+
+def need_pandas() -> None:
+    """Raises PackageMissing, before anything was read."""
+    try:
+        import pandas  # noqa: F401
+    except ImportError:
+        raise PackageMissing("pandas", "frames()") from None

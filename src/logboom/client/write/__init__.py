@@ -1,0 +1,1 @@
+"""Writers, blocking and asyncio, on one core without I/O."""

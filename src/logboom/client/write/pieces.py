@@ -1,0 +1,129 @@
+"""Columns that wait to be part of a batch, and several of them as one.
+
+Pieces fit together where they have the same columns, each a list in both, an Arrow array of the same type in both, or
+the same single entry. What waits must not hold on to memory that it is only a small part of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from logboom.batch import vector
+from logboom.batch.partitioner import ANYWHERE
+from logboom.client.write.gathered import Gathered
+from logboom.client.write.slices import Columns, Slice
+
+
+class Piece(Columns):
+    @classmethod
+    def from_columns(cls, columns: Columns) -> Piece:
+        return cls(columns.count, columns._entries)
+
+    @classmethod
+    def from_rows(cls, rows: Gathered) -> Piece:
+        """Records that were added one by one."""
+        entries = {
+            "values": rows.values,
+            "keys": rows.keys,
+            "timestamps": rows.timestamps,
+            "channels": rows.channels,
+            "tags": rows.tags,
+            "headers": rows.headers,
+        }
+        return cls(len(rows.values), {name: entry for name, entry in entries.items() if entry is not None})
+
+    def slices(self, partitions: int, batch_bytes: int) -> Iterator[Slice]:
+        """By partition, and there in their order. They are sorted, and so copied, once for all partitions."""
+        if partitions == 1 or not self._entries.keys() & {"keys", "channels"}:
+            yield from self._cut(None, batch_bytes)
+            return
+        np, chosen = vector.np, self._partitions(partitions).astype(vector.np.int16)
+        order = np.argsort(chosen, kind="stable")
+        dealt = self._take(order)
+        chosen = chosen[order]
+        starts = [0, *(np.flatnonzero(np.diff(chosen)) + 1).tolist(), self.count] if self.count else [0]
+        ends = np.concatenate(([0], np.cumsum(dealt._sizes())))
+        for start, until in pairwise(starts):
+            partition, size = int(chosen[start]), int(ends[until] - ends[start])
+            part = Piece.from_columns(dealt._range(start, until))
+            named = None if partition == ANYWHERE else partition
+            if size > batch_bytes:
+                yield from part._cut(named, batch_bytes)
+            else:
+                yield Slice(named, part, size, False)
+
+    def _cut(self, partition: int | None, batch_bytes: int) -> Iterator[Slice]:
+        """Evenly: about `batch_bytes` each, at most half as much again, and no small rest."""
+        np, start, done = vector.np, 0, 0
+        ends = np.cumsum(self._sizes())
+        total = int(ends[-1]) if self.count else 0
+        pieces = max(1, round(total / batch_bytes))
+        for number in range(1, pieces + 1):
+            until = min(int(np.searchsorted(ends, total * number // pieces)) + 1, self.count)
+            if until > start:
+                yield Slice(partition, self._range(start, until), int(ends[until - 1]) - done, False)
+                start, done = until, int(ends[until - 1])
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory its arrays hold on to, which may be far more than they show."""
+        return sum(entry.get_total_buffer_size() for entry in self._entries.values() if _is_array(entry))
+
+    def halves(self) -> tuple[Piece, Piece]:
+        middle = self.count // 2
+        return Piece.from_columns(self._range(0, middle)), Piece.from_columns(self._range(middle, self.count))
+
+    def compact(self) -> Piece:
+        """The same, without the memory of what it was sliced from."""
+        return Piece(self.count, {name: _compact(entry) for name, entry in self._entries.items()})
+
+    def fits(self, other: Piece) -> bool:
+        """Whether `other` may follow in the same batch."""
+        if self._entries.keys() != other._entries.keys():
+            return False
+        return all(_alike(entry, other._entries[name]) for name, entry in self._entries.items())
+
+    @classmethod
+    def join(cls, pieces: Sequence[Piece]) -> Piece:
+        """As one; they fit."""
+        if len(pieces) == 1:
+            return pieces[0]
+        names = pieces[0]._entries
+        entries = {name: _join([piece._entries[name] for piece in pieces]) for name in names}
+        return cls(sum(piece.count for piece in pieces), entries)
+
+
+def joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    """As few as can be, in the same order."""
+    start = 0
+    for end in range(1, len(pieces) + 1):
+        if end == len(pieces) or not pieces[start].fits(pieces[end]):
+            yield Piece.join(pieces[start:end])
+            start = end
+
+
+def _compact(entry: Any) -> Any:
+    if not _is_array(entry) or entry.get_total_buffer_size() <= 2 * entry.nbytes:
+        return entry
+    return entry.take(vector.pa.array(vector.np.arange(len(entry))))
+
+
+def _is_array(entry: Any) -> bool:
+    return hasattr(entry, "get_total_buffer_size")
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if isinstance(one, list | tuple):
+        return isinstance(other, list | tuple)
+    if _is_array(one):
+        return _is_array(other) and bool(one.type == other.type)
+    return type(one) is type(other) and bool(one == other)
+
+
+def _join(entries: Sequence[Any]) -> Any:
+    first = entries[0]
+    if isinstance(first, list | tuple):
+        return [item for entry in entries for item in entry]
+    return vector.pa.concat_arrays(entries) if _is_array(first) else first

@@ -1,0 +1,47 @@
+"""Every operation of the API, in the order the docs page shows them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from logboom.protocols.http import console
+from logboom.protocols.http.api import (
+    activity,
+    changes,
+    checkpoints,
+    checkup,
+    cursors,
+    incidents,
+    logd,
+    node,
+    pipeline,
+    read,
+    segments,
+    stages,
+    tail,
+    topics,
+    write,
+)
+from logboom.protocols.http.schema import openapi, page
+from logboom.protocols.http.schema.operation import Operation
+
+ALL: Final[tuple[Operation, ...]] = (
+    *topics.OPERATIONS,
+    *segments.OPERATIONS,
+    *write.OPERATIONS,
+    *read.OPERATIONS,
+    *checkpoints.OPERATIONS,
+    *tail.OPERATIONS,
+    *cursors.OPERATIONS,
+    *stages.OPERATIONS,
+    *pipeline.OPERATIONS,
+    *changes.OPERATIONS,
+    *logd.OPERATIONS,
+    *node.OPERATIONS,
+    *checkup.OPERATIONS,
+    *incidents.OPERATIONS,
+    *activity.OPERATIONS,
+    *openapi.OPERATIONS,
+    *page.OPERATIONS,
+    *console.OPERATIONS,
+)

@@ -1,0 +1,1 @@
+"""What a report counts, says and looks like."""

@@ -1,0 +1,1 @@
+"""What Spark needs to run: Java, Python, a session, tidy workers."""

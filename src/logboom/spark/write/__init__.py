@@ -1,0 +1,1 @@
+"""Spark as a writer: every row once, or none."""

@@ -1,0 +1,1 @@
+"""A data directory: its lock and identity, its topics, the state file."""

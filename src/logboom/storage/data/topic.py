@@ -1,0 +1,309 @@
+"""A topic on disk: its directory, its topic.json, its settings.
+
+    DATA/topics/<name, at most 80 characters>~<id, 32 hex digits>/topic.json     id, name, partitions, settings
+
+A topic exists if and only if its topic.json does: it is written last when a topic is made, so that a topic is whole or
+not there. Deleting renames the directory into DATA/trash/, durably; what is there is unlinked later. What a topic means
+(who may write, how records find a partition) is not known here.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from contextlib import suppress
+from typing import Final, Literal
+
+import msgspec
+
+from logboom.errors import ConfigError, InvalidTopicName
+from logboom.storage.config import DAY_US, MIB, LogConfig
+from logboom.storage.files.disk import Disk, read_file, replace_file
+from logboom.storage.files.envelope import UNREADABLE
+
+NAME_IN_PATH_MAX: Final = 80
+PARTITIONS_MAX: Final = 10_000
+VALIDATORS_MAX: Final = 16
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
+_ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_DIRECTORY: Final = re.compile(r"[A-Za-z0-9._-]{1,80}~([0-9a-f]{32})", re.ASCII)
+_HOOK_NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}", re.ASCII)
+_URL: Final = re.compile(r"https?://[^\s/?#]+[^\s]*", re.ASCII | re.IGNORECASE)
+_DAY_MS: Final = DAY_US // 1000
+
+
+Acks = Literal["none", "leader", "durable"]
+"""When an append is answered: when it was sent, when it is written, when it is synced."""
+
+
+class SegmentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The files that a log is cut into. Retention drops, and recompression rewrites, only whole closed segments."""
+
+    bytes: int = 128 * MIB
+    """A segment is closed before it would grow beyond so many bytes, and the next one begins. Small segments let
+    retention follow more closely, and make more files."""
+    age_ms: int = 7 * _DAY_MS
+    """A segment is closed when its first batch is older than so many milliseconds, however small it is, so that a
+    quiet log can be dropped too."""
+
+
+class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What may be dropped, per partition: oldest segments first, as long as what stays is at least so much.
+
+    Where several are set, a segment goes as soon as one of them allows it. With none everything is kept.
+    """
+
+    bytes: int | None = None
+    """Keep at least the newest so many bytes of each partition, and drop older segments. Null keeps all."""
+    age_ms: int | None = None
+    """Keep at least what is younger than so many milliseconds, and drop segments that are wholly older. Null keeps
+    all."""
+    records: int | None = None
+    """Keep at least the newest so many records of each partition, and drop older segments. Null keeps all."""
+    hard_bytes: int | None = None
+    """Beyond so many bytes in a partition the oldest segments go even if their delete hooks have not succeeded, or they
+    are not archived. Null lets them wait for ever, and the volume may fill."""
+    after: Literal["archive"] | None = None
+    """`archive` drops a segment only when all of it is archived: whoever reads below the log's own first record is
+    given it from there. Null waits for nothing."""
+
+
+class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A command of the node's that runs before retention drops a segment."""
+
+    delete: str | None = None
+    """The name of one of the commands in the node's configuration, under `hooks`. It is told the segment's file and
+    range, and must end with exit code 0 before the segment is dropped. Null drops without asking anybody."""
+    timeout_ms: int = 300_000
+    """A command that runs for longer than so many milliseconds is killed, and counts as failed."""
+    backoff_ms: int = 1_000
+    """How many milliseconds to wait after a first failure before the command is run again; doubled with each further
+    failure."""
+    backoff_max_ms: int = 600_000
+    """The longest wait between two tries, in milliseconds."""
+
+
+class RecompressionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How closed segments are stored anew, in the background. Readers notice nothing of it."""
+
+    codec: Literal["none", "lz4", "zstd"] = "none"
+    """What closed segments are compressed with: `none` leaves them as they were written, `lz4` is fast, `zstd` is
+    small."""
+    level: int = 3
+    """How hard zstd tries: higher levels are smaller and slower. The other codecs have none."""
+    min_gain: float = 0.1
+    """A segment is left alone unless it shrinks by at least this share of its size: 0.1 is a tenth."""
+
+
+class FlushSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When what was written is synced, and with that committed."""
+
+    policy: Literal["each", "interval", "os"] = "each"
+    """`each`: as soon as the last sync has ended. `interval`: within `interval_ms`, or at once when a writer asks for
+    acks=durable. `os`: what is written counts as committed, and a power loss may take it back."""
+    interval_ms: int = 100
+    """With the policy `interval`: what was written is synced after so many milliseconds at the latest."""
+
+
+class AcksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """When a writer is answered: `none` when it was sent, `leader` when it is written, `durable` when it is synced."""
+
+    default: Acks = "durable"
+    """What a writer gets that does not say what it wants."""
+    least: Acks = "none"
+    """A writer that wants less gets this all the same."""
+
+
+class ValidatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Web hooks that are asked before records are appended."""
+
+    urls: tuple[str, ...] = ()
+    """Where the records are sent, as JSON, before they are appended; at most 16 addresses, each one that
+    `validators.allow` of the node's configuration lists. All are asked at the same time, and each must answer 2xx.
+    Without any, nobody is asked."""
+    timeout_ms: int = 2_000
+    """A validator that has not answered after so many milliseconds has failed."""
+    concurrency: int = 16
+    """How many appends of the topic are with the validators at once; the others wait."""
+    on_failure: Literal["refuse", "accept"] = "refuse"
+    """What becomes of records whose validator does not answer: they are refused, or appended all the same."""
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Everything that can be set of a topic."""
+
+    segment: SegmentSettings = SegmentSettings()
+    """When a segment is closed."""
+    retention: RetentionSettings = RetentionSettings()
+    """What may be dropped."""
+    hook: HookSettings = HookSettings()
+    """What runs before something is dropped."""
+    recompression: RecompressionSettings = RecompressionSettings()
+    """How closed segments are compressed."""
+    flush: FlushSettings = FlushSettings()
+    """When what was written is synced."""
+    acks: AcksSettings = AcksSettings()
+    """What a writer is promised."""
+    validators: ValidatorSettings = ValidatorSettings()
+    """Who is asked before records are appended."""
+
+    def check(self) -> Settings:
+        """These settings, or a ConfigError that names the key and what it may be."""
+        if self.hook.delete is not None and not self.hook.delete.strip():
+            raise ConfigError("hook.delete", "is empty: name a hook of the node's configuration, or none at all")
+        if len(self.validators.urls) > VALIDATORS_MAX:
+            raise ConfigError("validators.urls", f"has {len(self.validators.urls)}, allowed are {VALIDATORS_MAX}")
+        for url in self.validators.urls:
+            if _URL.fullmatch(url) is None:
+                raise ConfigError("validators.urls", f"{url[:200]!r} is no URL: write http://host:port/path")
+        for key, (low, high) in RANGES.items():
+            group, _, name = key.partition(".")
+            value = getattr(getattr(self, group), name)
+            if value is not None and not low <= value <= high:
+                raise ConfigError(key, f"is {value!r}, allowed are {low} to {high}")
+        return self
+
+    def log_config(self) -> LogConfig:
+        return LogConfig(segment_bytes=self.segment.bytes, segment_age_us=self.segment.age_ms * 1000)
+
+
+RANGES: Final[dict[str, tuple[float, float]]] = {
+    "segment.bytes": (4096, 2**40),
+    "segment.age_ms": (1000, 2**52),
+    "retention.bytes": (0, 2**62),
+    "retention.age_ms": (0, 2**52),
+    "retention.records": (0, 2**62),
+    "retention.hard_bytes": (0, 2**62),
+    "hook.timeout_ms": (1, 86_400_000),
+    "hook.backoff_ms": (1, 86_400_000),
+    "hook.backoff_max_ms": (1, 86_400_000),
+    "flush.interval_ms": (1, 3_600_000),
+    "validators.timeout_ms": (1, 600_000),
+    "validators.concurrency": (1, 1_000),
+    "recompression.level": (1, 19),
+    "recompression.min_gain": (0, 0.99),
+}
+
+
+class Topic(msgspec.Struct, frozen=True):
+    id: str
+    name: str
+    partitions: int = 1
+    settings: Settings = Settings()
+
+    @classmethod
+    def make(
+        cls,
+        name: str,
+        partitions: int = 1,
+        settings: Settings = Settings(),  # noqa: B008
+        topic_id: str | None = None,
+    ) -> Topic:
+        """A new topic; one of another node keeps the id it has there."""
+        if _NAME.fullmatch(name) is None:
+            raise InvalidTopicName(name)
+        if topic_id is not None and _ID.fullmatch(topic_id) is None:
+            raise ConfigError("id", f"is {topic_id[:100]!r}, allowed are 32 hex digits")
+        if not 1 <= partitions <= PARTITIONS_MAX:
+            raise ConfigError("partitions", f"is {partitions}, allowed are 1 to {PARTITIONS_MAX}")
+        return cls(topic_id or uuid.uuid4().hex, name, partitions, settings.check())
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is what a node keeps for itself: it means something beside that node's other files alone."""
+        return self.name.startswith("_")
+
+    @property
+    def directory(self) -> str:
+        """Below the data directory."""
+        return f"topics/{self.name[:NAME_IN_PATH_MAX]}~{self.id}"
+
+    @property
+    def id_bytes(self) -> bytes:
+        return bytes.fromhex(self.id)
+
+    def log_name(self, partition: int) -> str:
+        """The path of a partition's log below the data directory."""
+        return f"{self.directory}/{partition}"
+
+    @property
+    def log_names(self) -> list[str]:
+        return [self.log_name(partition) for partition in range(self.partitions)]
+
+
+def check_name(name: str) -> str:
+    """A name that a topic can have. Raises InvalidTopicName."""
+    if _NAME.fullmatch(name) is None:
+        raise InvalidTopicName(name)
+    return name
+
+
+def is_hook_name(text: str) -> bool:
+    """Whether a hook can be called so. Topics made by older releases have commands here: those cannot be meant."""
+    return _HOOK_NAME.fullmatch(text) is not None
+
+
+def read_topics(disk: Disk, root: str) -> list[Topic]:
+    """Every topic of a data directory, by name. What is not a topic of ours is passed over."""
+    path = f"{root}/topics"
+    names = disk.list(path) if disk.exists(path) else []
+    found = [topic for name in names if (topic := read_topic(disk, f"{path}/{name}")) is not None]
+    return sorted(found, key=lambda topic: topic.name)
+
+
+def unreadable_topics(disk: Disk, root: str) -> list[str]:
+    """The ids of topics that are there, with files, and whose topic.json cannot be read."""
+    path = f"{root}/topics"
+    found = []
+    for name in disk.list(path) if disk.exists(path) else []:
+        match = _DIRECTORY.fullmatch(name)
+        if match is not None and read_topic(disk, f"{path}/{name}") is None:
+            with suppress(NotADirectoryError):
+                if any(entry == "topic.json" or entry.isdigit() for entry in disk.list(f"{path}/{name}")):
+                    found.append(match[1])
+    return found
+
+
+def find_topic(disk: Disk, root: str, name: str) -> Topic | None:
+    """The topic with this name, without reading the others."""
+    path, start = f"{root}/topics", f"{name[:NAME_IN_PATH_MAX]}~"
+    for entry in disk.list(path) if disk.exists(path) else []:
+        if entry.startswith(start):
+            topic = read_topic(disk, f"{path}/{entry}")
+            if topic is not None and topic.name == name:
+                return topic
+    return None
+
+
+def read_topic(disk: Disk, directory: str) -> Topic | None:
+    """The topic in this directory; None where there is none, or nothing that can be read."""
+    match = _DIRECTORY.fullmatch(directory.rpartition("/")[2])
+    if match is None:
+        return None
+    try:
+        data = read_file(disk, f"{directory}/topic.json")
+        topic = None if data is None else msgspec.json.decode(data, type=Topic)
+    except (*UNREADABLE, NotADirectoryError, IsADirectoryError):
+        return None
+    if topic is None or topic.id != match[1] or _NAME.fullmatch(topic.name) is None:
+        return None
+    return topic
+
+
+def write_topic(disk: Disk, root: str, topic: Topic) -> None:
+    """Durably: when this returns the topic exists, or has its new settings."""
+    path = f"{root}/{topic.directory}"
+    disk.make_directory(path)
+    data = msgspec.json.format(msgspec.json.encode(topic), indent=2)
+    replace_file(disk, f"{path}/topic.json", data + b"\n")
+
+
+def take_back_topic(disk: Disk, root: str, topic: Topic) -> None:
+    """A new topic could not be written: nothing of it stays, unless its topic.json is there."""
+    path = f"{root}/{topic.directory}"
+    with suppress(OSError):
+        if disk.exists(path) and not disk.exists(f"{path}/topic.json"):
+            if disk.exists(f"{path}/topic.json.tmp"):
+                disk.unlink(f"{path}/topic.json.tmp")
+            disk.remove_directory(path)

@@ -1,0 +1,1 @@
+"""Stages on disk: batches that are in no log yet."""

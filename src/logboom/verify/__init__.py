@@ -1,0 +1,1 @@
+"""Is what is stored what was written? Segments, replicas and archives, every byte."""

@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import doctest
+
+import pytest
+
+from logboom.client.link import address, backoff
+from logboom.client.link.address import Address, parse_servers
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("localhost", Address("localhost", 1773)),
+        ("localhost:99", Address("localhost", 99)),
+        (" 10.0.0.7:1 ", Address("10.0.0.7", 1)),
+        ("[::1]", Address("::1", 1773)),
+        ("[fe80::1%eth0]:99", Address("fe80::1%eth0", 99)),
+        ("logboom://node-1.example:99/", Address("node-1.example", 99)),
+        ("unix:/run/logboom.sock", Address("", 0, "/run/logboom.sock")),
+        ("unix:///run/logboom.sock", Address("", 0, "/run/logboom.sock")),
+        ("unix:beside", Address("", 0, "beside")),
+    ],
+)
+def test_an_address_is_understood(text: str, found: Address) -> None:
+    assert Address.parse(text) == found
+    assert Address.parse(str(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        ("", "localhost:1773"),
+        ("unix:", "unix:/path"),
+        ("::1", "brackets"),
+        ("host:0", "1 to 65535"),
+        ("host:65536", "1 to 65535"),
+        ("host:port", "1 to 65535"),
+        ("host:", "1 to 65535"),
+        ("http://host:80", "brackets"),
+        ("https://host", "1 to 65535"),
+        ("two words", "localhost:1773"),
+        ("[::1]x", "localhost:1773"),
+        ("/run/logboom.sock", "unix:/path"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_what_one_looks_like(text: str, word: str) -> None:
+    with pytest.raises(ValueError, match=word):
+        Address.parse(text)
+
+
+def test_several_servers_come_as_a_list_or_with_commas() -> None:
+    both = [Address("one"), Address("two", 99)]
+    assert parse_servers("one,two:99,") == both
+    assert parse_servers(["one", "two:99"]) == both
+    with pytest.raises(ValueError, match="no server"):
+        parse_servers([])
+
+
+def test_the_environment_stands_in_for_servers_that_are_not_given() -> None:
+    assert parse_servers(None, {"LOGBOOM_SERVERS": "one, two:99"}) == [Address("one"), Address("two", 99)]
+    assert parse_servers(None, {}) == parse_servers(None, {"LOGBOOM_SERVERS": " "}) == [Address("localhost")]
+    assert parse_servers("three", {"LOGBOOM_SERVERS": "one"}) == [Address("three")]
+
+
+def test_the_examples_in_the_docstrings_hold() -> None:
+    assert doctest.testmod(address).failed == doctest.testmod(backoff).failed == 0
+
+
+def test_waits_grow_to_a_longest_and_are_never_in_step() -> None:
+    waits = backoff.Backoff()
+    first, *others = [waits.next_s() for _ in range(40)]
+    assert first == 0.0
+    for number, wait_s in enumerate(others):
+        most = min(backoff.LONGEST_S, backoff.FIRST_S * 2**number)
+        assert most / 2 <= wait_s <= most
+    assert len(set(others)) == len(others)
+    waits.reset()
+    assert waits.next_s() == 0.0
