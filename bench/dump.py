@@ -22,7 +22,7 @@ from logboom.batch import Batch, build
 from logboom.storage import DataDirectory
 from logboom.storage.moving.dump import dump, plan_dump
 from logboom.storage.moving.load import load
-from logboom.storage.moving.origin import Origin
+from logboom.storage.moving.origin import DumpOrigin
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.restore import EqualLoader
 from unsynced import UnsyncedDisk
@@ -81,7 +81,7 @@ def copy(sources: list[str], target: str) -> None:
 
 
 def write_dump(path: str, target: str, codec: str) -> None:
-    with Origin.open(path) as origin, open(target, "xb", buffering=0) as sink:
+    with DumpOrigin.open(path) as origin, open(target, "xb", buffering=0) as sink:
         dump(origin, plan_dump(origin, Request(compress=codec), 1), sink)
         os.fdatasync(sink.fileno())
 

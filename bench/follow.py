@@ -148,7 +148,7 @@ def _follow_to_the_end(path: str, records: int) -> None:
     next(reader.tables(["seqno", "value"]))  # what is imported on first use is not what is measured
     print("ready", flush=True)
     for _ in reader.tables(["seqno", "value"], follow=True):
-        if reader.position == records:
+        if reader.seqno == records:
             print("done", flush=True)
             return
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from harness import QUICK, Row, Timing, compare, free_memory, rate, report, summarise, time_prepared
 from logboom.batch import Producer, build
-from logboom.broker.api import Key, Part, Receipt
+from logboom.broker.api import Part, PublishKey, Receipt
 from logboom.client.remote import RemoteBroker, connect
 from node import DURABLE, Node, running_node
 from spark_data import Records, as_values
@@ -56,7 +56,7 @@ class Published:
     def publish(self) -> None:
         receipt = self._receipt
         assert receipt is not None
-        key = Key(self._topic, next(self._numbers))
+        key = PublishKey(self._topic, next(self._numbers))
         self._node.call(lambda broker: broker.publish(key, [receipt]))
 
 
@@ -126,7 +126,7 @@ async def measure_others(node: Node) -> list[Row]:
             await publisher.create_topic(topic, 1, DURABLE)
             receipt = await stage(publisher, topic, 1)
             quiet.append(await _append_for(writer, topic, asyncio.create_task(asyncio.sleep(0.5))))
-            publish = asyncio.create_task(publisher.publish(Key(topic), [receipt]))
+            publish = asyncio.create_task(publisher.publish(PublishKey(topic), [receipt]))
             meanwhile.append(await _append_for(writer, topic, publish))
             await publisher.delete_topic(topic)
     timings = {
@@ -162,7 +162,7 @@ async def measure_small(node: Node) -> list[Row]:
             opened = await broker.open_stage()
             batch = build([b"x" * 100], producer=Producer(opened.producer_id, 0, 0))
             await broker.stage(opened.id, [Part("small", [batch], 0)])
-            await broker.publish(Key("small", next(numbers)), [Receipt(opened.id, 1)])
+            await broker.publish(PublishKey("small", next(numbers)), [Receipt(opened.id, 1)])
 
         works: dict[str, Callable[[], Awaitable[None]]] = {
             "an append of one record": append,

@@ -29,7 +29,7 @@ from harness import QUICK, Row, Subject, compare, rate, report, time_prepared
 from logboom.batch import Batch, build
 from logboom.spark.jobs.tasks import run_tasks
 from logboom.storage import DataDirectory
-from logboom.verify.plan import Wanted
+from logboom.verify.plan import VerifyChoice
 from logboom.verify.verifier import Verification
 from spark_data import running_spark
 from unsynced import UnsyncedDisk
@@ -96,7 +96,7 @@ def verify(spark: SparkSession, directories: Sequence[Directory]) -> None:
     ) -> list[bytes]:
         return run_tasks(spark, function, pieces, on_progress)
 
-    found = Verification([directory.path for directory in directories], Wanted(), execute).run()
+    found = Verification([directory.path for directory in directories], VerifyChoice(), execute).run()
     assert not found.problems, found.problems
     assert found.bytes == sum(directory.size for directory in directories)
 

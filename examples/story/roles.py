@@ -161,20 +161,20 @@ def follow(address: str, history: str, name: str, partition: int) -> None:
     """Follow one log over the network, whatever happens to the node."""
     log = f"{TOPIC}/{partition}"
     with Recorder(history) as recorder, Reader(TOPIC, address, partition=partition) as reader:
-        recorder.note(Begin(name, log, reader.position))
+        recorder.note(Begin(name, log, reader.seqno))
         for seqnos, values in reader.lists(("seqno", "value"), follow=True):
             recorder.poll(name, log, list(zip(seqnos, values, strict=True)))
-            say(reader.position)
+            say(reader.seqno)
 
 
 def follow_files(directory: str, history: str, name: str, partition: int) -> None:
     """Follow one log in its files, without asking the node."""
     log = f"{TOPIC}/{partition}"
     with Recorder(history) as recorder, FileReader(directory, TOPIC, partition=partition) as reader:
-        recorder.note(Begin(name, log, reader.position))
+        recorder.note(Begin(name, log, reader.seqno))
         for table in reader.tables(["seqno", "value"], follow=True):
             recorder.poll(name, log, list(zip(*(column.to_pylist() for column in table.columns), strict=True)))
-            say(reader.position)
+            say(reader.seqno)
 
 
 def count(address: str, result: str, name: str, records: int) -> None:

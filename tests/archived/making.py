@@ -12,11 +12,11 @@ import pyarrow.parquet as pq
 
 from logboom.batch import Batch
 from logboom.broker.api import Broker, PartitionInfo, ReadRequest, Start, TopicInfo
-from logboom.results.archive import FORMAT, MANIFEST, ArchivedFile, Manifest, decode_manifest, job_id, schema
-from logboom.results.archive_file import Piece, write_file
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Catalogue, Covered, Ended, Event, Leased, Result
-from logboom.results.places import Place
+from logboom.results.archive import FORMAT, MANIFEST, ArchivedFile, ArchiveManifest, decode_manifest, job_id, schema
+from logboom.results.archive_file import ArchivePiece, write_file
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import Covered, Ended, Event, Leased, PipelineState, Result
+from logboom.results.places import ResultPlace
 
 
 async def archive(broker: Broker, topic: str, place: Path) -> list[ArchivedFile]:
@@ -25,13 +25,13 @@ async def archive(broker: Broker, topic: str, place: Path) -> list[ArchivedFile]
     async def connect() -> Broker:
         return broker
 
-    ledger = Ledger(connect)
+    ledger = PipelineLedger(connect)
     info = await broker.describe_topic(topic)
-    home, job = Place(str(place)).below(job_id(topic)), job_id(topic)
+    home, job = ResultPlace(str(place)).below(job_id(topic)), job_id(topic)
     last = (await ledger.refresh()).result(job)
     files: list[ArchivedFile] = []
     if last is not None and last.manifest is not None and last.covers[topic].topic_id == info.id:
-        files += decode_manifest(Place(last.place).read(last.manifest)).files
+        files += decode_manifest(ResultPlace(last.place).read(last.manifest)).files
     for part in info.partitions:
         files += await _archive_log(broker, home, info, part, files)
     await _publish(ledger, home, info, files)
@@ -44,13 +44,13 @@ async def clip(broker: Broker, topic: str, place: Path) -> None:
     async def connect() -> Broker:
         return broker
 
-    ledger = Ledger(connect)
+    ledger = PipelineLedger(connect)
     info = await broker.describe_topic(topic)
-    home = Place(str(place)).below(job_id(topic))
+    home = ResultPlace(str(place)).below(job_id(topic))
     last = (await ledger.refresh()).result(job_id(topic))
     assert last is not None
     assert last.manifest is not None
-    files = decode_manifest(Place(last.place).read(last.manifest)).files
+    files = decode_manifest(ResultPlace(last.place).read(last.manifest)).files
     floors = {part.partition: part.floor for part in info.partitions}
     kept = [file for file in files if file.seqno_from >= floors[file.partition]]
     for file in files:
@@ -58,7 +58,7 @@ async def clip(broker: Broker, topic: str, place: Path) -> None:
         if file.seqno_from < floor < file.seqno_until:
             table = pq.ParquetFile(place / job_id(topic) / file.path).read().slice(floor - file.seqno_from)
             terms = [(max(start, floor), term) for start, term in file.terms]
-            piece = Piece(file.partition, floor, file.seqno_until, file.append_time, tuple(terms[-1:]))
+            piece = ArchivePiece(file.partition, floor, file.seqno_until, file.append_time, tuple(terms[-1:]))
             kept.append(write_file(home, info.id, piece, lambda table=table: iter(table.to_batches())))  # type: ignore[misc]
     await _publish(ledger, home, info, kept)
     for file in files:
@@ -70,7 +70,7 @@ def _position(file: ArchivedFile) -> tuple[int, int]:
     return file.partition, file.seqno_from
 
 
-async def _publish(ledger: Ledger, home: Place, info: TopicInfo, files: list[ArchivedFile]) -> None:
+async def _publish(ledger: PipelineLedger, home: ResultPlace, info: TopicInfo, files: list[ArchivedFile]) -> None:
     topic, job = info.name, job_id(info.name)
     files = sorted(files, key=_position)
     spans = {
@@ -80,19 +80,19 @@ async def _publish(ledger: Ledger, home: Place, info: TopicInfo, files: list[Arc
     }
     run = uuid.uuid4().hex[:8]
     where = home.below(f"runs/{run}")
-    stored = where.write(MANIFEST, msgspec.json.encode(Manifest(FORMAT, topic, info.id, tuple(files))))
+    stored = where.write(MANIFEST, msgspec.json.encode(ArchiveManifest(FORMAT, topic, info.id, tuple(files))))
     result = Result(run, where.uri, {topic: Covered(info.id, spans)}, stored)
     epoch = ledger.catalogue.jobs[job].epoch + 1 if job in ledger.catalogue.jobs else 1
     await ledger.put(_always(Leased(job, "archive", epoch, run, "test", 30_000, (topic,))))
     await ledger.put(_always(Ended(job, epoch, run, result)))
 
 
-def _always(event: Event) -> Callable[[Catalogue], Event]:
+def _always(event: Event) -> Callable[[PipelineState], Event]:
     return lambda catalogue: event
 
 
 async def _archive_log(
-    broker: Broker, home: Place, info: TopicInfo, part: PartitionInfo, known: list[ArchivedFile]
+    broker: Broker, home: ResultPlace, info: TopicInfo, part: PartitionInfo, known: list[ArchivedFile]
 ) -> list[ArchivedFile]:
     until = max((file.seqno_until for file in known if file.partition == part.partition), default=0)
     made = []
@@ -105,7 +105,7 @@ async def _archive_log(
         for batch in batches:
             if not terms or terms[-1][1] != batch.header.term:
                 terms.append((max(low, batch.header.base_seqno), batch.header.term))
-        piece = Piece(part.partition, low, segment.next_seqno, batches[-1].header.append_time, tuple(terms))
+        piece = ArchivePiece(part.partition, low, segment.next_seqno, batches[-1].header.append_time, tuple(terms))
         made.append(write_file(home, info.id, piece, _Rows(info.name, piece, batches)))
     return made
 
@@ -122,7 +122,7 @@ async def _read(broker: Broker, info: TopicInfo, partition: int, low: int, until
 class _Rows:
     """The records of some batches, as often as they are wanted."""
 
-    def __init__(self, topic: str, piece: Piece, batches: list[Batch]) -> None:
+    def __init__(self, topic: str, piece: ArchivePiece, batches: list[Batch]) -> None:
         self._topic = topic
         self._piece = piece
         self._batches = batches

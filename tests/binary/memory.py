@@ -16,7 +16,6 @@ from logboom.broker.api import (
     CursorInfo,
     History,
     Incident,
-    Key,
     KeyInfo,
     Measures,
     NodeStats,
@@ -24,6 +23,7 @@ from logboom.broker.api import (
     PartitionInfo,
     Publication,
     PublishedPart,
+    PublishKey,
     ReadRequest,
     Receipt,
     SegmentInfo,
@@ -217,7 +217,7 @@ class MemoryBroker:
         future.set_result(answers)
         return future
 
-    async def publish(self, key: Key, stages: Sequence[Receipt]) -> Publication:
+    async def publish(self, key: PublishKey, stages: Sequence[Receipt]) -> Publication:
         parts = []
         for receipt in stages:
             if receipt.stage not in self.stages:

@@ -16,9 +16,9 @@ from browser.scenes import Scene
 from logboom import Writer
 from logboom.broker.api import Broker
 from logboom.client import connect
-from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import Beat, Covered, Ended, Event, Leased, Result
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 
 HOUR_MS: Final = 3_600_000
 COVERED, LAG = 700, 50
@@ -35,22 +35,22 @@ def works(directory: Path, failure: str = FAILURE) -> Iterator[Scene]:
             for number in range(COVERED + LAG):
                 writer.write(b"%d" % number)
         with ThreadPoolExecutor(1) as thread:  # Playwright holds the event loop of this one
-            thread.submit(asyncio.run, _tell(node.address, Place(str(directory / "results")), failure)).result()
+            thread.submit(asyncio.run, _tell(node.address, ResultPlace(str(directory / "results")), failure)).result()
         yield Scene(node)
 
 
-async def _tell(address: str, place: Place, failure: str) -> None:
+async def _tell(address: str, place: ResultPlace, failure: str) -> None:
     async with connect(address) as broker:
 
         async def connected() -> Broker:
             return broker
 
-        ledger, topic = Ledger(connected), (await broker.describe_topic("orders")).id
+        ledger, topic = PipelineLedger(connected), (await broker.describe_topic("orders")).id
         for event in _events(place, topic, failure):
             await ledger.put(lambda _, event=event: event)  # type: ignore[misc]
 
 
-def _events(place: Place, topic_id: str, failure: str) -> Iterator[Event]:
+def _events(place: ResultPlace, topic_id: str, failure: str) -> Iterator[Event]:
     covers = {"orders": Covered(topic_id, {0: (0, COVERED)})}
     page = place.write("report.html", PAGE.encode())
 

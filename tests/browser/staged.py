@@ -19,13 +19,13 @@ from logboom import Client
 from logboom.batch import Producer
 from logboom.batch.builder import build_records
 from logboom.batch.header import Buffer
-from logboom.broker.api import Key, Part, Receipt
+from logboom.broker.api import Part, PublishKey, Receipt
 from logboom.broker.local import LocalBroker
 from logboom.client.publish.stage_writer import StageWriter
 from logboom.errors import OutcomeUnknown
 from logboom.storage.files.disk import OsFile
 
-STUCK: Final = Key("nightly/import", 41)
+STUCK: Final = PublishKey("nightly/import", 41)
 TOPIC: Final = "orders"
 
 

@@ -14,24 +14,24 @@ from logboom.results.checkpoint import (
     FORMAT,
     MANIFEST,
     By,
+    CheckpointManifest,
+    CheckpointMark,
     Layer,
     LayerFile,
-    Manifest,
-    Mark,
     buckets_of,
     encode_manifest,
     job_id,
     write_file,
 )
-from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import Covered, Ended, Leased, Result
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 
 Records = Mapping[int, Sequence[Record]]
 """Of each partition."""
 
 
-def write_layer(home: Place, run: str, records: Records, by: By = "key", buckets: int = 1) -> Layer:
+def write_layer(home: ResultPlace, run: str, records: Records, by: By = "key", buckets: int = 1) -> Layer:
     import pyarrow as pa
 
     files: list[LayerFile] = []
@@ -58,12 +58,12 @@ async def publish(
 ) -> Result:
     """A checkpoint that says it has all up to these seqnos, and has these records."""
     info, job, run = await broker.describe_topic(topic), job_id(topic, by, tag), uuid.uuid4().hex
-    home = Place(str(root)).below(job)
+    home = ResultPlace(str(root)).below(job)
     made = [
         write_layer(home, run, records, by, buckets[number] if buckets else 1) for number, records in enumerate(layers)
     ]
-    marks = {partition: Mark(seqno) for partition, seqno in until.items()}
-    manifest = Manifest(FORMAT, topic, info.id, by, tag, marks, tuple(made))
+    marks = {partition: CheckpointMark(seqno) for partition, seqno in until.items()}
+    manifest = CheckpointManifest(FORMAT, topic, info.id, by, tag, marks, tuple(made))
     place = home.below(f"runs/{run}")
     covers = {topic: Covered(info.id, {partition: (0, seqno) for partition, seqno in until.items()})}
     result = Result(run, place.uri, covers, place.write(MANIFEST, encode_manifest(manifest)), manifest.records)
@@ -71,7 +71,7 @@ async def publish(
     async def connect() -> Broker:
         return broker
 
-    ledger = Ledger(connect)
+    ledger = PipelineLedger(connect)
     known = (await ledger.refresh()).jobs.get(job)
     epoch = 1 if known is None else known.epoch + 1
     await ledger.put(lambda catalogue: Leased(job, "checkpoint", epoch, run, "test", 1000, (topic,)))

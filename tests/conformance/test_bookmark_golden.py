@@ -8,7 +8,7 @@ import pytest
 from logboom.batch import build_control
 from logboom.errors import InvalidBookmark
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
-from logboom.storage.tail import Floor, Snapshot, Tail
+from logboom.storage.tail import Floor, LogTail, Snapshot
 
 PLACE = Bookmark(bytes(range(16)), 3, 17, 2)
 LINEAGE = 0x0102030405060708
@@ -53,7 +53,7 @@ def test_a_snapshot_without_lineages_is_read_as_one_that_knows_none() -> None:
 
 
 def test_a_log_knows_the_lineages_of_its_last_terms() -> None:
-    tail = Tail()
+    tail = LogTail()
     for term in range(1, 100):
         tail.advance(build_control(Floor(0)).header, 0, term, Floor(0, term + 1000))
     assert tail.lineages == {term: term + 1000 for term in range(36, 100)}

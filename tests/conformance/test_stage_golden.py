@@ -18,19 +18,19 @@ from logboom.batch import Batch, Producer, build
 from logboom.storage.config import MIB
 from logboom.storage.files.disk import Disk
 from logboom.storage.files.open_files import Space
-from logboom.storage.staged.stage import Opened, StageFile, Target
+from logboom.storage.staged.stage import Opened, StageFile, StageTarget
 from simulation.disk import SimulatedDisk
 
 GOLDEN = Path(__file__).parent / "golden" / "stage-v1.stage"
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "stage.md"
 NOW = 1_700_000_000_000_000
 STAGE = Opened("9b2e7c40d5a1468f8e13f0a7c6d4b259", 2**63 + 77, NOW, "import")
-EVENTS = Target("events", "00112233445566778899aabbccddeeff", 0)
-AUDIT = Target("audit", "ffeeddccbbaa99887766554433221100", 3)
+EVENTS = StageTarget("events", "00112233445566778899aabbccddeeff", 0)
+AUDIT = StageTarget("audit", "ffeeddccbbaa99887766554433221100", 3)
 STAGED = [(EVENTS, [b"one", b"two"], 0), (AUDIT, [b"x"], 0), (EVENTS, [b"three"], 2)]
 
 
-def batches() -> list[tuple[Target, Batch]]:
+def batches() -> list[tuple[StageTarget, Batch]]:
     return [
         (target, build(values, producer=Producer(STAGE.producer_id, 0, sequence)))
         for target, values, sequence in STAGED
@@ -122,7 +122,7 @@ def test_the_page_is_enough_to_take_a_stage_apart() -> None:
             assert piece.seqno == counts[piece.term]
             counts[piece.term] += piece.records
     assert [target.pop("type") for target in targets] == ["target", "target"]
-    assert [Target(**target) for target in targets] == [EVENTS, AUDIT]
+    assert [StageTarget(**target) for target in targets] == [EVENTS, AUDIT]
     assert counts == [3, 1]
 
 

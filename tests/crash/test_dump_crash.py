@@ -12,7 +12,7 @@ import pytest
 from logboom.errors import LogboomError
 from logboom.storage import DataDirectory
 from logboom.storage.health.check import check
-from logboom.storage.moving.background_sync import Syncing
+from logboom.storage.moving.background_sync import BackgroundSync
 from logboom.storage.moving.load import load
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
@@ -36,8 +36,8 @@ def content(source: DataDirectory) -> bytes:
 @pytest.fixture(autouse=True)
 def _sync_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Syncs on their thread take part, although the dump is small."""
-    begin = Syncing.__init__
-    monkeypatch.setattr(Syncing, "__init__", lambda self, disk: begin(self, disk, 200))
+    begin = BackgroundSync.__init__
+    monkeypatch.setattr(BackgroundSync, "__init__", lambda self, disk: begin(self, disk, 200))
 
 
 def load_until(disk: SimulatedDisk, content: bytes, number: int, error: BaseException, append: bool = False) -> bool:

@@ -14,7 +14,7 @@ from typing import Literal
 import pytest
 
 from logboom.batch import build
-from logboom.broker.api import Key, Part, Publication, Receipt, Settings
+from logboom.broker.api import Part, Publication, PublishKey, Receipt, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.broker.publish import publisher
@@ -109,7 +109,7 @@ async def publish(broker: LocalBroker, account: Account, number: int) -> None:
             account.receipts[number].append((await fill(broker, values))[1])
         await write_others(broker, account, f"with {number}")
         account.outcomes[number] = "unknown"
-        publication = await broker.publish(Key("k", number), account.receipts[number])
+        publication = await broker.publish(PublishKey("k", number), account.receipts[number])
     except (OutcomeUnknown, Unavailable):
         return
     except LogboomError:
@@ -163,7 +163,7 @@ def check_content(found: dict[Log, list[bytes]], account: Account) -> None:
 async def say_again(broker: LocalBroker, account: Account, number: int) -> None:
     before = await read_logs(broker, LOGS)
     there = is_there(before, number)
-    key, receipts = Key("k", number), account.receipts.get(number, [])
+    key, receipts = PublishKey("k", number), account.receipts.get(number, [])
     if len(receipts) < len(STAGED[number]):
         receipts = [Receipt("f" * 32)]
     try:
@@ -204,7 +204,7 @@ def verify(disk: SimulatedDisk, account: Account) -> None:
         found = await read_logs(broker, LOGS)
         for number in (1, 2):
             check_published(found, number, True)
-        assert (await broker.publish(Key("k", 2), [])).repeat
+        assert (await broker.publish(PublishKey("k", 2), [])).repeat
         for topic in ("a", "b"):
             await broker.delete_topic(topic)
 

@@ -18,7 +18,7 @@ import pytest
 from any_hook import ANY_HOOK
 from logboom.batch import build
 from logboom.broker.config import UpkeepSettings
-from logboom.broker.upkeep.hook import Outcome
+from logboom.broker.upkeep.hook import HookOutcome
 from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.storage import DataDirectory, Log
 from logboom.storage.data.topic import HookSettings, RecompressionSettings, RetentionSettings, Settings
@@ -77,11 +77,11 @@ class Hooks:
     story: Story
     runs: list[int] = field(default_factory=list)
 
-    def __call__(self, command: str, environment: dict[str, str], *_: object) -> Outcome:
+    def __call__(self, command: str, environment: dict[str, str], *_: object) -> HookOutcome:
         seqno = int(environment["LOGBOOM_FIRST_SEQNO"])
         self.runs.append(seqno)
         error = "no" if self.story.fails(seqno, int(environment["LOGBOOM_ATTEMPT"])) else None
-        return Outcome(0, 0.0, error, "")
+        return HookOutcome(0, 0.0, error, "")
 
 
 def value(seqno: int) -> bytes:
@@ -264,11 +264,11 @@ class Life:
         self.data, self.log = open_data(self.disk)
         self.upkeep = Upkeep(self.data, FAST, threads=Inline(), allowed=ANY_HOOK)
 
-    def hook(self, command: str, environment: dict[str, str], *_: object) -> Outcome:
+    def hook(self, command: str, environment: dict[str, str], *_: object) -> HookOutcome:
         if not self.is_well and self.chance.random() < 0.3:
-            return Outcome(1, 0.0, "no", "")
+            return HookOutcome(1, 0.0, "no", "")
         self.succeeded.add(int(environment["LOGBOOM_FIRST_INDEX"]))
-        return Outcome(0, 0.0, None, "")
+        return HookOutcome(0, 0.0, None, "")
 
     def act(self) -> None:
         match self.chance.choice(self.acts):

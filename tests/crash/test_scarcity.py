@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from logboom.broker.api import Key
+from logboom.broker.api import PublishKey
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
 from logboom.broker.publish import publisher
@@ -149,7 +149,7 @@ async def everything(broker: LocalBroker) -> None:
         await until_it_works(lambda number=number: append(broker, bytes([65 + number]) * 1500))  # type: ignore[misc]
         await until_it_works(lambda number=number: append(broker, b"%d" % number, "b"))  # type: ignore[misc]
     _, receipt = await until_it_works(lambda: fill(broker, {("a", 0): [b"s" * 900] * 6, ("b", 0): [b"t"]}))
-    await until_it_works(lambda: broker.publish(Key("k", 1), [receipt]))
+    await until_it_works(lambda: broker.publish(PublishKey("k", 1), [receipt]))
     await until_it_works(lambda: broker.create_topic("gone"))
     await until_it_works(lambda: broker.delete_topic("gone"))
     await until_it_works(lambda: broker.create_topic("gone"))
@@ -184,7 +184,7 @@ def test_a_node_goes_on_after_any_open_that_was_refused(many: int, monkeypatch: 
             scarcity.armed = True
             await everything(broker)
             scarcity.armed = False
-            assert broker._committer.failure is None
+            assert broker._rounds.failure is None
             await told(values)(broker)
             assert {info.state for info in await broker.list_stages()} <= {"open"}
 

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from logboom.broker.api import Key, Settings
+from logboom.broker.api import PublishKey, Settings
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
 from logboom.broker.publish import publisher
@@ -21,7 +21,7 @@ from logboom.storage.files.disk import replace_file
 from logboom.storage.health.check import check
 from logboom.storage.moving.dump import dump, plan_dump
 from logboom.storage.moving.load import Loader, load
-from logboom.storage.moving.origin import Origin
+from logboom.storage.moving.origin import DumpOrigin
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
 from logboom.storage.moving.restore import EqualLoader
@@ -46,7 +46,7 @@ def _cut_off() -> SimulatedDisk:
 
     async def story(broker: LocalBroker) -> None:
         with suppress(LogboomError):
-            await publish_values(broker, Key("k", 1), VALUES)
+            await publish_values(broker, PublishKey("k", 1), VALUES)
 
     def die(call: Call) -> int | None:
         if call.name == "write" and "/b~" in call.path and call.path.endswith(".log"):
@@ -106,7 +106,7 @@ def test_offline_upkeep_drops_nothing_of_a_publish_that_the_next_start_finishes(
 def test_a_dump_refuses_half_a_publish_unless_it_is_asked_for() -> None:
     disk = cut_off()
     with DataDirectory.open(ROOT, disk, reserve_bytes=0) as data:
-        origin = Origin.of(data)
+        origin = DumpOrigin.of(data)
         with pytest.raises(PublishUnfinished, match=r"publish 'k', number 1, .* a/0, b/0: start the node once .*--unf"):
             plan_dump(origin, Request(), 0)
         with pytest.raises(PublishUnfinished):
@@ -123,7 +123,7 @@ def test_nothing_is_loaded_into_a_log_that_a_publish_is_on_its_way_into(kind: ty
     disk = cut_off()
     content = io.BytesIO()
     with DataDirectory.open(ROOT, killed(disk), reserve_bytes=0) as data:
-        origin = Origin.of(data)
+        origin = DumpOrigin.of(data)
         origin.takes_unfinished = True
         dump(origin, plan_dump(origin, Request(("a",)), 0), content)
     with DataDirectory.open(ROOT, disk, reserve_bytes=0) as data:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from fuzz.batches import mutant, seal, sources
 from logboom.batch import HEADER_SIZE, KIND_DATA, KIND_LOST, Batch, build, schema, stamp, to_table
-from logboom.batch.tables import FEW, LOST, BatchFailure, Stretch
+from logboom.batch.tables import FEW, LOST, BatchFailure, TableStretch
 from logboom.errors import BatchError
 
 
@@ -42,7 +42,7 @@ def chain(batches: Iterable[bytes | memoryview], numbers: Numbers = START, term:
     return b"".join(parts)
 
 
-def read_slowly(data: memoryview, numbers: Numbers, columns: Sequence[str] | None = None) -> Stretch:
+def read_slowly(data: memoryview, numbers: Numbers, columns: Sequence[str] | None = None) -> TableStretch:
     """What `to_table` promises, batch by batch."""
     (seqno, index), offset, term = numbers, 0, 0
     names = schema().names if columns is None else list(columns)
@@ -66,7 +66,7 @@ def read_slowly(data: memoryview, numbers: Numbers, columns: Sequence[str] | Non
             tables.append(batch.to_arrow(names))
         offset, seqno, index, term = offset + header.size, header.next_seqno, index + 1, header.term
     table = pa.Table.from_batches(tables, schema(tuple(names)))
-    return Stretch(table, seqno, index, term, offset, failure)
+    return TableStretch(table, seqno, index, term, offset, failure)
 
 
 def judge(data: bytes, numbers: Numbers = START, columns: Sequence[str] | None = None) -> str:

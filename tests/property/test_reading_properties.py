@@ -14,7 +14,7 @@ from logboom.batch import NO_TIMESTAMP, Record, Selection, build_records
 from logboom.client import FileReader
 from logboom.storage import DataDirectory, Log
 from logboom.storage.data.topic import SegmentSettings, Settings
-from logboom.storage.readable_log import Piece
+from logboom.storage.readable_log import SeqnoRange
 from spark.content import store_anew
 
 NOW = 1_000
@@ -80,7 +80,7 @@ def wants(wanted: Selection, record: Record) -> bool:
     return bool(list(batch.records(wanted)))
 
 
-def check_pieces(pieces: list[Piece], low: int, high: int, size: int) -> None:
+def check_pieces(pieces: list[SeqnoRange], low: int, high: int, size: int) -> None:
     if low >= high:
         assert pieces == []
         return
@@ -117,7 +117,7 @@ def test_any_part_of_any_log_is_read_exactly(done: list[Any], wanted: Selection 
                 if low <= (seqno or 0) < high and (wanted is None or wants(wanted, record))
             ]
             assert found == [shown(record, columns or COLUMNS) for record in expected]
-            assert reader.position == max(low, min(high, committed))
+            assert reader.seqno == max(low, min(high, committed))
             every = draw.draw(st.sampled_from([1, 500, 5_000, 1 << 30]))
             check_pieces(reader.cut(low, high, every), low, min(high, committed), log.size_bytes)
             whole = reader.cut(0, 2**62, every)

@@ -9,9 +9,9 @@ from logboom.batch import Header
 from logboom.storage import Log
 from logboom.storage.files.disk import replace_file
 from logboom.storage.health.check import check
-from logboom.storage.health.findings import Finding, Report
-from logboom.storage.health.repair import Plan, hold, plan_repair
-from logboom.storage.index import Place
+from logboom.storage.health.findings import CheckReport, Finding
+from logboom.storage.health.repair import RepairPlan, hold, plan_repair
+from logboom.storage.index import BatchPlace
 from logboom.storage.scan import Window, walk
 from logboom.storage.segment import Segment
 from simulation.disk import Inode, SimulatedDisk
@@ -52,7 +52,7 @@ def places(disk: SimulatedDisk, number: int) -> list[tuple[int, Header]]:
     file = disk.open(segment.log_path)
     return [
         item
-        for item in walk(Window(file, file.size()), segment.start, Place(file.size(), 2**63, 2**63))
+        for item in walk(Window(file, file.size()), segment.start, BatchPlace(file.size(), 2**63, 2**63))
         if len(item) == 2
     ]
 
@@ -95,7 +95,7 @@ def content(disk: SimulatedDisk) -> dict[str, bytes]:
     return {path: bytes(inode.cached) for path, inode in disk.names.items()}
 
 
-def checked(disk: SimulatedDisk, path: str = "/data") -> Report:
+def checked(disk: SimulatedDisk, path: str = "/data") -> CheckReport:
     return check(disk, path, is_directory=disk.is_directory)
 
 
@@ -104,7 +104,7 @@ def worrying(disk: SimulatedDisk) -> list[Finding]:
     return [finding for finding in checked(disk).findings if finding.severity != "info"]
 
 
-def repaired(disk: SimulatedDisk) -> Plan:
+def repaired(disk: SimulatedDisk) -> RepairPlan:
     with hold(disk, "/data"):
         plan = plan_repair(disk, "/data", is_directory=disk.is_directory)
         for step in plan.steps:

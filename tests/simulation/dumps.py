@@ -13,8 +13,8 @@ from logboom.storage import DataDirectory, Log
 from logboom.storage.data.topic import RetentionSettings, Settings
 from logboom.storage.moving.contents import Contents
 from logboom.storage.moving.dump import Dumped, dump, plan_dump, plan_rest, resume
-from logboom.storage.moving.load import Loaded, load
-from logboom.storage.moving.origin import Origin
+from logboom.storage.moving.load import LoadResult, load
+from logboom.storage.moving.origin import DumpOrigin
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.restore import EqualLoader
 from logboom.storage.readable_log import ReadableLog
@@ -71,16 +71,16 @@ def add_lost(log: Log) -> None:
 
 
 def dumped(data: DataDirectory, request: Request = PLAIN) -> bytes:
-    return dump_of(Origin.of(data), request)[0]
+    return dump_of(DumpOrigin.of(data), request)[0]
 
 
-def dump_of(origin: Origin, request: Request = PLAIN) -> tuple[bytes, Dumped]:
+def dump_of(origin: DumpOrigin, request: Request = PLAIN) -> tuple[bytes, Dumped]:
     sink = io.BytesIO()
     done = dump(origin, plan_dump(origin, request, NOW), sink)
     return sink.getvalue(), done
 
 
-def gone_on_with(origin: Origin, begun: bytes, request: Request = PLAIN) -> bytes:
+def gone_on_with(origin: DumpOrigin, begun: bytes, request: Request = PLAIN) -> bytes:
     """A dump that was cut off, made whole."""
     contents = resume(io.BytesIO(begun), origin, request)
     sink = io.BytesIO(begun[: contents.end if contents else 0])
@@ -90,7 +90,9 @@ def gone_on_with(origin: Origin, begun: bytes, request: Request = PLAIN) -> byte
     return sink.getvalue()
 
 
-def load_equal(data: DataDirectory, content: bytes, name: str | None = None, names: set[str] | None = None) -> Loaded:
+def load_equal(
+    data: DataDirectory, content: bytes, name: str | None = None, names: set[str] | None = None
+) -> LoadResult:
     return load(io.BytesIO(content), EqualLoader(data, name), names)
 
 
@@ -117,7 +119,7 @@ def assert_same_log(one: DataDirectory, here: Log, other: DataDirectory, there: 
     borders = [(segment.first_seqno, segment.first_index) for segment in here.segments]
     assert [(segment.first_seqno, segment.first_index) for segment in there.segments] == borders
     for number in range(len(borders)):
-        mine, theirs = Origin.of(one).snapshot(here, number), Origin.of(other).snapshot(there, number)
+        mine, theirs = DumpOrigin.of(one).snapshot(here, number), DumpOrigin.of(other).snapshot(there, number)
         assert msgspec.structs.replace(theirs, generation=mine.generation) == mine
     assert there._tail == here._tail
     assert_same_batches(here, there)

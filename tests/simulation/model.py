@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from logboom.batch import Batch, Producer, build
 from logboom.errors import SeqnoOutOfRange
-from logboom.storage import Appended, Log, LogConfig, OpenFiles, State
+from logboom.storage import Appended, Log, LogConfig, OpenFiles, StateFile
 from logboom.storage.data.state import StateReader
 from logboom.storage.view import LogView
 from simulation.disk import SimulatedDisk
@@ -20,7 +20,7 @@ SMALL = LogConfig(segment_bytes=4096, index_bytes=512, batch_bytes_max=65536)
 def open_log(disk: SimulatedDisk, config: LogConfig = SMALL, files_max: int = 4) -> Log:
     """A log on a simulated disk, with its state file, as a data directory would open it."""
     disk.make_directory("/data")
-    slot = State.open(disk, "/data/state").claim(TOPIC_ID, 0)
+    slot = StateFile.open(disk, "/data/state").claim(TOPIC_ID, 0)
     return Log.open(OpenFiles(disk, files_max, reserve_bytes=0), DIRECTORY, config, slot)
 
 

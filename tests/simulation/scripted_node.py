@@ -16,7 +16,7 @@ from logboom.batch.header import Buffer
 from logboom.broker.api import PartitionInfo, Settings, TopicInfo
 from logboom.client.write.options import WriterOptions
 from logboom.client.write.spill import Spill
-from logboom.client.write.writer_core import Writing
+from logboom.client.write.writer_core import WriterCore
 from logboom.errors import ConnectionLost, LogboomError, TopicRecreated, UnknownProducer
 from logboom.protocols.binary.codec import Frame, FrameReader, encode
 from logboom.protocols.binary.errors import encode_failure
@@ -29,7 +29,7 @@ from logboom.protocols.binary.messages import (
     Welcome,
     WireLimits,
 )
-from logboom.storage.producers import Producers, Written, check_sequence
+from logboom.storage.producers import ProducerBatch, Producers, check_sequence
 
 Refuse = Callable[[int, Header], LogboomError | None]
 
@@ -100,7 +100,7 @@ class ScriptedNode:
                 return refusal
             if found is not None:
                 return AppendedAt(found.base_seqno, found.count, found.index, found.append_time, True)
-            written = Written(header.producer_seq, header.record_count, len(log), len(log) + 1, 7)
+            written = ProducerBatch(header.producer_seq, header.record_count, len(log), len(log) + 1, 7)
             producers.record(header.producer_id, header.producer_epoch, written)
         base = len(log)
         log.extend(batch.values())
@@ -116,7 +116,7 @@ class Line:
 
     def __init__(self, node: ScriptedNode, spill: Spill | None = None, servers: int = 1, **options: Any) -> None:
         self.node = node
-        self.core = Writing("events", WriterOptions(**options), servers, spill)
+        self.core = WriterCore("events", WriterOptions(**options), servers, spill)
         self.now = 100.0
         self.told: list[Any] = []
         self.losses: list[tuple[LogboomError, int]] = []

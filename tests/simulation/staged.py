@@ -8,7 +8,7 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from logboom.batch import Batch, Producer, build
-from logboom.broker.api import Appended, Broker, Key, Part, Publication, ReadRequest, Receipt, StageInfo, Start
+from logboom.broker.api import Appended, Broker, Part, Publication, PublishKey, ReadRequest, Receipt, StageInfo, Start
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.errors import LogboomError, SyncFailed
@@ -148,7 +148,7 @@ async def put(
             raise answer
 
 
-async def publish_values(broker: Broker, key: Key, *stages: Values, size: int = 2) -> Publication:
+async def publish_values(broker: Broker, key: PublishKey, *stages: Values, size: int = 2) -> Publication:
     return await broker.publish(key, [(await fill(broker, values, size))[1] for values in stages])
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logboom.errors import LogboomError
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 from logboom.spark import session
 from logboom.spark.jobs import archive, job_run
 from logboom.spark.jobs.lease import Lease
@@ -73,7 +73,7 @@ def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
     archive.TASK_BYTES = 1  # type: ignore[misc]
     archive.run_tasks = partial(run_stepping, job)  # type: ignore[attr-defined]
-    Place.write = between(job, "written", Place.write)  # type: ignore[method-assign]
+    ResultPlace.write = between(job, "written", ResultPlace.write)  # type: ignore[method-assign]
     Lease.end = between(job, "ended", Lease.end)  # type: ignore[method-assign]
     spark = partial(session, "job", "local[2]", config=job["settings"])
     work = archive.ArchiveWork(topic=job["topic"])

@@ -12,13 +12,13 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from logboom.broker.api import Broker, TopicInfo
-from logboom.results.archive import ArchivedFile, Manifest, decode_manifest
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Catalogue, Result
-from logboom.results.pipeline_state import Job as CatalogueJob
-from logboom.results.places import UNFINISHED, Place
+from logboom.results.archive import ArchivedFile, ArchiveManifest, decode_manifest
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import PipelineJob as CatalogueJob
+from logboom.results.pipeline_state import PipelineState, Result
+from logboom.results.places import UNFINISHED, ResultPlace
 from logboom.spark.jobs.archive import ArchiveWork
-from logboom.spark.jobs.job_run import Report, run_job
+from logboom.spark.jobs.job_run import RunReport, run_job
 from logboom.storage import DataDirectory, Log
 from spark.content import Row, make_topic, read_rows
 from spark.queries import Topics
@@ -67,7 +67,7 @@ class World:
     def describe(self) -> TopicInfo:
         return self.topics.ask(lambda broker: broker.describe_topic(TOPIC))
 
-    def run(self, spark: Callable[[], SparkSession] | None = None) -> Report:
+    def run(self, spark: Callable[[], SparkSession] | None = None) -> RunReport:
         work = ArchiveWork(topic=TOPIC)
         report = run_job(work, self.topics.address, spark or (lambda: self.spark), str(self.place), lease_s=10)
         self.result = report.result or self.result
@@ -76,11 +76,11 @@ class World:
     def jobs(self) -> dict[str, CatalogueJob]:
         """As `_pipeline` tells it."""
 
-        async def fold(broker: Broker) -> Catalogue:
+        async def fold(broker: Broker) -> PipelineState:
             async def connected() -> Broker:
                 return broker
 
-            return await Ledger(connected).refresh()
+            return await PipelineLedger(connected).refresh()
 
         return self.topics.ask(fold).jobs
 
@@ -99,10 +99,10 @@ class World:
         return found
 
     @property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> ArchiveManifest:
         assert self.result is not None
         assert self.result.manifest is not None
-        return decode_manifest(Place(self.result.place).read(self.result.manifest))
+        return decode_manifest(ResultPlace(self.result.place).read(self.result.manifest))
 
     def check(self) -> None:
         """The manifest, and the directory as it is, have what they must."""

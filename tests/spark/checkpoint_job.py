@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from logboom.errors import LeaseLost
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Event, Job
-from logboom.results.places import Place
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import Event, PipelineJob
+from logboom.results.places import ResultPlace
 from logboom.spark import session
 from logboom.spark.jobs import checkpoint, job_run
 from logboom.spark.jobs.checkpoint import CheckpointWork
@@ -56,19 +56,19 @@ class Watch:
                 time.sleep(0.02)
 
     def install(self) -> None:
-        ledgers: Any = Ledger
-        places: Any = Place
+        ledgers: Any = PipelineLedger
+        places: Any = ResultPlace
         makings: Any = checkpoint._Making
         append, sweep, write, layer = ledgers._append, job_run._sweep, places.write, makings._write_layer
 
-        async def watched_append(ledger: Ledger, event: Event) -> bool:
+        async def watched_append(ledger: PipelineLedger, event: Event) -> bool:
             name = type(event).__name__.lower()
             self.at(f"before-{name}")
             appended: bool = await append(ledger, event)
             self.at(f"after-{name}")
             return appended
 
-        def watched_sweep(home: Place, lease: Lease, job: Job) -> None:
+        def watched_sweep(home: ResultPlace, lease: Lease, job: PipelineJob) -> None:
             if job.lease is not None:  # what is swept before anything is done
                 sweep(home, lease, job)
                 return
@@ -76,7 +76,7 @@ class Watch:
             sweep(home, lease, job)
             self.at("after-sweep")
 
-        def watched_write(place: Place, path: str, data: bytes) -> Any:
+        def watched_write(place: ResultPlace, path: str, data: bytes) -> Any:
             self.at("before-manifest")
             stored = write(place, path, data)
             self.at("after-manifest")

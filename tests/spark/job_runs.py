@@ -16,8 +16,8 @@ from typing import Any
 
 from logboom.broker.api import Broker
 from logboom.client.remote import connect
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Catalogue, Job, Result
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import PipelineJob, PipelineState, Result
 from spark.cluster import environment
 from spark.sink_runs import Run
 from system.node import NodeProcess
@@ -169,16 +169,16 @@ class Jobs(ABC):
         self.check(self.run_well())
         return said
 
-    def read(self) -> Job:
-        async def look() -> Catalogue:
+    def read(self) -> PipelineJob:
+        async def look() -> PipelineState:
             async with connect(self.node.address) as broker:
 
                 async def connected() -> Broker:
                     return broker
 
-                return await Ledger(connected).refresh()
+                return await PipelineLedger(connected).refresh()
 
-        return asyncio.run(look()).jobs.get(self.name) or Job(self._kind)
+        return asyncio.run(look()).jobs.get(self.name) or PipelineJob(self._kind)
 
     def check_files(self) -> None:
         """Directories of results are there, and no others; nobody has the job."""

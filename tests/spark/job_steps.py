@@ -25,9 +25,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from logboom.errors import LogboomError
-from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import Ended, Event
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 from logboom.spark import session
 from logboom.spark.jobs import job_run, report, verify
 from logboom.spark.jobs.kinds import make_work
@@ -56,13 +56,13 @@ def reach(job: dict[str, Any], step: str) -> None:
 
 
 def watch(job: dict[str, Any]) -> None:
-    ledgers: Any = Ledger
-    places: Any = Place
+    ledgers: Any = PipelineLedger
+    places: Any = ResultPlace
     runs: Any = job_run
     append, sweep, write = ledgers._append, runs._sweep, places.write
     ended: list[Event] = []
 
-    async def watched_append(ledger: Ledger, event: Event) -> bool:
+    async def watched_append(ledger: PipelineLedger, event: Event) -> bool:
         name = type(event).__name__.lower()
         reach(job, f"before-{name}")
         appended: bool = await append(ledger, event)
@@ -78,7 +78,7 @@ def watch(job: dict[str, Any]) -> None:
         if ended:
             reach(job, "after-sweep")
 
-    def watched_write(place: Place, path: str, data: bytes) -> Any:
+    def watched_write(place: ResultPlace, path: str, data: bytes) -> Any:
         reach(job, f"before-{path}")
         stored = write(place, path, data)
         reach(job, f"after-{path}")

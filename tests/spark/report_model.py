@@ -10,7 +10,7 @@ from typing import NamedTuple
 from logboom.batch import HEADER_SIZE, NO_TIMESTAMP, Batch
 from logboom.batch.columns import ABSENT
 from logboom.client import FileReader
-from logboom.results.report.sums import Codec, Producer, Spread, Sums, Weights, bucket_of
+from logboom.results.report.sums import Codec, ProducerSums, ReportSums, Spread, Weights, bucket_of
 
 LATE_US = 1000
 SECOND = 1_000_000
@@ -19,13 +19,13 @@ SECOND = 1_000_000
 class Model(NamedTuple):
     """What records are, counted one by one; under each key and channel their records and bytes."""
 
-    sums: Sums
+    sums: ReportSums
     keys: dict[bytes, tuple[int, int]]
     channels: dict[bytes, tuple[int, int]]
 
 
 def model(batches: list[Batch], seqno_from: int, seqno_until: int, cell: int) -> Model:
-    sums, keys, channels, sizes, late = Sums(), Counter[bytes](), Counter[bytes](), [], []
+    sums, keys, channels, sizes, late = ReportSums(), Counter[bytes](), Counter[bytes](), [], []
     key_bytes, channel_bytes = Counter[bytes](), Counter[bytes]()
     times, rates, growth = [], dict[int, tuple[int, int]](), dict[int, tuple[int, int]]()
     newest: int | None = None
@@ -68,7 +68,7 @@ def model(batches: list[Batch], seqno_from: int, seqno_until: int, cell: int) ->
         stored = header.size if is_counted else 0
         before = growth.get(header.append_time // SECOND, (0, 0))
         growth[header.append_time // SECOND] = before[0] + count, before[1] + stored
-        producer = sums.producers.setdefault(header.producer_id, Producer(0, 0, 0, (2**16, 0)))
+        producer = sums.producers.setdefault(header.producer_id, ProducerSums(0, 0, 0, (2**16, 0)))
         producer.records += count
         producer.batches += is_counted
         producer.size_bytes += stored
@@ -112,7 +112,7 @@ def spread(numbers: list[int]) -> Spread:
     return Spread(len(numbers), sum(numbers), min(numbers), max(numbers), dict(Counter(map(bucket_of, numbers))))
 
 
-def check(found: Sums, counted: Model) -> None:
+def check(found: ReportSums, counted: Model) -> None:
     expected = counted.sums
     for name in ("records", "size_bytes", "tombstones", "untimed", "times", "appended", "behind", "sizes", "late"):
         assert getattr(found, name) == getattr(expected, name), name
@@ -143,7 +143,7 @@ def check_weights(found: Weights, expected: Weights, names: dict[bytes, tuple[in
         assert found.distinct.distinct == len(names)
 
 
-def check_presence(found: Sums, expected: Sums) -> None:
+def check_presence(found: ReportSums, expected: ReportSums) -> None:
     assert set(found.presence.silences()) == {
         (before[1], after[0])
         for before, after in pairwise(expected.presence.spans)

@@ -43,12 +43,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.functions import rand
 
-from logboom.client.link.blocking_link import Link
+from logboom.client.link.blocking_link import BlockingLink
 from logboom.client.publish.stage_writer import StageWriter
 from logboom.protocols.binary.messages import Publish
 from logboom.spark import session
 from logboom.spark.source import LogboomSource
-from logboom.spark.write.sink import BATCH, LogStreamWriter, LogWriter
+from logboom.spark.write.sink import BATCH, StreamWriter, TableWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -118,7 +118,7 @@ Reach = Callable[..., None]
 """Of the topic that is written to."""
 
 
-def stage(writer: LogWriter | LogStreamWriter, reach: Reach, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+def stage(writer: TableWriter | StreamWriter, reach: Reach, batches: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
     context = TaskContext.get()
     assert context is not None
     said, task = context.getLocalProperty(BATCH), context.partitionId()
@@ -130,18 +130,18 @@ def stage(writer: LogWriter | LogStreamWriter, reach: Reach, batches: Iterator[p
 
 
 def publish(commit: Callable[[], None], reach: Reach, batch: int | None = None) -> None:
-    def sent(link: Link, kind: int, head: Any = None, payload: Any = ()) -> None:
+    def sent(link: BlockingLink, kind: int, head: Any = None, payload: Any = ()) -> None:
         if isinstance(head, Publish):
             reach("sent", batch)
 
     reach("told", batch)
-    with noticing(Link, "send", pass_by, sent):
+    with noticing(BlockingLink, "send", pass_by, sent):
         commit()
     reach("answered", batch)
 
 
 class SteppingTable(DataSourceArrowWriter):
-    def __init__(self, writer: LogWriter, reach: Reach) -> None:
+    def __init__(self, writer: TableWriter, reach: Reach) -> None:
         self._writer = writer
         self._reach = reach
 
@@ -156,7 +156,7 @@ class SteppingTable(DataSourceArrowWriter):
 
 
 class SteppingStream(DataSourceStreamArrowWriter):
-    def __init__(self, writer: LogStreamWriter, reach: Reach) -> None:
+    def __init__(self, writer: StreamWriter, reach: Reach) -> None:
         self._writer = writer
         self._reach = reach
 
@@ -177,12 +177,12 @@ class SteppingSource(LogboomSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         writer = super().writer(schema, overwrite)
-        assert isinstance(writer, LogWriter)
+        assert isinstance(writer, TableWriter)
         return SteppingTable(writer, partial(self.steps.reach, self.options["topic"]))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         writer = super().streamWriter(schema, overwrite)
-        assert isinstance(writer, LogStreamWriter)
+        assert isinstance(writer, StreamWriter)
         return SteppingStream(writer, partial(self.steps.reach, self.options["topic"]))
 
 

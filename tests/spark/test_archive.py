@@ -26,13 +26,13 @@ from logboom.errors import ConfigError, Damage, PipelineError, ResultsUnreadable
 from logboom.protocols.binary.messages import Welcome
 from logboom.results import archive_file
 from logboom.results.archive import path_of, schema
-from logboom.results.archive_file import Piece, write_file
-from logboom.results.places import UNFINISHED, Place
+from logboom.results.archive_file import ArchivePiece, write_file
+from logboom.results.places import UNFINISHED, ResultPlace
 from logboom.spark.jobs.archive import ArchiveWork
 from logboom.spark.jobs.job_run import run_job
 from logboom.spark.read.options import Access
 from logboom.spark.read.planner import Split
-from logboom.spark.read.split_read import Job, read_split
+from logboom.spark.read.split_read import ScanSpec, read_split
 from logboom.storage import DataDirectory, Log
 from logboom.storage.data.topic import RetentionSettings
 from logboom.storage.upkeep.retention import expired
@@ -369,23 +369,27 @@ def test_the_same_records_become_the_same_bytes_however_they_come(world: World, 
     topic, welcome = world.describe(), world.topics.ask(_welcome)
     segments = world.topics.ask(lambda broker: broker.segments(TOPIC, 1, 10_000))
     span = 1, segments[0].first_seqno, segments[1].next_seqno
-    piece = Piece(*span, 0, ((span[1], 0),))
+    piece = ArchivePiece(*span, 0, ((span[1], 0),))
     servers = (world.topics.address,)
     split = Split(TOPIC, topic.id, *span, 0, welcome.node_id, welcome.directory)
 
     def read(access: Access) -> Iterator[pa.RecordBatch]:
-        return read_split(split, Job(servers=servers, access=access, schema=schema()))
+        return read_split(split, ScanSpec(servers=servers, access=access, schema=schema()))
 
     def one_by_one() -> Iterator[pa.RecordBatch]:
         for batch in read("files"):
             yield from (batch.slice(number, 1) for number in range(batch.num_rows))
 
     ways: list[Callable[[], Iterator[pa.RecordBatch]]] = [lambda: read("files"), lambda: read("server"), one_by_one]
-    written = [write_file(Place(str(tmp_path / str(number))), topic.id, piece, way) for number, way in enumerate(ways)]
+    written = [
+        write_file(ResultPlace(str(tmp_path / str(number))), topic.id, piece, way) for number, way in enumerate(ways)
+    ]
     assert written[0] == written[1] == written[2]
     (path,) = tmp_path.glob("0/**/*.parquet")
     path.write_bytes(path.read_bytes()[:-5])
-    assert write_file(Place(str(tmp_path / "0")), topic.id, piece, ways[1]) == written[0], "half a file is replaced"
+    assert write_file(ResultPlace(str(tmp_path / "0")), topic.id, piece, ways[1]) == written[0], (
+        "half a file is replaced"
+    )
 
 
 async def _welcome(broker: RemoteBroker) -> Welcome:
@@ -400,7 +404,7 @@ def test_row_groups_are_bounded_by_what_records_hold(tmp_path: Path, monkeypatch
     columns = build_records(records).to_arrow(list(COLUMNS[2:]))
     labels = [pa.repeat(pa.scalar("t"), 300), pa.repeat(pa.scalar(0, pa.int32()), 300)]
     batch = pa.RecordBatch.from_arrays([*labels, *columns.columns], schema=schema())
-    file = write_file(Place(str(tmp_path)), "id", Piece(0, 0, 300, 0, ((0, 0),)), lambda: iter([batch]))
+    file = write_file(ResultPlace(str(tmp_path)), "id", ArchivePiece(0, 0, 300, 0, ((0, 0),)), lambda: iter([batch]))
     stored = pq.ParquetFile(tmp_path / file.path)
     sizes = [
         len(record.value or b"")

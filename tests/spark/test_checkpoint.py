@@ -26,7 +26,7 @@ from logboom.errors import CheckpointNotFound, ResultsUnreadable, SeqnoOutOfRang
 from logboom.results import checkpoint
 from logboom.results.checkpoint import By
 from logboom.spark.jobs.checkpoint import CheckpointWork
-from logboom.spark.jobs.job_run import Report, run_job
+from logboom.spark.jobs.job_run import RunReport, run_job
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import SegmentSettings, Settings
 from spark.queries import Topics
@@ -134,7 +134,7 @@ class World:
         self._topics.delete("state")
         self.begin()
 
-    def run(self, work: CheckpointWork) -> Report:
+    def run(self, work: CheckpointWork) -> RunReport:
         report = run_job(work, self._topics.address, lambda: self._spark, str(self._place), lease_s=10)
         self._made.add(work.id)
         for fold, records, first in zip(self.kept[work.id], self.records, self.firsts, strict=True):
@@ -176,10 +176,10 @@ def read_all(topics: Topics, topic: str, partition: int, work: CheckpointWork) -
     state: list[Record] = []
     tail: list[Record] = []
     with Reader(topic, topics.address, partition, checkpoint=work.by, tags_all=tags) as reader:
-        behind = reader.position is not None
+        behind = reader.seqno is not None
         for record in reader:
             (tail if behind else state).append(record)
-            behind = reader.position is not None
+            behind = reader.seqno is not None
     return state, tail
 
 
@@ -267,7 +267,7 @@ class Kept:
                 writer.write(value, key=key)
                 self.expected[key] = value
 
-    def run(self, place: Path | None = None) -> Report:
+    def run(self, place: Path | None = None) -> RunReport:
         where = str(place or self.place)
         return run_job(CheckpointWork(topic="kept"), self.topics.address, lambda: self._spark, where)
 

@@ -17,8 +17,8 @@ import pytest
 from logboom import Reader, Writer
 from logboom.broker.api import Broker
 from logboom.client.remote import connect
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Catalogue
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import PipelineState
 from spark.checkpoint_job import LOST, STEPS
 from spark.cluster import connect_server, environment
 from system.node import NodeProcess
@@ -76,14 +76,14 @@ class Pipeline:
             runner.communicate(timeout=END_S)
             return runner.returncode
 
-    def read(self) -> Catalogue:
-        async def look() -> Catalogue:
+    def read(self) -> PipelineState:
+        async def look() -> PipelineState:
             async with connect(self.node.address) as broker:
 
                 async def connected() -> Broker:
                     return broker
 
-                return await Ledger(connected).refresh()
+                return await PipelineLedger(connected).refresh()
 
         return asyncio.run(look())
 

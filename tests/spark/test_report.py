@@ -19,13 +19,13 @@ from logboom.broker.api import Broker, Settings
 from logboom.client import Writer
 from logboom.client.catalog import NodeCatalog
 from logboom.errors import PipelineError, TopicNotFound
-from logboom.results.pipeline_state import Result, Stored
-from logboom.results.places import Place
+from logboom.results.pipeline_state import Result, ResultFile
+from logboom.results.places import ResultPlace
 from logboom.results.report.report import Report, decode_report
-from logboom.results.report.sums import Cells, Sums, add
+from logboom.results.report.sums import Cells, ReportSums, add
 from logboom.spark.jobs import report as job
 from logboom.spark.jobs.job_run import run_job
-from logboom.spark.jobs.report import ReportWork, Span, count_span
+from logboom.spark.jobs.report import CellSpan, ReportWork, count_span
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import RetentionSettings, SegmentSettings
 from spark.content import make_topic
@@ -80,9 +80,9 @@ def work_of(name: str, topic: str, top: int = 20) -> ReportWork:
     return ReportWork(name=name, topics=(topic,), late_ms=LATE_MS, top=top)
 
 
-def cells_of(result: Result | None) -> dict[tuple[int, int, int], Sums]:
+def cells_of(result: Result | None) -> dict[tuple[int, int, int], ReportSums]:
     assert result is not None
-    stored = Place(result.place).read(msgspec.convert(result.facts["cells"], Stored))
+    stored = ResultPlace(result.place).read(msgspec.convert(result.facts["cells"], ResultFile))
     kept = pa.decompress(stored, result.facts["cells_bytes"], codec="zstd", asbytes=True)
     cells = msgspec.msgpack.decode(kept, type=Cells).cells
     return {(cell.partition, cell.seqno_from, cell.seqno_until): cell.sums for cell in cells}
@@ -91,7 +91,7 @@ def cells_of(result: Result | None) -> dict[tuple[int, int, int], Sums]:
 def numbers_of(result: Result | None) -> Report:
     assert result is not None
     assert result.manifest is not None
-    return decode_report(Place(result.place).read(result.manifest))
+    return decode_report(ResultPlace(result.place).read(result.manifest))
 
 
 def test_a_report_counts_what_a_loop_over_records_counts(make: Make, node: NodeProcess) -> None:
@@ -110,7 +110,7 @@ def test_a_report_counts_what_a_loop_over_records_counts(make: Make, node: NodeP
         total += committed - first
     assert summary["records"] == summary["records_read"] == topic.account.records == report.whole.records == total
     assert result is not None
-    page = Place(result.place).read(msgspec.convert(result.facts["page"], Stored))
+    page = ResultPlace(result.place).read(msgspec.convert(result.facts["page"], ResultFile))
     assert page.startswith(b"<!DOCTYPE html>")
     assert report.forecast is not None
 
@@ -147,7 +147,7 @@ def test_where_the_files_are_not_the_server_gives_the_same(node: NodeProcess) ->
     try:
         (topic,) = catalog.find(["mixed"])
         for partition, ends in enumerate(topic.ends):
-            span = Span("mixed", topic.id, partition, ends.first + 10, ends.committed - 10)
+            span = CellSpan("mixed", topic.id, partition, ends.first + 10, ends.committed - 10)
             servers = (node.address,)
             files = count_span(span, catalog.node_id, str(node.directory), servers, LATE_US)
             assert files is not None
@@ -163,10 +163,10 @@ def test_what_was_dropped_since_the_plan_was_made_is_not_counted(node: NodeProce
         (topic,) = catalog.find(["mixed"])
         first, committed = topic.ends[2].first, topic.ends[2].committed
         assert first > 0
-        cell = count_span(Span("mixed", topic.id, 2, 0, committed), catalog.node_id, None, (node.address,), LATE_US)
+        cell = count_span(CellSpan("mixed", topic.id, 2, 0, committed), catalog.node_id, None, (node.address,), LATE_US)
         assert cell is not None
         assert (cell.seqno_from, cell.sums.records) == (first, committed - first)
-        assert count_span(Span("mixed", topic.id, 2, 0, first), catalog.node_id, None, (node.address,), 0) is None
+        assert count_span(CellSpan("mixed", topic.id, 2, 0, first), catalog.node_id, None, (node.address,), 0) is None
     finally:
         catalog.close()
 
@@ -226,12 +226,12 @@ def test_what_goes_while_it_is_counted_is_in_no_number_archived_or_not(
 
 DYING = """
 import json, os, signal, sys
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 from logboom.spark.jobs import report
 from logboom.spark.jobs.job_run import run_job
 
 address, place, cell, top, writes = sys.argv[1:]
-report.CELL, left, write = int(cell), [int(writes)], Place.write
+report.CELL, left, write = int(cell), [int(writes)], ResultPlace.write
 
 def count(self, path, data):
     stored = write(self, path, data)
@@ -240,7 +240,7 @@ def count(self, path, data):
         os.kill(os.getpid(), signal.SIGKILL)
     return stored
 
-Place.write = count
+ResultPlace.write = count
 work = report.ReportWork(name="dies", topics=("mixed",), late_ms=1, top=int(top))
 run_job(work, address, lambda: sys.exit("there is nothing to count"), place, lease_s=0.5)
 """

@@ -9,8 +9,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from logboom.results.pipeline_state import Result, Stored
-from logboom.results.places import Place
+from logboom.results.pipeline_state import Result, ResultFile
+from logboom.results.places import ResultPlace
 from logboom.results.report.report import CELLS, NUMBERS, PAGE, decode_report
 from logboom.results.report.sums import Cells, add
 from spark.cluster import connect_server
@@ -48,11 +48,11 @@ class Reports(Jobs):
     def check(self, result: Result) -> None:
         """It has counted all that was written, once; its page and its numbers are what was published."""
         assert result.manifest is not None
-        files = Place(result.place)
+        files = ResultPlace(result.place)
         report = decode_report(files.read(result.manifest))
         assert report.whole.records == result.records == PARTITIONS * self._written
-        assert files.read(msgspec.convert(result.facts["page"], Stored)).startswith(b"<!DOCTYPE html>")
-        stored = files.read(msgspec.convert(result.facts["cells"], Stored))
+        assert files.read(msgspec.convert(result.facts["page"], ResultFile)).startswith(b"<!DOCTYPE html>")
+        stored = files.read(msgspec.convert(result.facts["cells"], ResultFile))
         kept = pa.decompress(stored, result.facts["cells_bytes"], codec="zstd", asbytes=True)
         cells = msgspec.msgpack.decode(kept, type=Cells).cells
         for partition in range(PARTITIONS):

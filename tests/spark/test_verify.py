@@ -19,14 +19,14 @@ from logboom import Writer
 from logboom.client import FileReader
 from logboom.errors import ConfigError, DirectoryUnusable, TopicNotFound
 from logboom.results.archive import ArchivedFile, decode_manifest
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 from logboom.spark.jobs.archive import ArchiveWork
-from logboom.spark.jobs.job_run import Report, run_job
+from logboom.spark.jobs.job_run import RunReport, run_job
 from logboom.spark.jobs.kinds import make_work
 from logboom.spark.jobs.verify import PROBLEMS, Problems, VerifyWork
 from logboom.storage import DataDirectory
 from logboom.verify.archive_likeness import Shelved, check_file, compare_file
-from logboom.verify.plan import Problem
+from logboom.verify.plan import VerifyProblem
 from spark.content import make_topic
 from system.node import NodeProcess
 
@@ -46,14 +46,14 @@ class World:
         with DataDirectory.open(str(self.node.directory)) as data:
             make_topic(data, TOPIC, 3, 300, 3)
 
-    def run(self, work: Any) -> Report:
+    def run(self, work: Any) -> RunReport:
         return run_job(work, self.node.address, lambda: self.spark, str(self.place))
 
-    def verify(self, **options: Any) -> tuple[Report, list[Problem]]:
+    def verify(self, **options: Any) -> tuple[RunReport, list[VerifyProblem]]:
         report = self.run(make_work("verify", options))
         assert report.result is not None
         assert report.result.manifest is not None
-        content = Place(report.result.place).read(report.result.manifest)
+        content = ResultPlace(report.result.place).read(report.result.manifest)
         found = msgspec.json.decode(content, type=Problems)
         assert report.result.manifest.path == PROBLEMS
         assert (found.problems, report.result.facts["problems"]) == (report.summary["problems"],) * 2
@@ -146,7 +146,7 @@ def test_archived_files_are_held_to_what_was_published_and_to_the_log(world: Wor
     assert report.result is not None
     assert report.result.manifest is not None
     home = Path(report.result.place).parents[1]
-    manifest = decode_manifest(Place(report.result.place).read(report.result.manifest))
+    manifest = decode_manifest(ResultPlace(report.result.place).read(report.result.manifest))
     spoilt = manifest.files[1]
     flip(home / spoilt.path, spoilt.size // 2)
     gone = next(file for file in manifest.files if file.partition == 1)
@@ -182,7 +182,7 @@ def changed(table: pa.Table, file: ArchivedFile) -> Iterator[tuple[pa.Table, int
     yield table.set_column(number, table.schema.field(number), other), first, "partition is "
 
 
-def examine(world: World, home: Path, topic_id: str, file: ArchivedFile, table: pa.Table) -> Problem | None:
+def examine(world: World, home: Path, topic_id: str, file: ArchivedFile, table: pa.Table) -> VerifyProblem | None:
     """A file with these rows, as if it had been published so."""
     path = home / "another.parquet"
     pq.write_table(table, path)

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from logboom.results.pipeline_state import Result
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 from logboom.spark.jobs.verify import PROBLEMS, Problems
 from logboom.storage import DataDirectory
 from spark.cluster import connect_server
@@ -41,7 +41,7 @@ class Verifications(Jobs):
     def check(self, result: Result) -> None:
         """It tells of the damage, of nothing else, and of as many records as there are beside it."""
         assert result.manifest is not None
-        found = msgspec.json.decode(Place(result.place).read(result.manifest), type=Problems)
+        found = msgspec.json.decode(ResultPlace(result.place).read(result.manifest), type=Problems)
         assert found.directories == (str(self.directory),)
         assert [(problem.file, problem.position) for problem in found.listed] == [(str(self.damaged), 0)]
         assert found.problems == result.facts["problems"] == 1

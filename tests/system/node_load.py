@@ -164,7 +164,7 @@ def read_all(address: str, log: str, recorder: Recorder) -> int:
             recorder.note(
                 Final(log, [(n, value.decode()) for n, value in zip(seqnos, values, strict=True)], reader.first)
             )
-        return reader.position or 0
+        return reader.seqno or 0
 
 
 def pause(longest_s: float) -> None:

@@ -41,19 +41,19 @@ class Reading:
     def follow(self, log: str) -> None:
         topic, _, partition = log.rpartition("/")
         with Reader(topic, self._address, partition=int(partition), cursor=self._name) as reader:
-            self._recorder.note(Begin(self._name, log, reader.position))
-            self._reached[log] = reader.position or 0
+            self._recorder.note(Begin(self._name, log, reader.seqno))
+            self._reached[log] = reader.seqno or 0
             for seqnos, values in reader.lists(COLUMNS, follow=True):
                 self._recorder.poll(self._name, log, list(zip(seqnos, values, strict=True)))
                 if random.random() < COMMITS:
                     with suppress(AppendRefused, SyncFailed, Unavailable):  # then the cursor stays where it is
                         reader.commit()
-                self._reached[log] = reader.position or 0
+                self._reached[log] = reader.seqno or 0
 
     async def follow_async(self, log: str) -> None:
         topic, _, partition = log.rpartition("/")
         async with AsyncReader(topic, self._address, partition=int(partition)) as reader:
-            self._recorder.note(Begin(self._name, log, reader.position))
+            self._recorder.note(Begin(self._name, log, reader.seqno))
             async for record in reader.records(follow=True):
                 assert record.seqno is not None
                 self._recorder.poll(self._name, log, [(record.seqno, record.value)])

@@ -23,12 +23,12 @@ import msgspec
 from logboom.broker.api import TopicInfo
 from logboom.client.remote import connect
 from logboom.errors import LeaseHeld, LeaseLost
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Covered, Event, Job
-from logboom.results.places import Place
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import Covered, Event, PipelineJob
+from logboom.results.places import ResultPlace
 from logboom.spark.jobs import job_run
 from logboom.spark.jobs.config import JobConfig, PipelineConfig
-from logboom.spark.jobs.job_run import Outcome, Run, run_job
+from logboom.spark.jobs.job_run import JobOutcome, JobRun, run_job
 from logboom.spark.jobs.job_server import Server
 from logboom.spark.jobs.lease import Lease
 
@@ -55,7 +55,7 @@ class CountWork:
     def id(self) -> str:
         return f"count/{self.topic}"
 
-    def do(self, run: Run) -> Outcome:
+    def do(self, run: JobRun) -> JobOutcome:
         info = asyncio.run(describe(str(run.servers), self.topic))
         if self.gate is not None:
             print("working", flush=True)
@@ -69,7 +69,7 @@ class CountWork:
         manifest = run.place.write("count.json", msgspec.json.encode({"records": records}))
         die_at(self.die, "after-write")
         covers = {self.topic: Covered(info.id, spans)}
-        return Outcome(covers, manifest, records, manifest.size, summary={"records": records})
+        return JobOutcome(covers, manifest, records, manifest.size, summary={"records": records})
 
 
 async def describe(address: str, topic: str) -> TopicInfo:
@@ -85,22 +85,22 @@ def die_at(wanted: str, step: str) -> None:
 
 def die_in_ledger(wanted: str) -> None:
     """Wherever an event is appended, and before and after the sweep at the end."""
-    append, sweep = Ledger._append, job_run._sweep
+    append, sweep = PipelineLedger._append, job_run._sweep
 
-    async def dying_append(self: Ledger, event: Event) -> bool:
+    async def dying_append(self: PipelineLedger, event: Event) -> bool:
         name = type(event).__name__.lower()
         die_at(wanted, f"before-{name}")
         appended = await append(self, event)
         die_at(wanted, f"after-{name}")
         return appended
 
-    def dying_sweep(home: Place, lease: Lease, job: Job) -> None:
+    def dying_sweep(home: ResultPlace, lease: Lease, job: PipelineJob) -> None:
         at_end = job.lease is None
         die_at(wanted if at_end else "", "before-sweep")
         sweep(home, lease, job)
         die_at(wanted if at_end else "", "after-sweep")
 
-    Ledger._append = dying_append  # type: ignore[method-assign]
+    PipelineLedger._append = dying_append  # type: ignore[method-assign]
     job_run._sweep = dying_sweep
 
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from checker import Recorder, make_value
 from checker.history import Publish, Published, Refused, Stage
 from logboom import Client
-from logboom.broker.publish.publication import Key, Publication, Receipt
+from logboom.broker.publish.publication import Publication, PublishKey, Receipt
 from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LogboomError, OutcomeUnknown
 
@@ -65,7 +65,7 @@ class Attempt:
         load, facts = self._load, (self._load.key, self.number, self.label)
         load.recorder.note(Publish(*facts))
         try:
-            answer = publish(load.address, Key(load.key, self.number), self.receipts, TIMEOUT_S)
+            answer = publish(load.address, PublishKey(load.key, self.number), self.receipts, TIMEOUT_S)
         except OutcomeUnknown:
             raise
         except LogboomError as error:

@@ -11,12 +11,12 @@ from pathlib import Path
 
 from checker import make_value
 from logboom import Client, Reader, connect
-from logboom.broker.publish.publication import Key, Publication, Receipt
+from logboom.broker.publish.publication import Publication, PublishKey, Receipt
 from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LogboomError
 from system.node import READY_S, NodeProcess
 
-KEY = Key("scene", 7)
+KEY = PublishKey("scene", 7)
 TOPICS = {"orders": 2, "alerts": 1}
 LOGS = ["orders/0", "orders/1", "alerts/0"]
 LARGE_BYTES = 256 * 1024
@@ -78,7 +78,7 @@ class StagedNode(NodeProcess):
         """
         writer = StageWriter(self.address)
         writer.write("alerts", b"warm", partition=0)
-        writer.publish(Key("warm"))
+        writer.publish(PublishKey("warm"))
         self.before = self.before | {"alerts/0": [*self.before["alerts/0"], b"warm"]}
 
     def path(self, what: str) -> Path:

@@ -30,7 +30,7 @@ from logboom.client.files.file_archives import FileArchives
 from logboom.client.remote import connect
 from logboom.errors import Damage, SeqnoOutOfRange
 from logboom.results.archive import ArchivedFile
-from logboom.results.pipeline_follower import Following
+from logboom.results.pipeline_follower import PipelineFollower
 from logboom.storage.data.topic import HookSettings, RetentionSettings, SegmentSettings
 from logboom.storage.files.disk import OsDisk
 from system.node import NodeProcess, free_port
@@ -59,7 +59,7 @@ def settings(**retention: Any) -> Settings:
 async def opened(directory: Path) -> AsyncIterator[LocalBroker]:
     """A broker that knows what is archived, as a node's does."""
     broker = await LocalBroker.open(str(directory / "data"), CONFIG)
-    following = await Following.start(broker, broker.archives.put)
+    following = await PipelineFollower.start(broker, broker.archives.put)
     try:
         yield broker
     finally:
@@ -201,7 +201,7 @@ def assert_files_show(directory: Path, records: list[Record], first: int, stored
     moment = 120_500_000
     wanted = next((at for at, record in enumerate(records) if at >= first and (record.timestamp or 0) >= moment))
     with FileReader(directory, "events", timestamp=moment) as reader:
-        assert reader.position == wanted
+        assert reader.seqno == wanted
         pieces = reader.cut(first, len(records), 4096)
         assert [piece.seqno_from for piece in pieces[1:]] == [piece.seqno_until for piece in pieces[:-1]]
         assert (pieces[0].seqno_from, pieces[-1].seqno_until) == (first, len(records))

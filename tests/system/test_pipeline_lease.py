@@ -20,9 +20,9 @@ from logboom import Writer
 from logboom.batch import build
 from logboom.broker.api import PIPELINE_TOPIC, Broker, Part
 from logboom.client.remote import connect
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import TAKEN_OVER, Catalogue, Run
-from logboom.results.places import Place
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import TAKEN_OVER, PastRun, PipelineState
+from logboom.results.places import ResultPlace
 from logboom.spark.jobs.lease import BEATS
 from system.node import NodeProcess
 from system.pipeline_runner import HELD, INTERRUPT, LOST, STEPS
@@ -63,14 +63,14 @@ class Pipeline:
     def run(self, *options: str) -> int:
         return self.start(*options).wait(END_S)
 
-    def read(self) -> Catalogue:
-        async def look() -> Catalogue:
+    def read(self) -> PipelineState:
+        async def look() -> PipelineState:
             async with connect(self.node.address) as broker:
 
                 async def connected() -> Broker:
                     return broker
 
-                return await Ledger(connected).refresh()
+                return await PipelineLedger(connected).refresh()
 
         return asyncio.run(look())
 
@@ -91,7 +91,7 @@ class Pipeline:
         result = self.read().result(self.job)
         assert result is not None
         assert result.manifest is not None
-        assert msgspec.json.decode(Place(result.place).read(result.manifest)) == {"records": records}
+        assert msgspec.json.decode(ResultPlace(result.place).read(result.manifest)) == {"records": records}
         assert result.records == records
 
     def directories(self) -> set[str]:
@@ -256,7 +256,7 @@ def test_no_node_is_an_error_and_leaves_nothing(pipeline: Pipeline) -> None:
     assert not pipeline.results.exists()
 
 
-def wait_for_runs(pipeline: Pipeline, wanted: int) -> list[Run]:
+def wait_for_runs(pipeline: Pipeline, wanted: int) -> list[PastRun]:
     give_up = time.monotonic() + END_S
     while True:
         job = pipeline.read().jobs.get(pipeline.job)

@@ -14,7 +14,7 @@ import pytest
 
 from logboom import Client, Writer, connect
 from logboom.broker.api import Broker
-from logboom.broker.publish.publication import Key, StageInfo
+from logboom.broker.publish.publication import PublishKey, StageInfo
 from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LowSpace, OutcomeUnknown, StageNotFound, TopicDeleted, TopicRecreated
 from logboom.storage.config import MIB
@@ -153,10 +153,10 @@ def test_a_stage_for_a_topic_that_was_recreated_is_refused_and_nothing_of_it_is_
         receipt = early.finish()
         ask(node.address, lambda broker: broker.delete_topic("orders"))
         with pytest.raises(TopicDeleted):
-            publish(node.address, Key("early", 1), [receipt])
+            publish(node.address, PublishKey("early", 1), [receipt])
         ask(node.address, lambda broker: broker.create_topic("orders", 1))
         with pytest.raises(TopicRecreated):
-            publish(node.address, Key("early", 1), [receipt])
+            publish(node.address, PublishKey("early", 1), [receipt])
         late.write("orders", b"also")
         with closing(late), pytest.raises(TopicRecreated):
             late.finish()
@@ -164,10 +164,10 @@ def test_a_stage_for_a_topic_that_was_recreated_is_refused_and_nothing_of_it_is_
         node.kill()
         node.start()
         with pytest.raises(TopicRecreated):
-            publish(node.address, Key("early", 1), [receipt])
+            publish(node.address, PublishKey("early", 1), [receipt])
         again = StageWriter(node.address)
         again.write("orders", b"for the second")
-        assert not again.publish(Key("early", 1)).repeat
+        assert not again.publish(PublishKey("early", 1)).repeat
         assert read_values(node.address, "orders/0") == [b"for the second"]
         assert read_values(node.address, "alerts/0") == []
 
@@ -183,7 +183,7 @@ def test_what_a_slow_client_has_staged_expires_and_is_never_published(tmp_path: 
         receipt = slow.finish()
         wait_for_no_stages(node.address)
         with pytest.raises(StageNotFound):
-            publish(node.address, Key("slow", 1), [receipt])
+            publish(node.address, PublishKey("slow", 1), [receipt])
         slower.write("orders", b"later")
         with pytest.raises(StageNotFound):
             slower.finish()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from logboom import Client
-from logboom.broker.publish.publication import Key, Receipt
+from logboom.broker.publish.publication import PublishKey, Receipt
 from logboom.client.publish.stage_writer import StageWriter, publish
 from system.node import READY_S, NodeProcess
 from system.node_load import LOGS, Load, pause
@@ -182,7 +182,9 @@ def test_publishers_of_the_same_number_at_the_same_moment_are_told_who_was_first
         for number in range(10):
             values = [b"%d of %d" % (rival, number) for rival in range(4)]
             receipts = [staged_value(node.address, value) for value in values]
-            said = [threads.submit(publish, node.address, Key("shared", number), [receipt]) for receipt in receipts]
+            said = [
+                threads.submit(publish, node.address, PublishKey("shared", number), [receipt]) for receipt in receipts
+            ]
             answers = [future.result() for future in said]
             (winner,) = [value for value, answer in zip(values, answers, strict=True) if not answer.repeat]
             assert all(answer.parts == answers[0].parts for answer in answers)

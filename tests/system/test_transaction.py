@@ -19,7 +19,7 @@ import pytest
 from conformance.howto_page import HOWTO, blocks
 from logboom import Client, Reader, Record, Transaction, connect
 from logboom.broker.api import Settings
-from logboom.broker.publish.publication import Key, Publication
+from logboom.broker.publish.publication import Publication, PublishKey
 from logboom.client.publish.stage_writer import StageWriter, discard, publish
 from logboom.errors import (
     InvalidKey,
@@ -283,7 +283,7 @@ def test_a_stage_that_keeps_to_a_name_takes_no_other_topic_for_one_of_it(node: N
         try:
             writer.keep_to("k")
             writer.write("events", b"%d" % number)
-            writer.publish(Key("k", number))
+            writer.publish(PublishKey("k", number))
         finally:
             writer.close()
 
@@ -309,14 +309,14 @@ def test_stages_of_several_writers_are_published_together_in_their_order(node: N
             writer.write("events", b"%d" % (10 * number + value))
     first, second, third = [writer.finish() for writer in writers]
     with pytest.raises(StageIncomplete):
-        publish(node.address, Key("k", 1), [first, type(second)(second.stage, 11)])
+        publish(node.address, PublishKey("k", 1), [first, type(second)(second.stage, 11)])
     assert values(node) == []
     with pytest.raises(StageBusy):
-        publish(node.address, Key("k", 1), [first, first])
-    assert publish(node.address, Key("k", 1), [third, first]).repeat is False
+        publish(node.address, PublishKey("k", 1), [first, first])
+    assert publish(node.address, PublishKey("k", 1), [third, first]).repeat is False
     assert numbers(node) == [*range(20, 30), *range(10)]
     with pytest.raises(StageNotFound):
-        publish(node.address, Key("k", 2), [first, second])
+        publish(node.address, PublishKey("k", 2), [first, second])
     assert discard(node.address, [second.stage, first.stage]) == 1
     assert client.stages() == []
 

@@ -292,7 +292,7 @@ def test_a_node_that_is_just_restarting_is_waited_for(tmp_path: Path) -> None:
         async with AsyncWriter("events", address, connect_timeout_s=60) as writer:
             assert (await writer.send(b"2")).seqno == 1
         async with AsyncReader("events", address, connect_timeout_s=60) as reader:
-            assert reader.position == 0
+            assert reader.seqno == 0
 
     with NodeProcess(tmp_path) as node:
         create(node)

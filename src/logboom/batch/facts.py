@@ -85,7 +85,7 @@ class Texts(NamedTuple):
     content: Vector
 
 
-class Facts(NamedTuple):
+class BatchFacts(NamedTuple):
     """One entry per batch each; positions are in the stretch."""
 
     words: Vector
@@ -107,7 +107,7 @@ class Facts(NamedTuple):
     """Which batches are plain, and sound as far as was looked: `sweep` looks at the rest."""
 
 
-def gather(data: memoryview, bounds: list[int], base_seqno: int, first_index: int) -> Facts:
+def gather(data: memoryview, bounds: list[int], base_seqno: int, first_index: int) -> BatchFacts:
     """The facts of the batches between these bounds, the first of which should have these numbers."""
     np = vector.np
     words = np.frombuffer(data, np.uint64, len(data) >> 3)
@@ -148,7 +148,9 @@ def gather(data: memoryview, bounds: list[int], base_seqno: int, first_index: in
     plain &= at == ends
     times = append_times.view(np.int64)
     moments = np.where(lows == NO_TIMESTAMP, times, lows)
-    return Facts(words, rows, starts, ends, before, counts, columns, terms & _LOW, lows, highs, moments, texts, plain)
+    return BatchFacts(
+        words, rows, starts, ends, before, counts, columns, terms & _LOW, lows, highs, moments, texts, plain
+    )
 
 
 def _find_texts(words: Vector, at: Vector, counts: Vector, ends: Vector) -> tuple[Texts, Vector, Vector]:
@@ -186,7 +188,7 @@ class Plain(NamedTuple):
     moments: Vector
 
 
-def sweep(data: memoryview, facts: Facts, timestamps: bool) -> Plain:
+def sweep(data: memoryview, facts: BatchFacts, timestamps: bool) -> Plain:
     """Look at every byte of the plain batches, up to the first that is not sound: from there on none is plain.
 
     Whether timestamps are wanted: they are looked at in any case, and made only if they are.
@@ -214,7 +216,7 @@ def sweep(data: memoryview, facts: Facts, timestamps: bool) -> Plain:
     return Plain(numbers[:end], counts[:end], firsts[:end], offsets, moments)
 
 
-def _check_crcs(data: memoryview, facts: Facts, numbers: Vector) -> _Pass:
+def _check_crcs(data: memoryview, facts: BatchFacts, numbers: Vector) -> _Pass:
     headers = facts.rows[:, numbers]
     content, crcs = headers.T.tobytes(), headers[-1]
     heads = [crc32c(head) for (head,) in _HEAD(content)]
@@ -233,7 +235,7 @@ def _check_crcs(data: memoryview, facts: Facts, numbers: Vector) -> _Pass:
     return look
 
 
-def _read_offsets(facts: Facts, bit: int, numbers: Vector, firsts: Vector, offsets: Vector) -> _Pass:
+def _read_offsets(facts: BatchFacts, bit: int, numbers: Vector, firsts: Vector, offsets: Vector) -> _Pass:
     """Offsets never go back. They ascend as one, for each batch lies behind the one before it."""
     np, texts, lengths = vector.np, facts.texts[bit], (facts.counts[numbers] + 1).view(vector.I64)
     pieces = _pieces(facts.words.view(vector.I32), texts.offsets[numbers] >> 2, lengths)
@@ -256,7 +258,7 @@ def _read_offsets(facts: Facts, bit: int, numbers: Vector, firsts: Vector, offse
     return look
 
 
-def _read_moments(facts: Facts, numbers: Vector, firsts: Vector, moments: Vector) -> _Pass:
+def _read_moments(facts: BatchFacts, numbers: Vector, firsts: Vector, moments: Vector) -> _Pass:
     """The header's minimum and maximum match the column, if there is one."""
     np, counts, held = vector.np, facts.counts[numbers].view(vector.I64), facts.columns[numbers] & TIMESTAMP > 0
     pieces = _pieces(facts.words.view(vector.I64), facts.starts[numbers] + HEADER_SIZE >> 3, counts)
@@ -281,7 +283,7 @@ def _pieces(column: Vector, begins: Vector, lengths: Vector) -> list[Vector]:
     return list(map(column.__getitem__, spans))
 
 
-def read_valid(facts: Facts, bit: int, plain: Plain) -> Vector | None:
+def read_valid(facts: BatchFacts, bit: int, plain: Plain) -> Vector | None:
     """One bitmap for all offsets of a column; None where there are no nulls."""
     np = vector.np
     held = facts.columns[plain.numbers] & bit > 0

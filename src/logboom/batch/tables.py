@@ -18,7 +18,7 @@ from logboom.batch import vector
 from logboom.batch.arrow import ORDER, absent, schema
 from logboom.batch.batch import Batch
 from logboom.batch.columns import KEY, VALUE
-from logboom.batch.facts import Facts, Plain, find_batches, gather, read_valid, room, sweep
+from logboom.batch.facts import BatchFacts, Plain, find_batches, gather, read_valid, room, sweep
 from logboom.batch.header import KIND_DATA, KIND_LOST
 from logboom.errors import BatchError
 
@@ -46,7 +46,7 @@ class BatchFailure(NamedTuple):
     reason: str
 
 
-class Stretch(NamedTuple):
+class TableStretch(NamedTuple):
     """The records before the first failure, and what comes next behind them."""
 
     table: pa.Table
@@ -65,7 +65,7 @@ def to_table(
     columns: Sequence[str] | None = None,
     few: int = FEW,
     budget_bytes: int = 2**62,
-) -> Stretch:
+) -> TableStretch:
     """Read whole consecutive batches, the first of which must have these numbers. `columns` as in `Batch.to_arrow`.
 
     Up to `few` batches are read one by one. Ends, without a failure, before a table would take more memory than
@@ -90,7 +90,7 @@ def to_table(
         found["seqno"] = _integers(kinds["seqno"], _count_up(base_seqno, rows))
     for name in kinds.keys() - found.keys():
         found[name] = _made(name, kinds[name], plain, others)
-    return Stretch(
+    return TableStretch(
         vector.pa.Table.from_arrays([found[name] for name in layout.names], schema=layout),
         base_seqno + rows,
         first_index + sound,
@@ -116,7 +116,7 @@ class _Others(NamedTuple):
     failure: BatchFailure | None = None
 
 
-def _read_others(data: memoryview, bounds: list[int], facts: Facts, base_seqno: int, first_index: int) -> _Others:
+def _read_others(data: memoryview, bounds: list[int], facts: BatchFacts, base_seqno: int, first_index: int) -> _Others:
     batches: dict[int, Batch] = {}
     numbers = vector.np.flatnonzero(~facts.plain).tolist()
     if bounds[-1] < len(data):
@@ -147,7 +147,7 @@ def _read_batch(data: memoryview, offset: int, seqno: int, index: int) -> Batch 
     return batch
 
 
-def _read_few(data: memoryview, layout: pa.Schema, seqno: int, index: int) -> Stretch:
+def _read_few(data: memoryview, layout: pa.Schema, seqno: int, index: int) -> TableStretch:
     """One by one."""
     names, offset, term, rows = tuple(layout.names), 0, 0, []
     failure = None
@@ -160,10 +160,10 @@ def _read_few(data: memoryview, layout: pa.Schema, seqno: int, index: int) -> St
         if header.kind == KIND_DATA:
             rows.append(found.to_arrow(names))
         offset, seqno, index, term = offset + header.size, header.next_seqno, header.index + 1, header.term
-    return Stretch(vector.pa.Table.from_batches(rows, layout), seqno, index, term, offset, failure)
+    return TableStretch(vector.pa.Table.from_batches(rows, layout), seqno, index, term, offset, failure)
 
 
-def _texts(data: memoryview, facts: Facts, kinds: _Kinds, plain: Plain, others: _Tables) -> dict[str, Any]:
+def _texts(data: memoryview, facts: BatchFacts, kinds: _Kinds, plain: Plain, others: _Tables) -> dict[str, Any]:
     """Keys and values of plain batches where some hold them. To slice a record batch costs less than its arrays."""
     layout = schema(tuple(name for name in kinds if _BITS.get(name, 0) in plain.offsets))
     if not layout.names or not len(plain.numbers):

@@ -28,7 +28,7 @@ from logboom.broker.monitor.activity import (
     TopicHistory,
 )
 from logboom.broker.monitor.measures import Measures
-from logboom.broker.publish.publication import Key, KeyInfo, Publication, PublishedPart, Receipt, StageInfo
+from logboom.broker.publish.publication import KeyInfo, Publication, PublishedPart, PublishKey, Receipt, StageInfo
 from logboom.errors import Damage
 from logboom.storage.append import Answer, Appended
 from logboom.storage.bookmark import Bookmark
@@ -49,18 +49,19 @@ __all__ = [
     "Deletion",
     "DiskStats",
     "Feed",
+    "FeedOrigin",
+    "FeedPiece",
     "Feeds",
     "Filter",
     "History",
     "Incident",
-    "Key",
     "KeyInfo",
     "Measures",
     "NodeStats",
-    "Origin",
     "Part",
     "PartitionInfo",
     "Publication",
+    "PublishKey",
     "PublishedPart",
     "ReadRequest",
     "Receipt",
@@ -69,7 +70,6 @@ __all__ = [
     "Settings",
     "StageInfo",
     "Start",
-    "Stored",
     "Subscription",
     "TopicHistory",
     "TopicInfo",
@@ -176,7 +176,7 @@ class Broker(Protocol):
         """
         ...
 
-    async def publish(self, key: Key, stages: Sequence[Receipt]) -> Publication:
+    async def publish(self, key: PublishKey, stages: Sequence[Receipt]) -> Publication:
         """Append all that is in these stages, in their order; or, where this raises, nothing.
 
         Unavailable and OutcomeUnknown alone leave it open: say it again, and the answer is true. Returns when all of it
@@ -220,9 +220,9 @@ class Feeds(Protocol):
 
 
 class Feed(Protocol):
-    origin: Origin
+    origin: FeedOrigin
 
-    async def next(self, max_bytes: int = READ_BYTES, wait_ms: int = 1000) -> Stored:
+    async def next(self, max_bytes: int = READ_BYTES, wait_ms: int = 1000) -> FeedPiece:
         """Committed batches as they are stored, whole, control batches too; none where nothing came in time."""
         ...
 
@@ -348,7 +348,7 @@ class Chunk(NamedTuple):
                 yield msgspec.structs.replace(record, seqno=seqno)
 
 
-class Origin(msgspec.Struct, frozen=True):
+class FeedOrigin(msgspec.Struct, frozen=True):
     """What a copy must know of a log before its batches."""
 
     node_id: str
@@ -365,7 +365,7 @@ class Origin(msgspec.Struct, frozen=True):
     where it asked for this very index, and that is above 1."""
 
 
-class Stored(NamedTuple):
+class FeedPiece(NamedTuple):
     """A piece of a feed."""
 
     data: memoryview

@@ -22,7 +22,7 @@ import msgspec
 from logboom.broker.allowances import Allowances
 from logboom.broker.api import PartitionInfo, TopicInfo
 from logboom.broker.append.log_writer import LogWriter
-from logboom.broker.append.sync_rounds import Committer, logger
+from logboom.broker.append.sync_rounds import SyncRounds, logger
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import said_again
 from logboom.broker.monitor.measures import Meter
@@ -116,7 +116,7 @@ class Catalog:
     def __init__(
         self,
         data: DataDirectory,
-        committer: Committer,
+        rounds: SyncRounds,
         config: BrokerConfig,
         is_copy: bool = False,
         archives: Archives | None = None,
@@ -125,7 +125,7 @@ class Catalog:
         self.is_copy = is_copy
         """Whether another node writes these topics: then no term begins here, and only what is synced is shown."""
         self._data = data
-        self._committer = committer
+        self._rounds = rounds
         self._config = config
         self.terms_missing = 0
         """In how many logs the term that was to begin in them is not written down."""
@@ -249,7 +249,7 @@ class Catalog:
         )
         if topic.name.startswith("_"):
             self._internal.add(topic.name)
-        self._committer.writers.update(hosted.open_writers)
+        self._rounds.writers.update(hosted.open_writers)
         return hosted
 
     def _own(self, topic: Topic, partition: int, log: Log | LogboomError) -> LogWriter | LogboomError:
@@ -257,7 +257,7 @@ class Catalog:
             return log
         log.commit(log.synced_index)  # a single node knows that what it recovered is synced
         term = self._terms.pop(topic.log_name(partition), None)
-        return LogWriter(f"{topic.name}/{partition}", log, self._written_as(topic), self._committer, term)
+        return LogWriter(f"{topic.name}/{partition}", log, self._written_as(topic), self._rounds, term)
 
     def _written_as(self, topic: Topic) -> Settings:
         """A copy that showed what it can lose would have to take it back from its readers."""
@@ -313,8 +313,8 @@ class Catalog:
         return known if known is not None and known.topic.id == topic.id else await self._begin(topic)
 
     async def _begin(self, topic: Topic) -> Hosted:
-        if self._committer.failure is not None:
-            raise said_again(self._committer.failure)
+        if self._rounds.failure is not None:
+            raise said_again(self._rounds.failure)
         try:
             return self.host(topic, await asyncio.to_thread(self._make, topic))
         except (OSError, RuntimeError) as error:  # the last one: no thread could be made
@@ -339,7 +339,7 @@ class Catalog:
 
     async def _begin_anew(self, hosted: Hosted, partition: int, snapshot: Snapshot) -> Hosted:
         writer, name = hosted.writer(partition), hosted.topic.log_name(partition)
-        async with self._committer.pause():
+        async with self._rounds.pause():
             if writer.gone is not None:
                 raise said_again(writer.gone)
             config = self.log_config(hosted.topic.settings)
@@ -368,7 +368,7 @@ class Catalog:
             writer.wake()  # whoever copies the log must learn of this
             writer.log.config = self.log_config(settings)
             if writer.unsynced_bytes:
-                self._committer.want(writer)  # it may be waiting for longer than is allowed now
+                self._rounds.want(writer)  # it may be waiting for longer than is allowed now
         return hosted
 
     async def _sync_shown(self, hosted: Hosted, settings: Settings) -> None:
@@ -398,11 +398,11 @@ class Catalog:
 
     async def _take_away(self, hosted: Hosted) -> None:
         name = hosted.topic.name
-        async with self._committer.pause():
+        async with self._rounds.pause():
             self._check_idle(hosted.topic)
             del self._topics[name]
             self._internal.discard(name)
-            self._committer.writers.difference_update(hosted.open_writers)
+            self._rounds.writers.difference_update(hosted.open_writers)
             for writer in hosted.open_writers:
                 writer.leave(TopicDeleted(name, hosted.topic.id))
             try:

@@ -29,13 +29,13 @@ from logboom.broker.api import (
     CursorInfo,
     History,
     Incident,
-    Key,
     KeyInfo,
     Measures,
     NodeStats,
     Part,
     PartitionInfo,
     Publication,
+    PublishKey,
     ReadRequest,
     Receipt,
     SegmentInfo,
@@ -47,7 +47,7 @@ from logboom.broker.api import (
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.producer_ids import ProducerIds
 from logboom.broker.append.promise import Entry, Promise
-from logboom.broker.append.sync_rounds import Committer, logger
+from logboom.broker.append.sync_rounds import SyncRounds, logger
 from logboom.broker.append.validation import Validation, Validators
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.config import BrokerConfig
@@ -61,11 +61,11 @@ from logboom.broker.monitor.watcher import Watcher, look_at_volume
 from logboom.broker.publish.publisher import FILE as PUBLISH_FILE
 from logboom.broker.publish.publisher import LIMIT as PUBLISH_LIMIT
 from logboom.broker.publish.publisher import TOPIC as PUBLISH_TOPIC
-from logboom.broker.publish.publisher import Publishing
+from logboom.broker.publish.publisher import Publisher
 from logboom.broker.publish.stages import Stages
 from logboom.broker.read.archives import Archives
 from logboom.broker.read.feed import LocalFeed, begin_feed
-from logboom.broker.read.log_reader import LocalSubscription, LogReading, Position, term_before
+from logboom.broker.read.log_reader import LocalSubscription, LogReader, ReadPoint, term_before
 from logboom.broker.recovered import describe_recovery
 from logboom.broker.replica import Replica, claim_role, recover_logs
 from logboom.broker.slices import slices
@@ -73,7 +73,7 @@ from logboom.broker.state.cursors import FILE as CURSORS_FILE
 from logboom.broker.state.cursors import LIMIT as CURSORS_LIMIT
 from logboom.broker.state.cursors import TOPIC as CURSORS_TOPIC
 from logboom.broker.state.cursors import Cursors
-from logboom.broker.state.homes import Place, open_state
+from logboom.broker.state.homes import StateHome, open_state
 from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.errors import (
     BookmarkLost,
@@ -132,15 +132,15 @@ class LocalBroker:
         syncs = ThreadPoolExecutor(1, "logboom-sync")
         reads = ThreadPoolExecutor(config.threads, "logboom-read")
         self._pools: tuple[ThreadPoolExecutor, ...] = (writes, syncs, reads)
-        self._committer = Committer(loop, data.files, writes, syncs, config.limits, config.dirty_logs_max)
-        self.rejections = self._committer.rejections
+        self._rounds = SyncRounds(loop, data.files, writes, syncs, config.limits, config.dirty_logs_max)
+        self.rejections = self._rounds.rejections
         """How often each rule and limit has said no; front-ends count here too."""
         self.archives = archives = Archives()
         """What is archived of the logs: for whoever knows."""
-        self._catalog = catalog = Catalog(data, self._committer, config, is_copying(role), archives)
-        self._reading = LogReading(loop, reads, config.limits, self._fetch, archives)
+        self._catalog = catalog = Catalog(data, self._rounds, config, is_copying(role), archives)
+        self._reading = LogReader(loop, reads, config.limits, self._fetch, archives)
         self._segments = SegmentLists(loop, reads)
-        self._validation = Validation(loop, reads, self._committer, validators, config.allowed.validators)
+        self._validation = Validation(loop, reads, self._rounds, validators, config.allowed.validators)
         self._wake = asyncio.Event()
         self._upkeep = Upkeep(data, config.upkeep, self._wake_upkeep, archives=archives, allowed=config.allowed)
         archives.on_change = self._wake.set
@@ -151,9 +151,9 @@ class LocalBroker:
             *(loop, staging, data.files, f"{self.directory}/staging", config.limits, self.rejections),
             *(self._admit, self._validation.judge),
         )
-        self._publishing: Publishing | None = None
+        self._publishing: Publisher | None = None
         self.counters = counters = Counters(
-            *(data.node, self.started, config.limits, catalog, self._committer, self._reading, self._upkeep),
+            *(data.node, self.started, config.limits, catalog, self._rounds, self._reading, self._upkeep),
             *(self._stages, lambda: self._publishing),
         )
         self.connections, self.meters = counters.connections, counters.meters
@@ -162,11 +162,11 @@ class LocalBroker:
         self.replica: Replica | None = None
         """While the node is a copy of another one: for whoever does the copying."""
         if role is not None and not role.promoted:
-            self.replica = Replica(data, catalog, self._committer, self._its_cursors, self._delete, role)
+            self.replica = Replica(data, catalog, self._rounds, self._its_cursors, self._delete, role)
             self._reading.is_copy = True
         self._ids: ProducerIds | None = None
         self._reserving: asyncio.Task[None] | None = None
-        self._committer.counts.issue_id = self.issue_id
+        self._rounds.counts.issue_id = self.issue_id
         self._promoting = asyncio.Lock()
         self._refused: str | None = None
         self._closing = False
@@ -234,13 +234,15 @@ class LocalBroker:
 
     async def _open_states(self) -> None:
         """What the node keeps for itself; and what was published before is finished."""
-        opened = partial(open_state, self._data, self._catalog, self._committer, self._trim)
-        self._cursors = Cursors(await opened(Place(CURSORS_TOPIC, CURSORS_FILE, (CURSORS_LIMIT, self.limits.cursors))))
+        opened = partial(open_state, self._data, self._catalog, self._rounds, self._trim)
+        self._cursors = Cursors(
+            await opened(StateHome(CURSORS_TOPIC, CURSORS_FILE, (CURSORS_LIMIT, self.limits.cursors)))
+        )
         await self._catalog.create(PIPELINE_TOPIC, 1, Settings(flush=FlushSettings("each")), "node")
         await asyncio.to_thread(self._stages.find_all)
-        keys = await opened(Place(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, sys.maxsize)))  # Publishing counts
+        keys = await opened(StateHome(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, sys.maxsize)))  # Publishing counts
         space, keys_max = self._data.files.space, self.limits.publish_keys
-        self._publishing = Publishing(keys, self._stages, self._catalog, space, self._admit, keys_max)
+        self._publishing = Publisher(keys, self._stages, self._catalog, space, self._admit, keys_max)
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
 
     async def _open_ids(self) -> None:
@@ -250,7 +252,7 @@ class LocalBroker:
         await self._reserve_ids()
 
     def _seen_id(self) -> int:
-        return max((writer.log.highest_issued for writer in self._committer.writers), default=0)
+        return max((writer.log.highest_issued for writer in self._rounds.writers), default=0)
 
     async def _reserve_ids(self) -> None:
         assert self._ids is not None
@@ -329,7 +331,7 @@ class LocalBroker:
         return hosted.describe_log(number)
 
     async def _trim(self, writer: LogWriter, seqno: int, first: Callable[[], int] | None = None) -> None:
-        async with self._committer.pause():
+        async with self._rounds.pause():
             if writer.gone is not None:
                 raise said_again(writer.gone)
             appended = writer.log.trim(seqno, now_us(), first=None if first is None else first())
@@ -366,12 +368,12 @@ class LocalBroker:
         settings = hosted.topic.settings
         entry = _entry(hosted, part, promise, offset, acks)
         if entry.is_staged:
-            self._committer.refuse(entry, MalformedBatch("its producer id is one that servers give to stages"))
+            self._rounds.refuse(entry, MalformedBatch("its producer id is one that servers give to stages"))
             return
         if self._ids is not None and entry.issued_id > self._ids.highest:  # another node's: it may be a repeat
             forgotten = ProducerForgotten(entry.issued_id, part.batches[0].header.producer_seq)
             forgotten.fresh_id = self.issue_id()
-            self._committer.refuse(entry, forgotten)
+            self._rounds.refuse(entry, forgotten)
             return
         if settings.validators.urls or writer in self._validation.lanes:
             self._validation.submit(hosted, part.partition or 0, writer, entry)
@@ -429,7 +431,7 @@ class LocalBroker:
     def stage(self, stage: str, parts: Sequence[Part]) -> asyncio.Future[list[Answer]]:
         return self._stages.stage(stage, parts)
 
-    async def publish(self, key: Key, stages: Sequence[Receipt]) -> Publication:
+    async def publish(self, key: PublishKey, stages: Sequence[Receipt]) -> Publication:
         with self._counting():
             return await self._its_publishing().publish(key, stages)
 
@@ -447,7 +449,7 @@ class LocalBroker:
         with self._counting():
             return await self._its_publishing().forget(name)
 
-    def _its_publishing(self) -> Publishing:
+    def _its_publishing(self) -> Publisher:
         if self._publishing is None:
             raise ShuttingDown("the node is starting")
         return self._publishing
@@ -474,7 +476,7 @@ class LocalBroker:
         self._reading.counts.subscriptions += 1
         return LocalSubscription(self._reading, position, request.max_records)
 
-    async def _begin(self, request: ReadRequest) -> Position:
+    async def _begin(self, request: ReadRequest) -> ReadPoint:
         self._check_open()
         hosted = self._catalog.find(request.topic, request.topic_id)
         partition = request.partition
@@ -557,7 +559,7 @@ class LocalBroker:
         async for some in slices(self._catalog.all()):
             topics.update((hosted.topic.name, hosted.meter.shown()) for hosted in some)
         protocols = {protocol: meter.shown() for protocol, meter in self.meters.items()}
-        return Measures(topics, protocols, self._committer.counts.sync.shown())
+        return Measures(topics, protocols, self._rounds.counts.sync.shown())
 
     async def segments(self, topic: str, partition: int | None = None, limit: int = 1000) -> list[SegmentInfo]:
         self._check_open()
@@ -632,9 +634,9 @@ class LocalBroker:
         while not self._closing:
             self._wake.clear()
             again_at: int | None = None
-            if self._committer.failure is None:
+            if self._rounds.failure is None:
                 try:
-                    async with self._catalog.changing, self._committer.pause():
+                    async with self._catalog.changing, self._rounds.pause():
                         again_at = self._upkeep.step(now_us())
                     if self._catalog.deletions.is_owed:
                         async with self._catalog.changing:
@@ -658,17 +660,17 @@ class LocalBroker:
         Twice after the last round: where a thread has a log, the state file learns of the round a little later.
         """
         synced = seen = -1
-        while not self._closing and self._committer.failure is None:
+        while not self._closing and self._rounds.failure is None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), STATE_SYNC_S)
-            rounds = self._committer.counts.syncs
-            if rounds == synced or self._closing:
+            count = self._rounds.counts.syncs
+            if count == synced or self._closing:
                 continue
             try:
                 await asyncio.to_thread(self._data.sync_state)
             except SyncFailed as error:
-                self._committer.fail(error, error.__cause__)
-            synced, seen = seen, rounds
+                self._rounds.fail(error, error.__cause__)
+            synced, seen = seen, count
 
     async def close(self, deadline_s: float = 10.0) -> None:
         """Finish what was promised, sync, let go. Raises SyncFailed or TimeoutError where that could not be done."""
@@ -676,7 +678,7 @@ class LocalBroker:
             return
         self._closing = self._reading.closing = True
         self._ending.set()
-        for writer in self._committer.writers:
+        for writer in self._rounds.writers:
             writer.wake()
         self._wake.set()
         self.watcher.stop()
@@ -700,18 +702,18 @@ class LocalBroker:
             self._listening.close()
             for pool in self._pools:
                 pool.shutdown(wait=False)
-        if self._committer.failure is not None:
-            raise SyncFailed(str(self._committer.failure))
+        if self._rounds.failure is not None:
+            raise SyncFailed(str(self._rounds.failure))
 
     async def _drain(self) -> None:
         """Until everything that was taken is synced and answered."""
-        committer = self._committer
-        while committer.failure is None:
-            unsynced = [writer for writer in committer.writers if writer.has_work or writer.unsynced_bytes]
-            if not unsynced and committer.is_quiet:
+        rounds = self._rounds
+        while rounds.failure is None:
+            unsynced = [writer for writer in rounds.writers if writer.has_work or writer.unsynced_bytes]
+            if not unsynced and rounds.is_quiet:
                 return
             for writer in unsynced:
-                committer.want(writer)
+                rounds.want(writer)
             await asyncio.sleep(0.002)
 
 

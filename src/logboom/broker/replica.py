@@ -23,10 +23,10 @@ import msgspec
 
 from logboom.batch import Batch
 from logboom.batch.rewrite import equal
-from logboom.broker.api import Answer, Origin, ReplicaStats
+from logboom.broker.api import Answer, FeedOrigin, ReplicaStats
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import CopiedEntry, Promise
-from logboom.broker.append.sync_rounds import Committer
+from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.limits import said_again
 from logboom.broker.state.cursors import CursorKey, Cursors
@@ -101,7 +101,7 @@ class Replica:
         self,
         data: DataDirectory,
         catalog: Catalog,
-        committer: Committer,
+        rounds: SyncRounds,
         cursors: Callable[[], Cursors],
         delete: Callable[[str, str | None], Awaitable[None]],
         role: Role,
@@ -116,7 +116,7 @@ class Replica:
         """Ids by name, of topics that the source has no more and was not told to delete."""
         self._data = data
         self._catalog = catalog
-        self._committer = committer
+        self._rounds = rounds
         self._cursors = cursors
         self._delete = delete
         self._standings: dict[CursorKey, str] | None = None
@@ -148,7 +148,7 @@ class Replica:
         with suppress(TopicDeleted, TopicRecreated):
             await self._delete(topic.name, topic.id)
 
-    async def begin(self, origin: Origin) -> Copy:
+    async def begin(self, origin: FeedOrigin) -> LogCopy:
         """Make the log ready for the batches that follow. Nothing may be on its way into it."""
         if origin.topic.startswith("_"):
             raise RemoteProtocolError(f"{origin.topic}: internal topics are not copied")
@@ -163,9 +163,9 @@ class Replica:
             elif origin.index > writer.log.last_index:
                 _check_beyond(writer, snapshot)
                 await self._catalog.begin_anew(hosted, origin.partition, snapshot)
-        return Copy(writer, hosted, origin.index)
+        return LogCopy(writer, hosted, origin.index)
 
-    async def _topic(self, origin: Origin) -> Hosted:
+    async def _topic(self, origin: FeedOrigin) -> Hosted:
         wanted = Topic.make(origin.topic, origin.partitions, origin.settings, origin.topic_id)
         hosted = self._catalog.get(wanted.name)
         if hosted is not None and hosted.topic.id != wanted.id:
@@ -183,7 +183,7 @@ class Replica:
         due = [(log, first) for key, first in firsts.items() if (log := self._log(*key)) and _may_drop(log, first)]
         if not due:
             return
-        async with self._catalog.changing, self._committer.pause():
+        async with self._catalog.changing, self._rounds.pause():
             for log, first in due:
                 if log.closed or log.refusal is not None:
                     continue
@@ -233,11 +233,11 @@ class Replica:
 
     async def take_over(self) -> None:
         """Copy no more, and begin a term in every log. Where this fails it may be called again."""
-        if self._committer.failure is not None:
-            raise said_again(self._committer.failure)
+        if self._rounds.failure is not None:
+            raise said_again(self._rounds.failure)
         await self.stop()
         await self._write_role(msgspec.structs.replace(self.role, promoted=True))
-        async with self._catalog.changing, self._committer.pause():
+        async with self._catalog.changing, self._rounds.pause():
             await asyncio.to_thread(self._catalog.begin_terms)
             writers = self._catalog.take_over()
         await asyncio.gather(*(writer.synced(writer.log.last_index) for writer in writers))
@@ -252,7 +252,7 @@ class Replica:
         self.role = role
 
 
-class Copy:
+class LogCopy:
     """One log, from where its source goes on with it."""
 
     def __init__(self, writer: LogWriter, hosted: Hosted, index: int) -> None:

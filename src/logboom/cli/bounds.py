@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from logboom.cli.start import End
+from logboom.cli.start import ReadEnd
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Bounds:
     """Told of each stretch of records in turn, it says how many of them are still wanted."""
 
-    def __init__(self, end: End, limit: int | None) -> None:
+    def __init__(self, end: ReadEnd, limit: int | None) -> None:
         self._end = end
         self._left = limit
         self.reached = limit is not None and limit <= 0

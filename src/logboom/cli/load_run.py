@@ -32,7 +32,7 @@ class Load(NamedTuple):
     one_by_one: bool = False
 
 
-class Run(NamedTuple):
+class LoadRun(NamedTuple):
     """What was done between two times of the machine's monotonic clock, which all its processes share."""
 
     records: int
@@ -54,7 +54,7 @@ class Run(NamedTuple):
         return {name: ordered[min(len(ordered) - 1, int(share * len(ordered)))] for name, share in _PERCENTILES.items()}
 
 
-def produce_all(load: Load, writers: int) -> Run:
+def produce_all(load: Load, writers: int) -> LoadRun:
     """By so many writers at once. Raises what the first that failed has met, if nothing was written at all."""
     if writers == 1:
         return produce(load)
@@ -62,11 +62,11 @@ def produce_all(load: Load, writers: int) -> Run:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(writers, context, _meet_at, (context.Barrier(writers),)) as pool:
         outcomes = list(pool.map(_produce_or_tell, [part] * writers))
-    runs = [outcome for outcome in outcomes if isinstance(outcome, Run)]
+    runs = [outcome for outcome in outcomes if isinstance(outcome, LoadRun)]
     if len(runs) < writers:
         said = [outcome for outcome in outcomes if isinstance(outcome, str) and outcome]
         raise LogboomError(said[0] if said else f"a writer was not ready within {_MEET_S:.0f} seconds")
-    return Run(
+    return LoadRun(
         sum(run.records for run in runs),
         sum(run.bytes for run in runs),
         sum(run.failed for run in runs),
@@ -84,7 +84,7 @@ def _meet_at(barrier: Barrier) -> None:
     _meeting.append(barrier)
 
 
-def _produce_or_tell(load: Load) -> Run | str:
+def _produce_or_tell(load: Load) -> LoadRun | str:
     """What went wrong is told in words: an error's data does not travel between processes. Nothing: others failed."""
     try:
         return produce(load)
@@ -96,7 +96,7 @@ def _produce_or_tell(load: Load) -> Run | str:
         return str(error)
 
 
-def produce(load: Load) -> Run:
+def produce(load: Load) -> LoadRun:
     import pyarrow.compute  # noqa: F401  its import is not what is measured
 
     from logboom import Writer
@@ -121,7 +121,7 @@ def produce(load: Load) -> Run:
     if tally.error is not None and tally.failed >= given:
         raise tally.error
     done = given - tally.failed
-    return Run(done, done * load.size_bytes, tally.failed, began_s, ended_s, tally.latencies_s)
+    return LoadRun(done, done * load.size_bytes, tally.failed, began_s, ended_s, tally.latencies_s)
 
 
 class _Tally:
@@ -174,7 +174,7 @@ def _stream(writer: Any, value: bytes, load: Load, tally: _Tally) -> int:
     return number
 
 
-def consume_all(load: Load, partitions: int, form: Literal["tables", "lists", "records"]) -> Run:
+def consume_all(load: Load, partitions: int, form: Literal["tables", "lists", "records"]) -> LoadRun:
     """Up to `records`; a piece is a table, a list or a record."""
     import pyarrow.compute  # noqa: F401  its import is not what is measured
 
@@ -196,7 +196,7 @@ def consume_all(load: Load, partitions: int, form: Literal["tables", "lists", "r
                     break
         if records >= load.records:
             break
-    return Run(records, size, 0, began_s, time.monotonic(), latencies_s)
+    return LoadRun(records, size, 0, began_s, time.monotonic(), latencies_s)
 
 
 def _pieces(reader: Any, form: Literal["tables", "lists", "records"]) -> Any:

@@ -10,10 +10,10 @@ from logboom.errors import DirectoryUnusable
 
 if TYPE_CHECKING:
     from logboom.storage.files.disk import OsDisk
-    from logboom.storage.health.check import Place
+    from logboom.storage.health.check import CheckTarget
 
 
-def locate(directory: Path) -> tuple[OsDisk, Place]:
+def locate(directory: Path) -> tuple[OsDisk, CheckTarget]:
     """Raises DirectoryUnusable where this is nothing of ours."""
     from logboom.storage.health.check import find_place
     from logboom.storage.health.plain import PlainDisk

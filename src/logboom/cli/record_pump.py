@@ -21,7 +21,7 @@ LOOK_S: Final = 1.0
 Piece = TypeVar("Piece")
 
 
-class Copy:
+class RecordPump:
     def __init__(
         self,
         reader: Reader,
@@ -37,9 +37,9 @@ class Copy:
         self._follow = follow
         self._advance = advance
         self._looks_up = follow and (reader.cursor is not None or bounds.has_seqno)
-        self._written = self._committed = reader.position or 0
+        self._written = self._committed = reader.seqno or 0
         """Seqnos: behind what was written, and where the cursor was put."""
-        self._in_state = reader.position is None
+        self._in_state = reader.seqno is None
         """Whether records of a checkpoint come, which are no places in the log."""
         self._may_go_back = may_go_back
         """Whether whoever named a place to begin at wants the cursor there, wherever it was: for the first time."""
@@ -89,15 +89,15 @@ class Copy:
             if not self._follow:
                 return
             self._commit()
-            self._bounds.pass_to(self._reader.position)
+            self._bounds.pass_to(self._reader.seqno)
 
     def _note(self, count: int, cut_at: int | None) -> None:
         """So many records were written; `cut_at` is the last one, where others came with it that were not."""
-        in_state, self._in_state = self._in_state, self._reader.position is None
+        in_state, self._in_state = self._in_state, self._reader.seqno is None
         if cut_at is not None:
             self._written = self._written if in_state else cut_at + 1
         elif count:
-            self._written = self._reader.position or 0
+            self._written = self._reader.seqno or 0
         if self._advance is not None:
             self._advance(count)
 
@@ -106,7 +106,7 @@ class Copy:
         self._due = time.monotonic() + LOOK_S
         if self._reader.cursor is None or self._written == self._committed or not self._sink.flush():
             return
-        if self._reader.position != self._written:
+        if self._reader.seqno != self._written:
             self._reader.seek(self._written)
         try:
             self._reader.commit(force=self._may_go_back)

@@ -14,7 +14,7 @@ import msgspec
 
 from logboom.errors import ConfigError
 from logboom.server.keys import KEYS as NODE_KEYS
-from logboom.server.keys import Key
+from logboom.server.keys import ConfigKey
 from logboom.storage.data.topic import Settings
 
 _FRONT: Final = "topics.settings."
@@ -55,7 +55,7 @@ def _find(name: str) -> str:
     raise ConfigError(name, f"is no setting of a topic; {hint}")
 
 
-def _parse(name: str, key: Key, text: str) -> Any:
+def _parse(name: str, key: ConfigKey, text: str) -> Any:
     if not text:
         return key.default
     if name in SHORT and text.isdecimal() and text != "0":

@@ -11,7 +11,7 @@ from logboom.results.checkpoint import BYS
 from logboom.storage.bookmark import Bookmark
 
 
-class End(NamedTuple):
+class ReadEnd(NamedTuple):
     """Before this seqno, or before the first record at or after this time. Neither is the end of the log."""
 
     seqno: int | None = None
@@ -58,16 +58,16 @@ def parse_checkpoint(text: str | None) -> str | None:
     return by
 
 
-def parse_end(text: str | None) -> End:
+def parse_end(text: str | None) -> ReadEnd:
     """
     >>> parse_end("1000")
     End(seqno=1000, time=None)
     """
     if text is None:
-        return End()
+        return ReadEnd()
     if text.isascii() and text.isdecimal() and len(text) < 20:
-        return End(seqno=int(text))
+        return ReadEnd(seqno=int(text))
     try:
-        return End(time=parse_moment(text))
+        return ReadEnd(time=parse_moment(text))
     except ValueError:
         raise ConfigError("--until", f"{text!r} is no seqno and no time, as 2026-01-31T12:00:00Z or -10m") from None

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from logboom.errors import ConfigError
 
 
-class Target(NamedTuple):
+class LogTarget(NamedTuple):
     topic: str
     partition: int | None
 
@@ -15,7 +15,7 @@ class Target(NamedTuple):
         return self.topic if self.partition is None else f"{self.topic}/{self.partition}"
 
 
-def parse_target(text: str) -> Target:
+def parse_target(text: str) -> LogTarget:
     """
     >>> parse_target("events/3")
     Target(topic='events', partition=3)
@@ -23,4 +23,4 @@ def parse_target(text: str) -> Target:
     topic, separator, partition = text.partition("/")
     if separator and not (partition.isascii() and partition.isdecimal()):
         raise ConfigError(text, f"names no log: write TOPIC, or TOPIC/PARTITION as in {topic or 'events'}/0")
-    return Target(topic, int(partition) if separator else None)
+    return LogTarget(topic, int(partition) if separator else None)

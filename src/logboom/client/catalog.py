@@ -35,15 +35,15 @@ from logboom.errors import (
     Unavailable,
 )
 from logboom.protocols.binary.messages import Welcome
-from logboom.results.archived import ArchivedLog, find_archives
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Catalogue
+from logboom.results.archived import ArchivedLogReader, find_archives
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import PipelineState
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
 from logboom.storage.data.directory import read_node
-from logboom.storage.data.state import Standing, StateReader
+from logboom.storage.data.state import LogState, StateReader
 from logboom.storage.data.topic import Topic, find_topic, read_topics
 from logboom.storage.files.disk import OsDisk, is_network
-from logboom.storage.readable_log import Piece, cut_pieces
+from logboom.storage.readable_log import SeqnoRange, cut_pieces
 
 PATIENCE_S: Final = 30.0
 READERS_MAX: Final = 256
@@ -65,15 +65,15 @@ class Ends(NamedTuple):
     """The first of the log's own, where that is not `first`: what is before it is archived."""
 
 
-class Place(NamedTuple):
+class LogPoint(NamedTuple):
     """Between two records of a log."""
 
-    topic: Listed
+    topic: ListedTopic
     partition: int
     seqno: int
 
 
-class Listed(NamedTuple):
+class ListedTopic(NamedTuple):
     """A topic, and where each of its logs begins and ends."""
 
     name: str
@@ -81,7 +81,7 @@ class Listed(NamedTuple):
     ends: tuple[Ends, ...]
 
 
-class Catalog(Protocol):
+class LogCatalog(Protocol):
     node_id: str
     directory: str | None
     """The data directory, as the node's machine names it."""
@@ -91,26 +91,28 @@ class Catalog(Protocol):
     is_copy: bool
     """Whether a replica answers: what it lacks may only not have come yet."""
 
-    def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
+    def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[ListedTopic]:
         """Those of these topics that there are, and all whose whole name matches; by name."""
         ...
 
-    def seqno_at(self, topic: Listed, partition: int, moment: int, gaps: Gaps = "raise") -> int:
+    def seqno_at(self, topic: ListedTopic, partition: int, moment: int, gaps: Gaps = "raise") -> int:
         """The first record at or after this time; behind the last where there is none.
 
         Raises Damage where that may be one that cannot be read; or passes over those.
         """
         ...
 
-    def cut(self, topic: Listed, partition: int, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+    def cut(
+        self, topic: ListedTopic, partition: int, seqno_from: int, seqno_until: int, every_bytes: int
+    ) -> list[SeqnoRange]:
         """What there is of these records, in pieces of about so many bytes."""
         ...
 
-    def archived(self, topic: Listed, partition: int) -> ArchivedLog | None:
+    def archived(self, topic: ListedTopic, partition: int) -> ArchivedLogReader | None:
         """What is archived of a log."""
         ...
 
-    def terms_before(self, places: Sequence[Place]) -> list[Term | None]:
+    def terms_before(self, places: Sequence[LogPoint]) -> list[Term | None]:
         """The term of the record before each place; None where nobody knows. Terms never go back within a log."""
         ...
 
@@ -148,7 +150,7 @@ class FileCatalog:
             raise DirectoryUnusable(f"{self._path} is no data directory: it has no node.json")
         return node.node_id
 
-    def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
+    def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[ListedTopic]:
         if self._identity != (identity := identify(self._path)):
             self.close()
             self._identity, self.node_id = identity, self._read_node_id()
@@ -164,8 +166,8 @@ class FileCatalog:
             found = [topic for topic in sought if topic is not None]
         return [self._list(topic) for topic in found]
 
-    def _list(self, topic: Topic) -> Listed:
-        return Listed(topic.name, topic.id, tuple(self._ends(topic, number) for number in range(topic.partitions)))
+    def _list(self, topic: Topic) -> ListedTopic:
+        return ListedTopic(topic.name, topic.id, tuple(self._ends(topic, number) for number in range(topic.partitions)))
 
     def _ends(self, topic: Topic, partition: int) -> Ends:
         path = f"{self._path}/{topic.log_name(partition)}"
@@ -181,7 +183,7 @@ class FileCatalog:
                 raise NotOpened(path)
             time.sleep(0.01)  # a writer that opens a log makes its file first
 
-    def _ends_of(self, topic: Topic, standing: Standing) -> Ends:
+    def _ends_of(self, topic: Topic, standing: LogState) -> Ends:
         stored, floor = standing.first, standing.floor
         archived = None
         if not topic.name.startswith("_"):
@@ -190,10 +192,10 @@ class FileCatalog:
             return Ends(stored, standing.committed, standing.term)
         return Ends(max(archived.first, floor), standing.committed, standing.term, stored)
 
-    def archived(self, topic: Listed, partition: int) -> ArchivedLog | None:
+    def archived(self, topic: ListedTopic, partition: int) -> ArchivedLogReader | None:
         return self._archives.get(topic.id, partition)
 
-    def reader(self, topic: Listed, partition: int) -> FileReader:
+    def reader(self, topic: ListedTopic, partition: int) -> FileReader:
         """Stands anywhere. The ones used last stay open. Raises TopicNotFound where another topic has the name."""
         reader = self._readers.pop((topic.id, partition), None)
         if reader is None:
@@ -206,7 +208,7 @@ class FileCatalog:
             self._readers.popitem(last=False)[1].close()
         return reader
 
-    def seqno_at(self, topic: Listed, partition: int, moment: int, gaps: Gaps = "raise") -> int:
+    def seqno_at(self, topic: ListedTopic, partition: int, moment: int, gaps: Gaps = "raise") -> int:
         try:
             return self.reader(topic, partition).seqno_at(moment)
         except Damage as damage:
@@ -214,7 +216,7 @@ class FileCatalog:
                 raise
             return self._find_time(topic, partition, moment, damage.seqno_until)
 
-    def _find_time(self, topic: Listed, partition: int, moment: int, seqno: int) -> int:
+    def _find_time(self, topic: ListedTopic, partition: int, moment: int, seqno: int) -> int:
         """As `seqno_at`, from this record on; damage is passed over."""
         with FileReader(self._path, topic.name, partition, seqno=seqno, gaps="skip") as reader:
             for table in reader.tables(["seqno"], where=Selection(time_from=moment)):
@@ -222,13 +224,15 @@ class FileCatalog:
                     return int(table.column(0)[0].as_py())
             return reader.committed
 
-    def cut(self, topic: Listed, partition: int, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+    def cut(
+        self, topic: ListedTopic, partition: int, seqno_from: int, seqno_until: int, every_bytes: int
+    ) -> list[SeqnoRange]:
         return self.reader(topic, partition).cut(seqno_from, seqno_until, every_bytes)
 
-    def terms_before(self, places: Sequence[Place]) -> list[Term | None]:
+    def terms_before(self, places: Sequence[LogPoint]) -> list[Term | None]:
         return [self._term_before(place) for place in places]
 
-    def _term_before(self, place: Place) -> Term | None:
+    def _term_before(self, place: LogPoint) -> Term | None:
         try:
             reader = self.reader(place.topic, place.partition)
             term = reader.term_before(place.seqno)
@@ -269,7 +273,7 @@ class NodeCatalog:
         self._broker: RemoteBroker | None = None
         self._files: FileCatalog | None = None
         self._named = directory
-        self._ledger = Ledger(self._its_broker)
+        self._ledger = PipelineLedger(self._its_broker)
         try:
             self._ask(_welcome)
         except BaseException:
@@ -302,8 +306,8 @@ class NodeCatalog:
         assert self._broker is not None
         return self._broker
 
-    def archived(self, topic: Listed, partition: int) -> ArchivedLog | None:
-        async def refresh(broker: RemoteBroker) -> Catalogue:
+    def archived(self, topic: ListedTopic, partition: int) -> ArchivedLogReader | None:
+        async def refresh(broker: RemoteBroker) -> PipelineState:
             return await self._ledger.refresh()
 
         return find_archives(self._ask(refresh)).get((topic.id, partition))
@@ -317,7 +321,7 @@ class NodeCatalog:
             self._files.close()
         self._files = open_files(self.directory, self.node_id)
 
-    def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
+    def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[ListedTopic]:
         async def list_topics(broker: RemoteBroker) -> list[TopicInfo]:
             if pattern is not None:
                 return await broker.list_topics(_literal_start(pattern) if not names else "")
@@ -332,7 +336,7 @@ class NodeCatalog:
 
         return sorted(_listed(topic) for topic in self._ask(list_topics) if _matches(topic.name, names, pattern))
 
-    def seqno_at(self, topic: Listed, partition: int, moment: int, gaps: Gaps = "raise") -> int:
+    def seqno_at(self, topic: ListedTopic, partition: int, moment: int, gaps: Gaps = "raise") -> int:
         start = Start(time=moment)
         try:
             return self._ask(lambda broker: broker.read(_request(topic, partition, start, gaps))).seqno
@@ -344,14 +348,16 @@ class NodeCatalog:
                 raise
             return found
 
-    def cut(self, topic: Listed, partition: int, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+    def cut(
+        self, topic: ListedTopic, partition: int, seqno_from: int, seqno_until: int, every_bytes: int
+    ) -> list[SeqnoRange]:
         pieces = self._look(lambda files: files.cut(topic, partition, seqno_from, seqno_until, every_bytes))
         if pieces and (pieces[0].seqno_from, pieces[-1].seqno_until) == (seqno_from, seqno_until):
             return pieces
         segments = self._ask(lambda broker: broker.segments(topic.name, partition, SEGMENTS_MAX))
         return cut_evenly(segments, seqno_from, seqno_until, every_bytes)
 
-    def terms_before(self, places: Sequence[Place]) -> list[Term | None]:
+    def terms_before(self, places: Sequence[LogPoint]) -> list[Term | None]:
         terms = self._look(lambda files: files.terms_before(places)) or [None] * len(places)
         unknown = [number for number, term in enumerate(terms) if term is None]
         found = self._ask_all([partial(_term_before, place=places[number]) for number in unknown])
@@ -409,9 +415,11 @@ def open_files(directory: str | None, node_id: str) -> FileCatalog | None:
     return files if files.node_id == node_id else None
 
 
-def cut_evenly(segments: Sequence[SegmentInfo], seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+def cut_evenly(
+    segments: Sequence[SegmentInfo], seqno_from: int, seqno_until: int, every_bytes: int
+) -> list[SeqnoRange]:
     """As if the records of a segment were all of the same size. What no segment is known of comes in one piece."""
-    stored = (Piece(segment.first_seqno, segment.next_seqno, segment.size_bytes) for segment in segments)
+    stored = (SeqnoRange(segment.first_seqno, segment.next_seqno, segment.size_bytes) for segment in segments)
     return cut_pieces(stored, seqno_from, seqno_until, every_bytes)
 
 
@@ -451,7 +459,7 @@ async def _describe(broker: RemoteBroker, name: str) -> TopicInfo | None:
         return None
 
 
-async def _term_before(broker: RemoteBroker, place: Place) -> Term | None:
+async def _term_before(broker: RemoteBroker, place: LogPoint) -> Term | None:
     topic, partition, seqno = place
     if not seqno:
         return Term(0)
@@ -467,13 +475,13 @@ async def _commit(broker: RemoteBroker, cursor: str, topic: str, to: Bookmark) -
     await broker.commit_cursor(cursor, topic, to.partition, str(to))
 
 
-def _request(topic: Listed, partition: int, start: Start, gaps: Gaps = "raise") -> ReadRequest:
+def _request(topic: ListedTopic, partition: int, start: Start, gaps: Gaps = "raise") -> ReadRequest:
     return ReadRequest(topic.name, start, partition, topic.id, max_bytes=1, gaps=gaps)
 
 
-def _listed(topic: TopicInfo) -> Listed:
+def _listed(topic: TopicInfo) -> ListedTopic:
     ends = (Ends(part.first, part.committed, stored=part.first_stored) for part in topic.partitions)
-    return Listed(topic.name, topic.id, tuple(ends))
+    return ListedTopic(topic.name, topic.id, tuple(ends))
 
 
 def _matches(name: str, names: Sequence[str], pattern: str | None) -> bool:

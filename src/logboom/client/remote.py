@@ -26,13 +26,13 @@ from logboom.broker.api import (
     CursorInfo,
     History,
     Incident,
-    Key,
     KeyInfo,
     Measures,
     NodeStats,
     Part,
     PartitionInfo,
     Publication,
+    PublishKey,
     ReadRequest,
     Receipt,
     SegmentInfo,
@@ -207,7 +207,7 @@ class RemoteBroker:
     async def open_stage(self, note: str = "") -> StageInfo:
         return await self._call(messages.OpenStage(note), _stage)
 
-    async def publish(self, key: Key, stages: Sequence[Receipt]) -> Publication:
+    async def publish(self, key: PublishKey, stages: Sequence[Receipt]) -> Publication:
         return await self._call(messages.Publish(key, list(stages)), _publication)
 
     async def discard(self, stages: Sequence[str]) -> int:

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final
 
 from logboom.broker.api import Answer
-from logboom.broker.replica import Copy, Replica
+from logboom.broker.replica import LogCopy, Replica
 from logboom.errors import (
     ConnectionLost,
     LogboomError,
@@ -27,9 +27,9 @@ from logboom.errors import (
     TopicDeleted,
     Unavailable,
 )
-from logboom.replication.facts import Listed, read_origin
-from logboom.replication.source_link import Link
-from logboom.replication.source_stream import Event, Facts, Gone, Piece, Refusal
+from logboom.replication.facts import SourceLog, read_origin
+from logboom.replication.source_link import SourceLink
+from logboom.replication.source_stream import Event, SourceAnswer, SourceLogGone, SourcePiece, SourceRefusal
 
 FEEDS_MAX: Final = 256
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -44,10 +44,10 @@ logger = logging.getLogger("logboom.replica")
 
 
 @dataclass(slots=True, eq=False)
-class Followed:
+class FollowedLog:
     """A log of the source, and how far the copying has come with it."""
 
-    listed: Listed
+    listed: SourceLog
     carrier: Carrier | None = None
     """What brings it."""
     error: str | None = None
@@ -99,17 +99,17 @@ class Held:
 
 
 class Carrier:
-    def __init__(self, link: Link, replica: Replica, held: Held) -> None:
+    def __init__(self, link: SourceLink, replica: Replica, held: Held) -> None:
         self._link = link
         self._replica = replica
         self._held = held
-        self._carried: set[Followed] = set()
-        self._wanted: deque[Followed] = deque()
-        self._asked: Followed | None = None
-        self._fed: dict[str, tuple[Followed, Copy]] = {}
-        self._ending: set[Followed] = set()
+        self._carried: set[FollowedLog] = set()
+        self._wanted: deque[FollowedLog] = deque()
+        self._asked: FollowedLog | None = None
+        self._fed: dict[str, tuple[FollowedLog, LogCopy]] = {}
+        self._ending: set[FollowedLog] = set()
         """No more comes of these, and some of it is still on its way into the copy."""
-        self._under_way: dict[Future[list[Answer]], Followed] = {}
+        self._under_way: dict[Future[list[Answer]], FollowedLog] = {}
         self._is_full = False
         self._broken = False
 
@@ -121,12 +121,12 @@ class Carrier:
     def has_room(self) -> bool:
         return len(self._carried) < FEEDS_MAX and not self._is_full and not self._broken
 
-    def add(self, followed: Followed) -> None:
+    def add(self, followed: FollowedLog) -> None:
         followed.carrier = self
         self._carried.add(followed)
         self._wanted.append(followed)
 
-    def _release(self, followed: Followed) -> None:
+    def _release(self, followed: FollowedLog) -> None:
         """Nothing comes of this log, and nothing is on its way into it."""
         followed.carrier, followed.is_same = None, False
         self._carried.discard(followed)
@@ -163,24 +163,24 @@ class Carrier:
     async def _take(self, event: Event) -> None:
         if self._broken:
             return
-        if isinstance(event, Piece):
+        if isinstance(event, SourcePiece):
             await self._store(event)
-        elif isinstance(event, Facts):
+        elif isinstance(event, SourceAnswer):
             await self._begin(self._answered(), event)
-        elif isinstance(event, Refusal):
+        elif isinstance(event, SourceRefusal):
             if self._asked is None:
                 raise ConnectionLost(f"the source says: {event.reason}")  # such as that it stops
             self._refused(self._answered(), event.reason)
-        elif isinstance(event, Gone) and event.log in self._fed:
+        elif isinstance(event, SourceLogGone) and event.log in self._fed:
             self._end(event.log)
 
-    def _answered(self) -> Followed:
+    def _answered(self) -> FollowedLog:
         followed, self._asked = self._asked, None
         if followed is None:
             raise RemoteProtocolError("the source answers what nobody has asked")
         return followed
 
-    async def _begin(self, followed: Followed, event: Facts) -> None:
+    async def _begin(self, followed: FollowedLog, event: SourceAnswer) -> None:
         origin = read_origin(event.body)
         listed = followed.listed
         wanted = listed.topic, listed.partition, self._replica.role.node_id
@@ -197,7 +197,7 @@ class Carrier:
             return
         self._fed[listed.name] = followed, copy
 
-    def _refused(self, followed: Followed, reason: str) -> None:
+    def _refused(self, followed: FollowedLog, reason: str) -> None:
         """The others go on."""
         self._release(followed)
         name, listed = followed.listed.name, followed.listed
@@ -211,7 +211,7 @@ class Carrier:
             self._is_full = bool(self._fed)  # perhaps it feeds no more over one connection
         followed.fail(error, asyncio.get_running_loop().time())
 
-    async def _store(self, piece: Piece) -> None:
+    async def _store(self, piece: SourcePiece) -> None:
         if piece.log not in self._fed:
             return
         followed, copy = self._fed[piece.log]
@@ -258,7 +258,7 @@ class Carrier:
         else:
             self._release(followed)
 
-    def _fail(self, followed: Followed, error: LogboomError | OSError) -> None:
+    def _fail(self, followed: FollowedLog, error: LogboomError | OSError) -> None:
         if not isinstance(error, LogboomError):
             error = Unavailable(f"{followed.listed.name}: {error}")
         if not self._broken:  # what follows from that is no news

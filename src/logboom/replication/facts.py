@@ -7,15 +7,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from logboom.broker.api import Origin
+from logboom.broker.api import FeedOrigin
 from logboom.broker.state.cursors import CursorKey
 from logboom.errors import RemoteProtocolError
 from logboom.storage.files.envelope import UNREADABLE
 
-_ORIGIN: Final = msgspec.json.Decoder(Origin)
+_ORIGIN: Final = msgspec.json.Decoder(FeedOrigin)
 
 
-class Listed(NamedTuple):
+class SourceLog(NamedTuple):
     """A log as the source lists it."""
 
     topic: str
@@ -68,7 +68,7 @@ def read_deleted(body: memoryview) -> frozenset[str]:
     return frozenset(topic_id for topic_id, _ in _lines(body))
 
 
-def read_topics(body: memoryview) -> list[Listed]:
+def read_topics(body: memoryview) -> list[SourceLog]:
     """
     >>> read_topics(memoryview(b"news/0: id=7f first=0 committed=12\\r\\n"))
     [Listed(topic='news', partition=0, topic_id='7f', first=0, committed=12)]
@@ -76,11 +76,11 @@ def read_topics(body: memoryview) -> list[Listed]:
     return [_listed(log, text) for log, text in _lines(body)]
 
 
-def _listed(log: str, text: str) -> Listed:
+def _listed(log: str, text: str) -> SourceLog:
     facts = dict(word.partition("=")[::2] for word in text.split(" "))
     topic, _, partition = log.rpartition("/")
     try:
-        return Listed(topic, int(partition), facts["id"], int(facts["first"]), int(facts["committed"]))
+        return SourceLog(topic, int(partition), facts["id"], int(facts["first"]), int(facts["committed"]))
     except (KeyError, ValueError):
         raise RemoteProtocolError(f"{log}: {text[:100]!r} says nothing of a log") from None
 
@@ -98,7 +98,7 @@ def read_cursors(body: memoryview) -> dict[CursorKey, str]:
     return found
 
 
-def read_origin(body: memoryview) -> Origin:
+def read_origin(body: memoryview) -> FeedOrigin:
     key, _, text = bytes(body).partition(b": ")
     try:
         if key == b"origin":

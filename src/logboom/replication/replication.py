@@ -26,9 +26,9 @@ from logboom.broker.replica import NOT_COPYING, Replica, check_role
 from logboom.client.link.backoff import Backoff
 from logboom.errors import ConfigError, DirectoryUnusable, LogboomError, Unavailable
 from logboom.protocols.endpoint import LOGD_PORT, Endpoint
-from logboom.replication.carrier import Carrier, Followed, Held, logger
+from logboom.replication.carrier import Carrier, FollowedLog, Held, logger
 from logboom.replication.facts import (
-    Listed,
+    SourceLog,
     read_cursors,
     read_deleted,
     read_identity,
@@ -36,7 +36,7 @@ from logboom.replication.facts import (
     read_unreadable,
     tells_deletions,
 )
-from logboom.replication.source_link import Link
+from logboom.replication.source_link import SourceLink
 from logboom.storage.data.role import Role, is_copying, read_role
 from logboom.storage.data.topic import Topic
 from logboom.storage.files.disk import OsDisk
@@ -106,7 +106,7 @@ async def _identify(source: Endpoint, patience_s: float) -> Role:
     gives_up_at = clock() + patience_s
     while True:
         try:
-            link = await Link.connect(source)
+            link = await SourceLink.connect(source)
             try:
                 return Role(str(source), *read_identity(await link.ask("STATS")))
             finally:
@@ -121,7 +121,7 @@ class Replication:
     def __init__(self, replica: Replica, source: Endpoint) -> None:
         self._replica = replica
         self._source = source
-        self._logs: dict[str, Followed] = {}
+        self._logs: dict[str, FollowedLog] = {}
         self._carriers: list[Carrier] = []
         self._held = Held()
         self._connected = False
@@ -170,7 +170,7 @@ class Replication:
             kept_topics=len(kept),
         )
 
-    def _lag(self, listed: Listed) -> int:
+    def _lag(self, listed: SourceLog) -> int:
         log = self._replica.log(listed.topic, listed.topic_id, listed.partition)
         return max(0, listed.committed - (listed.first if log is None else max(log.committed, listed.first)))
 
@@ -201,7 +201,7 @@ class Replication:
 
     async def _follow(self, begun: Callable[[], None]) -> None:
         """As long as the source answers."""
-        link = await Link.connect(self._source, self._hear)
+        link = await SourceLink.connect(self._source, self._hear)
         try:
             stats = await link.ask("STATS")
             self._check_source(*read_identity(stats))
@@ -223,7 +223,7 @@ class Replication:
         role = self._replica.role
         check_role("this node", role, Role(str(self._source), node_id, cluster_id))
 
-    async def _watch(self, link: Link, carrying: asyncio.TaskGroup) -> None:
+    async def _watch(self, link: SourceLink, carrying: asyncio.TaskGroup) -> None:
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
@@ -233,7 +233,7 @@ class Replication:
             await self._drop()
             await asyncio.sleep(max(POLL_S, (clock() - began) / POLL_SHARE))
 
-    async def _reconcile(self, link: Link, listed: list[Listed]) -> None:
+    async def _reconcile(self, link: SourceLink, listed: list[SourceLog]) -> None:
         """What was deleted at the source goes; what it has is followed, unless another topic has that name here."""
         ids = {log.topic: log.topic_id for log in listed}
         lacking = [
@@ -251,14 +251,14 @@ class Replication:
         for log in listed:
             followed = before.get(log.name)
             if followed is None or followed.listed.topic_id != log.topic_id:
-                followed = Followed(log)
+                followed = FollowedLog(log)
             else:
                 followed.listed = log
             if log.topic in self._replica.kept:
                 followed.error = f"{log.name}: {_KEPT.format(topic=log.topic)}, and has another one of that name"
             self._logs[log.name] = followed
 
-    async def _ask_deleted(self, link: Link, topics: list[Topic]) -> frozenset[str]:
+    async def _ask_deleted(self, link: SourceLink, topics: list[Topic]) -> frozenset[str]:
         """The ids of those that were deleted at the source, as far as it can tell."""
         found: frozenset[str] = frozenset()
         for at in range(0, len(topics) if self._tells_deletions else 0, ASKED_MAX):
@@ -282,7 +282,7 @@ class Replication:
                 continue
             carrier = next((carrier for carrier in self._carriers if carrier.has_room), None)
             if carrier is None:
-                carrier = Carrier(await Link.connect(self._source, self._hear), self._replica, self._held)
+                carrier = Carrier(await SourceLink.connect(self._source, self._hear), self._replica, self._held)
                 self._carriers.append(carrier)
                 carrying.create_task(carrier.run())
             carrier.add(followed)

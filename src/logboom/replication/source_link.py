@@ -13,7 +13,7 @@ from typing import Final
 
 from logboom.errors import ConnectionLost, Unavailable
 from logboom.protocols.endpoint import Endpoint
-from logboom.replication.source_stream import Event, Facts, Refusal, Stream
+from logboom.replication.source_stream import Event, SourceAnswer, SourceRefusal, SourceStream
 
 CONNECT_S: Final = 5.0
 PING_S: Final = 0.5
@@ -21,19 +21,19 @@ DEAD_S: Final = 10.0
 BUFFER_BYTES: Final = 1024 * 1024
 
 
-class Link:
+class SourceLink:
     def __init__(self, source: Endpoint, reader: StreamReader, writer: StreamWriter, heard: Callable[[], None]) -> None:
         self._source = source
         self._reader = reader
         self._writer = writer
         self._heard = heard
-        self._stream = Stream()
+        self._stream = SourceStream()
         self._clock = asyncio.get_running_loop().time
         self._ping_at = self._clock() + PING_S
         self._silent_s = 0.0
 
     @classmethod
-    async def connect(cls, source: Endpoint, heard: Callable[[], None] = lambda: None) -> Link:
+    async def connect(cls, source: Endpoint, heard: Callable[[], None] = lambda: None) -> SourceLink:
         """Raises ConnectionLost. `heard` is called whenever something comes."""
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -72,9 +72,9 @@ class Link:
         self.send(question)
         while True:
             for event in await self.receive():
-                if isinstance(event, Facts):
+                if isinstance(event, SourceAnswer):
                     return event.body
-                if isinstance(event, Refusal):
+                if isinstance(event, SourceRefusal):
                     raise Unavailable(f"{self._source} answers {question} with: {event.reason}")
 
     def close(self) -> None:

@@ -18,13 +18,13 @@ LINE_BYTES_MAX: Final = 4096
 BODY_BYTES_MAX: Final = 4 * BATCH_SIZE_MAX
 
 
-class Facts(NamedTuple):
+class SourceAnswer(NamedTuple):
     """The answer to a question."""
 
     body: memoryview
 
 
-class Piece(NamedTuple):
+class SourcePiece(NamedTuple):
     """Stored batches of a log, and where it stands at the source."""
 
     log: str
@@ -35,13 +35,13 @@ class Piece(NamedTuple):
     committed_index: int
 
 
-class Gone(NamedTuple):
+class SourceLogGone(NamedTuple):
     """No more comes of this log."""
 
     log: str
 
 
-class Refusal(NamedTuple):
+class SourceRefusal(NamedTuple):
     reason: str
 
 
@@ -49,10 +49,10 @@ class Pong(NamedTuple):
     pass
 
 
-Event = Facts | Piece | Gone | Refusal | Pong
+Event = SourceAnswer | SourcePiece | SourceLogGone | SourceRefusal | Pong
 
 
-class Stream:
+class SourceStream:
     def __init__(self) -> None:
         self._line = b""
         self._words: list[str] = []
@@ -89,9 +89,9 @@ class Stream:
             case ["PONG"]:
                 events.append(Pong())
             case ["GONE", log]:
-                events.append(Gone(log))
+                events.append(SourceLogGone(log))
             case ["ERR", *reason]:
-                events.append(Refusal(" ".join(reason)))
+                events.append(SourceRefusal(" ".join(reason)))
             case ["MOK", size] | ["STORED", _, size, _, _, _, _]:
                 self._words, self._body, self._filled = words, bytearray(_size(size)), 0
                 self._take_body(b"", 0, events)
@@ -112,9 +112,9 @@ class Stream:
 
 def _event(words: list[str], body: memoryview) -> Event:
     if words[0] == "MOK":
-        return Facts(body)
+        return SourceAnswer(body)
     _, log, _, next_index, first, committed, committed_index = words
-    return Piece(log, body, _number(next_index), _number(first), _number(committed), _number(committed_index))
+    return SourcePiece(log, body, _number(next_index), _number(first), _number(committed), _number(committed_index))
 
 
 def _size(text: str) -> int:

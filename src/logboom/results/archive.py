@@ -44,7 +44,7 @@ class ArchivedFile(msgspec.Struct, frozen=True):
     """Where each term begins: a seqno, and the term of the records from there on."""
 
 
-class Lost(msgspec.Struct, frozen=True):
+class LostRecords(msgspec.Struct, frozen=True):
     """Records that a repair had marked as lost before they were archived."""
 
     partition: int
@@ -52,7 +52,7 @@ class Lost(msgspec.Struct, frozen=True):
     seqno_until: int
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class ArchiveManifest(msgspec.Struct, frozen=True):
     """Everything that is archived of a topic. Of each partition the files, and what was lost, follow each other."""
 
     format: int
@@ -62,11 +62,11 @@ class Manifest(msgspec.Struct, frozen=True):
     """By partition and seqno."""
     cut_off: tuple[ArchivedFile, ...] = ()
     """Older ones: between them and the others are records that were dropped before anybody archived them."""
-    lost: tuple[Lost, ...] = ()
+    lost: tuple[LostRecords, ...] = ()
     """By partition and seqno."""
 
 
-decode_manifest: Final = msgspec.json.Decoder(Manifest).decode
+decode_manifest: Final = msgspec.json.Decoder(ArchiveManifest).decode
 
 
 def job_id(topic: str) -> str:

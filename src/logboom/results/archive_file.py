@@ -19,7 +19,7 @@ import msgspec
 
 from logboom.errors import PipelineError
 from logboom.results.archive import ArchivedFile, path_of, schema
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +40,7 @@ _STEPS: Final = {"seqno": "DELTA_BINARY_PACKED", "timestamp": "DELTA_BINARY_PACK
 _STATISTICS: Final = ["topic", "partition", "seqno", "timestamp", "key", "channel"]
 
 
-class Piece(msgspec.Struct, frozen=True):
+class ArchivePiece(msgspec.Struct, frozen=True):
     """Records of one log that become a file."""
 
     partition: int
@@ -51,7 +51,7 @@ class Piece(msgspec.Struct, frozen=True):
 
 
 def write_file(
-    home: Place, topic_id: str, piece: Piece, records: Records, codec: str = "zstd", level: int | None = 3
+    home: ResultPlace, topic_id: str, piece: ArchivePiece, records: Records, codec: str = "zstd", level: int | None = 3
 ) -> ArchivedFile:
     """The file of these records, below the directory of the job. Raises PipelineError where it cannot be relied on."""
     groups = _cut_groups(records(), piece)
@@ -68,7 +68,9 @@ def write_file(
     return ArchivedFile(path, *span, size, crc, *times, piece.append_time, piece.terms)
 
 
-def _write(home: Place, path: str, first: pa.Table, rest: Iterator[pa.Table], codec: str, level: int | None) -> None:
+def _write(
+    home: ResultPlace, path: str, first: pa.Table, rest: Iterator[pa.Table], codec: str, level: int | None
+) -> None:
     from pyarrow import parquet
 
     layout = schema()
@@ -92,7 +94,7 @@ def _write(home: Place, path: str, first: pa.Table, rest: Iterator[pa.Table], co
             writer.write_table(group, group.num_rows)
 
 
-def _compare(home: Place, path: str, groups: Iterator[pa.Table]) -> tuple[int, int] | None:
+def _compare(home: ResultPlace, path: str, groups: Iterator[pa.Table]) -> tuple[int, int] | None:
     """The least and the greatest timestamp, if the file holds exactly these records."""
     from pyarrow import compute
 
@@ -105,7 +107,7 @@ def _compare(home: Place, path: str, groups: Iterator[pa.Table]) -> tuple[int, i
     return least, greatest
 
 
-def _read_groups(home: Place, path: str) -> Iterator[pa.Table]:
+def _read_groups(home: ResultPlace, path: str) -> Iterator[pa.Table]:
     """As many as can be read."""
     import pyarrow as pa
     from pyarrow import parquet
@@ -122,7 +124,7 @@ def _moments(table: pa.Table) -> pa.ChunkedArray:
     return table.column("timestamp").cast(pa.int64())
 
 
-def _checksum(home: Place, path: str) -> tuple[int, int]:
+def _checksum(home: ResultPlace, path: str) -> tuple[int, int]:
     size = crc = 0
     with home.open(path) as stream:
         while data := stream.read(READ_BYTES):
@@ -130,7 +132,7 @@ def _checksum(home: Place, path: str) -> tuple[int, int]:
     return size, crc
 
 
-def _cut_groups(batches: Iterator[pa.RecordBatch], piece: Piece) -> Iterator[pa.Table]:
+def _cut_groups(batches: Iterator[pa.RecordBatch], piece: ArchivePiece) -> Iterator[pa.Table]:
     """The records in row groups, each in one piece of memory. Raises PipelineError where not all come, or others."""
     import numpy as np
     import pyarrow as pa

@@ -28,10 +28,10 @@ from logboom.batch.header import HEADER_SIZE, SYNCED_UNKNOWN, stamp
 from logboom.batch.tables import LOST
 from logboom.errors import BatchTooLarge, Damage, ResultsUnreadable
 from logboom.results.archive import FORMAT, ArchivedFile, decode_manifest
-from logboom.results.pipeline_state import Catalogue, Result
-from logboom.results.places import Place, describe_change
+from logboom.results.pipeline_state import PipelineState, Result
+from logboom.results.places import ResultPlace, describe_change
 from logboom.storage.config import MIB
-from logboom.storage.readable_log import Piece, cut_pieces
+from logboom.storage.readable_log import SeqnoRange, cut_pieces
 from logboom.storage.run import Run
 
 if TYPE_CHECKING:
@@ -49,15 +49,15 @@ BATCH_RECORDS: Final = 65_536
 _PIECE_BYTES: Final = 4 * MIB
 ADVICE: Final = "restore it from a copy, or read on behind it"
 
-Renew = Callable[[str, int], "ArchivedLog | None"]
+Renew = Callable[[str, int], "ArchivedLogReader | None"]
 """What is archived of a log as of now, by topic id and partition. Called by the thread that reads."""
 
 
 def find_archives(
-    catalogue: Catalogue, renew: Renew | None = None, reads: Callable[[str], bool] = lambda place: True
-) -> dict[tuple[str, int], ArchivedLog]:
+    catalogue: PipelineState, renew: Renew | None = None, reads: Callable[[str], bool] = lambda place: True
+) -> dict[tuple[str, int], ArchivedLogReader]:
     """What is archived of each log, by topic id and partition, of what is in a place that `reads` agrees to."""
-    found: dict[tuple[str, int], ArchivedLog] = {}
+    found: dict[tuple[str, int], ArchivedLogReader] = {}
     for job in catalogue.jobs.values():
         if job.kind != KIND or job.result is None or not reads(job.result.place):
             continue
@@ -78,10 +78,10 @@ class Archive:
         self._files: dict[int, list[ArchivedFile]] | None = None
         self._reading = threading.Lock()
 
-    def log(self, partition: int) -> ArchivedLog:
-        home = Place(self._result.place).above(2).uri  # of the job, in which the directory of the run is
+    def log(self, partition: int) -> ArchivedLogReader:
+        home = ResultPlace(self._result.place).above(2).uri  # of the job, in which the directory of the run is
         renew = None if self._renew is None else partial(self._renew, self._topic_id, partition)
-        return ArchivedLog(home, *self._spans[partition], lambda: self.files(partition), self._result.run, renew)
+        return ArchivedLogReader(home, *self._spans[partition], lambda: self.files(partition), self._result.run, renew)
 
     def files(self, partition: int) -> list[ArchivedFile]:
         """By seqno. Raises ResultsUnreadable."""
@@ -94,7 +94,7 @@ class Archive:
         stored, place = self._result.manifest, self._result.place
         if stored is None:
             raise ResultsUnreadable(f"{place}: the archive has no manifest")
-        manifest = decode_manifest(Place(place).read(stored))
+        manifest = decode_manifest(ResultPlace(place).read(stored))
         if manifest.format != FORMAT:
             raise ResultsUnreadable(f"{place}/{stored.path} is of another format: use the release that wrote it")
         if manifest.topic_id != self._topic_id:
@@ -105,7 +105,7 @@ class Archive:
         return files
 
 
-class ArchivedLog:
+class ArchivedLogReader:
     """One log's part of an archive. See broker.archived for what its readers are promised."""
 
     def __init__(
@@ -115,7 +115,7 @@ class ArchivedLog:
         until: int,
         files: Callable[[], Sequence[ArchivedFile]],
         run: str = "",
-        renew: Callable[[], ArchivedLog | None] | None = None,
+        renew: Callable[[], ArchivedLogReader | None] | None = None,
     ) -> None:
         """`files` gives those there are, by seqno, with paths below `home`; it may raise ResultsUnreadable."""
         self.first = first
@@ -193,12 +193,12 @@ class ArchivedLog:
         except Damage:
             return None
 
-    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[SeqnoRange]:
         """These records in pieces of about so many bytes of files; in one, where nobody can tell."""
         files: Sequence[ArchivedFile] = ()
         with suppress(Damage):  # whoever reads it will be told
             files = self._files(seqno_from)
-        stored = (Piece(file.seqno_from, file.seqno_until, file.size) for file in files)
+        stored = (SeqnoRange(file.seqno_from, file.seqno_until, file.size) for file in files)
         return cut_pieces(stored, seqno_from, seqno_until, every_bytes)
 
     def part(self, seqno_from: int, seqno_until: int) -> ArchivedPart:
@@ -221,7 +221,7 @@ class ArchivedLog:
             raise Damage(self._home, 0, seqno, until, LOST)
         return files[number]
 
-    def _newer(self) -> ArchivedLog | None:
+    def _newer(self) -> ArchivedLogReader | None:
         """What another run has made since."""
         found = None if self._renew is None else self._renew()
         return found if found is not None and found.run != self.run else None
@@ -259,8 +259,8 @@ class ArchivedPart(NamedTuple):
     seqno_until: int
     files: tuple[ArchivedFile, ...]
 
-    def log(self) -> ArchivedLog:
-        return ArchivedLog(self.home, self.seqno_from, self.seqno_until, lambda: self.files)
+    def log(self) -> ArchivedLogReader:
+        return ArchivedLogReader(self.home, self.seqno_from, self.seqno_until, lambda: self.files)
 
 
 class _Rows(NamedTuple):
@@ -295,7 +295,7 @@ class _OpenFile:
         self._file = file
         self._reading = threading.Lock()
         with self._blamed(seqno):
-            stream = Place(home).open(file.path)
+            stream = ResultPlace(home).open(file.path)
             _check(stream, file)
             self._parquet: ParquetFile = pq.ParquetFile(stream, page_checksum_verification=True)
             facts = self._parquet.metadata

@@ -22,8 +22,8 @@ import msgspec
 from logboom.batch.arrow import ORDER, schema
 from logboom.batch.murmur import hash_column
 from logboom.errors import CheckpointNotFound, ResultsUnreadable
-from logboom.results.pipeline_state import Catalogue, Result
-from logboom.results.places import Place
+from logboom.results.pipeline_state import PipelineState, Result
+from logboom.results.places import ResultPlace
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Layer(msgspec.Struct, frozen=True):
         return [file for file in self.files if file.partition == partition and file.bucket % common == bucket % common]
 
 
-class Mark(msgspec.Struct, frozen=True):
+class CheckpointMark(msgspec.Struct, frozen=True):
     """How far a log is in the state."""
 
     until: int
@@ -86,13 +86,13 @@ class Mark(msgspec.Struct, frozen=True):
         return Term(TERM_UNKNOWN if self.term is None else self.term, self.lineage)
 
 
-class Manifest(msgspec.Struct, frozen=True):
+class CheckpointManifest(msgspec.Struct, frozen=True):
     format: int
     topic: str
     topic_id: str
     by: By
     tag: str | None
-    logs: dict[int, Mark]
+    logs: dict[int, CheckpointMark]
     layers: tuple[Layer, ...]
     nameless: int = 0
     """Records without a key, or a channel, since the first layer began."""
@@ -110,7 +110,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return sorted({file.path.split("/")[1] for layer in self.layers for file in layer.files})
 
 
-_decode: Final = msgspec.json.Decoder(Manifest).decode
+_decode: Final = msgspec.json.Decoder(CheckpointManifest).decode
 
 
 def job_id(topic: str, by: By, tag: str | None = None) -> str:
@@ -122,7 +122,7 @@ def job_id(topic: str, by: By, tag: str | None = None) -> str:
 
 
 def find_result(
-    catalogue: Catalogue, topic: str, topic_id: str, by: By | None = None, tag: str | None = None
+    catalogue: PipelineState, topic: str, topic_id: str, by: By | None = None, tag: str | None = None
 ) -> Result:
     """The newest of this very topic; where `by` is None, whichever there is. Raises CheckpointNotFound."""
     found: dict[By, Result] = {}
@@ -141,7 +141,7 @@ def find_result(
 class Checkpoint:
     """A result, to be read. Everything here reads files: not for an event loop."""
 
-    def __init__(self, home: Place, manifest: Manifest) -> None:
+    def __init__(self, home: ResultPlace, manifest: CheckpointManifest) -> None:
         self._home = home
         self.manifest = manifest
 
@@ -151,7 +151,7 @@ class Checkpoint:
         if result.manifest is None:
             raise ResultsUnreadable(f"{result.place} is no checkpoint: it has no manifest")
         try:
-            data = Place(result.place).read(result.manifest)
+            data = ResultPlace(result.place).read(result.manifest)
         except ResultsUnreadable as error:
             raise ResultsUnreadable(f"{error}. {ADVICE}") from None
         try:
@@ -160,16 +160,16 @@ class Checkpoint:
             raise ResultsUnreadable(f"{result.place}/{result.manifest.path} is no manifest: {error}") from None
         if manifest.format != FORMAT:
             raise ResultsUnreadable(f"{result.place} has format {manifest.format}, known is {FORMAT}: update Logboom")
-        return cls(Place(result.place).above(2), manifest)
+        return cls(ResultPlace(result.place).above(2), manifest)
 
-    def mark(self, partition: int) -> Mark:
+    def mark(self, partition: int) -> CheckpointMark:
         """Where the tail begins; at the first record of a log that was not there yet."""
-        return self.manifest.logs.get(partition, Mark(0, 0))
+        return self.manifest.logs.get(partition, CheckpointMark(0, 0))
 
     def bookmark(self, partition: int, floor: int = 0) -> str:
         """Of where the tail begins: what was trimmed since is no part of it."""
         mark = self.mark(partition)
-        mark = mark if mark.until >= floor else Mark(floor)
+        mark = mark if mark.until >= floor else CheckpointMark(floor)
         return str(Bookmark(bytes.fromhex(self.manifest.topic_id), partition, mark.until, *mark.before))
 
     def tables(self, partition: int, floor: int = 0, columns: Sequence[str] = ORDER) -> Iterator[pa.Table]:
@@ -210,14 +210,14 @@ class Checkpoint:
 
 def is_gone(result: Result) -> bool:
     """Whether a file of it is not there any more. Raises ResultsUnreadable where one is not what was published."""
-    place = Place(result.place)
+    place = ResultPlace(result.place)
     if result.manifest is not None and place.size(result.manifest.path) is None:
         return True
     layers = Checkpoint.open(result).manifest.layers
     return any(place.above(2).size(file.path) is None for layer in layers for file in layer.files)
 
 
-def read_file(home: Place, file: LayerFile, columns: Sequence[str] = ORDER) -> Iterator[pa.Table]:
+def read_file(home: ResultPlace, file: LayerFile, columns: Sequence[str] = ORDER) -> Iterator[pa.Table]:
     """What a layer has in this file, verified. Raises ResultsUnreadable."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -233,7 +233,7 @@ def read_file(home: Place, file: LayerFile, columns: Sequence[str] = ORDER) -> I
         raise ResultsUnreadable(f"the checkpoint in {home.uri} cannot be read: {error}. {ADVICE}") from None
 
 
-def write_file(home: Place, path: str, partition: int, bucket: int, table: pa.Table) -> LayerFile:
+def write_file(home: ResultPlace, path: str, partition: int, bucket: int, table: pa.Table) -> LayerFile:
     """One of a layer: records of one log, ordered here."""
     import pyarrow.parquet as pq
 
@@ -278,5 +278,5 @@ def latest(table: pa.Table, by: By) -> pa.Table:
     return table.filter(pc.is_in(table.column("seqno"), value_set=best.column("seqno_max").combine_chunks()))
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
+def encode_manifest(manifest: CheckpointManifest) -> bytes:
     return msgspec.json.format(msgspec.json.encode(manifest), indent=1)

@@ -11,7 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from logboom.broker.api import Broker, TopicInfo
-from logboom.results.pipeline_state import Catalogue, Covered, Job, Lease, Result, Run
+from logboom.results.pipeline_state import Covered, LeaseHolder, PastRun, PipelineJob, PipelineState, Result
 
 State = Literal["running", "silent", "idle", "failed", "new"]
 """`silent`: its runner was not heard of for as long as its lease; `new`: it is configured and was never run."""
@@ -36,7 +36,7 @@ class RunningInfo(msgspec.Struct, frozen=True):
     doing: str
 
     @classmethod
-    def of(cls, lease: Lease) -> RunningInfo:
+    def of(cls, lease: LeaseHolder) -> RunningInfo:
         facts = lease.since, lease.heard, lease.done, lease.total, lease.doing
         return cls(lease.run, lease.runner, *facts)
 
@@ -58,11 +58,11 @@ class JobInfo(msgspec.Struct, frozen=True):
     """When a run last ended without an error."""
     error: str | None = None
     """Of the last run that has ended."""
-    runs: list[Run] = []
+    runs: list[PastRun] = []
     """The last ones, newest first."""
 
 
-def stand(catalogue: Catalogue, topics: Iterable[TopicInfo], now: int) -> list[JobInfo]:
+def stand(catalogue: PipelineState, topics: Iterable[TopicInfo], now: int) -> list[JobInfo]:
     """Every job, by what it makes. `now` is the node's time, microseconds."""
     known = {info.name: info for info in topics}
     return [_stand(name, job, known, now) for name, job in sorted(catalogue.jobs.items())]
@@ -84,7 +84,7 @@ def _may_be_stray(info: JobInfo, now: int) -> bool:
     return is_barren and bool(info.topics) and now - info.runs[0].ended > STRAY_KEPT_US
 
 
-def _stand(name: str, job: Job, topics: Mapping[str, TopicInfo], now: int) -> JobInfo:
+def _stand(name: str, job: PipelineJob, topics: Mapping[str, TopicInfo], now: int) -> JobInfo:
     lease = job.lease
     error = job.runs[-1].error if job.runs else None
     state: State = "idle" if error is None else "failed"

@@ -16,11 +16,11 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from logboom.broker.api import Broker
-from logboom.broker.read.archives import ArchivedLog as Readable
+from logboom.broker.read.archives import ArchivedLog
 from logboom.errors import LogboomError, ShuttingDown
-from logboom.results.archived import ArchivedLog, find_archives
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Catalogue
+from logboom.results.archived import ArchivedLogReader, find_archives
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import PipelineState
 from logboom.results.place_rules import PlaceRules
 
 WAIT_MS: Final = 30_000
@@ -29,29 +29,29 @@ RENEW_S: Final = 10.0
 REFUSED_MAX: Final = 100
 
 logger = logging.getLogger("logboom.pipeline")
-Put = Callable[[Mapping[tuple[str, int], Readable]], None]
+Put = Callable[[Mapping[tuple[str, int], ArchivedLog]], None]
 
 
-class Following:
+class PipelineFollower:
     def __init__(self, broker: Broker, put: Put, rules: PlaceRules) -> None:
         """`put` is told what is archived, by topic id and partition, whenever that is news."""
 
         async def connect() -> Broker:
             return broker
 
-        self._ledger = Ledger(connect)
-        self._looking = Ledger(connect)
+        self._ledger = PipelineLedger(connect)
+        self._looking = PipelineLedger(connect)
         """For those who cannot wait until the other has its turn."""
         self._loop = asyncio.get_running_loop()
         self._put = put
         self._rules = rules
         self._refused: set[str] = set()
         """Places that are not read, and of which that was told."""
-        self._known: dict[tuple[str, int], ArchivedLog] = {}
+        self._known: dict[tuple[str, int], ArchivedLogReader] = {}
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, broker: Broker, put: Put, rules: PlaceRules = PlaceRules()) -> Following:  # noqa: B008
+    async def start(cls, broker: Broker, put: Put, rules: PlaceRules = PlaceRules()) -> PipelineFollower:  # noqa: B008
         """Knows all that the log says by now, and goes on. What the rules do not let it read counts for none."""
         following = cls(broker, put, rules)
         await following._look()
@@ -59,7 +59,7 @@ class Following:
         return following
 
     @property
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> PipelineState:
         """As of the last look."""
         return self._ledger.catalogue
 
@@ -92,7 +92,7 @@ class Following:
             logger.warning("an archive at %.200s counts for nothing: %s", place, refusal)
         return refusal is None
 
-    def _renew(self, topic_id: str, partition: int) -> ArchivedLog | None:
+    def _renew(self, topic_id: str, partition: int) -> ArchivedLogReader | None:
         """For a thread of those who read."""
         looking = asyncio.run_coroutine_threadsafe(self._looking.refresh(), self._loop)
         try:

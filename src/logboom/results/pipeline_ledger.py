@@ -27,7 +27,7 @@ from logboom.errors import (
     Unavailable,
     UnexpectedSeqno,
 )
-from logboom.results.pipeline_state import Beat, Catalogue, Event, Leased, Whole, encode
+from logboom.results.pipeline_state import Beat, Event, Leased, PipelineState, Whole, encode
 
 WHOLE_EVERY: Final = 2000
 """Events, before another one stands for all of them."""
@@ -37,18 +37,18 @@ BETWEEN_MS: Final = 500
 """At most so long it takes until what came between can be read: it is written, and not committed yet."""
 
 logger = logging.getLogger("logboom.pipeline")
-Allowed = Callable[[Catalogue], Event | None]
+Allowed = Callable[[PipelineState], Event | None]
 """What to append to a catalogue as it is now, None for nothing any more; raises why that must not be."""
 
 
-class Ledger:
+class PipelineLedger:
     """For any tasks of one loop: they take turns."""
 
     def __init__(self, connect: Callable[[], Awaitable[Broker]]) -> None:
         """`connect` gives a broker, another one where that was lost."""
         self._connect = connect
         self._broker: Broker | None = None
-        self.catalogue = Catalogue()
+        self.catalogue = PipelineState()
         self._known: Record | None = None
         """The last one that was read."""
         self._turn = asyncio.Lock()
@@ -58,12 +58,12 @@ class Ledger:
             self._broker = await self._connect()
         return self._broker
 
-    async def refresh(self, wait_ms: int = 0) -> Catalogue:
+    async def refresh(self, wait_ms: int = 0) -> PipelineState:
         """As of now; or, where nothing is new, as of when something is, for so long."""
         async with self._turn:
             return await self._refresh(wait_ms)
 
-    async def _refresh(self, wait_ms: int = 0) -> Catalogue:
+    async def _refresh(self, wait_ms: int = 0) -> PipelineState:
         if not await self._catch_up() and wait_ms:
             with suppress(SeqnoOutOfRange):
                 await self._read(self.catalogue.next, wait_ms)
@@ -100,7 +100,7 @@ class Ledger:
                 known = None
         if known is not None:
             logger.warning("%s is not as it was, and is read anew", PIPELINE_TOPIC)
-        self.catalogue, self._known = Catalogue(), None
+        self.catalogue, self._known = PipelineState(), None
         return await self._read(None)
 
     async def _read(self, seqno: int | None, wait_ms: int = 0) -> Chunk:
@@ -165,7 +165,7 @@ class Ledger:
         """Where the log has grown long: let one event stand for all, and trim. Where that fails, the next one does."""
         seqno = -1
 
-        def allowed(catalogue: Catalogue) -> Event | None:
+        def allowed(catalogue: PipelineState) -> Event | None:
             nonlocal seqno
             if catalogue.since_whole < WHOLE_EVERY:
                 return None

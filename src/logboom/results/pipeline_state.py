@@ -52,7 +52,7 @@ class Covered(msgspec.Struct, frozen=True):
     """By partition: from a seqno, until before another."""
 
 
-class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
+class ResultFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """A file of a result."""
 
     path: str
@@ -70,7 +70,7 @@ class Result(msgspec.Struct, frozen=True, omit_defaults=True):
     """A directory, as a URI or an absolute path; the same for whoever reads it."""
     covers: dict[str, Covered] = {}
     """By topic."""
-    manifest: Stored | None = None
+    manifest: ResultFile | None = None
     """The file that lists all others, as the kind of job has it."""
     records: int = 0
     bytes: int = 0
@@ -115,7 +115,7 @@ class Ended(msgspec.Struct, frozen=True, tag="ended", tag_field="event", omit_de
     seconds: float = 0.0
 
 
-class Lease(msgspec.Struct):
+class LeaseHolder(msgspec.Struct):
     """Who runs a job now."""
 
     epoch: int
@@ -132,7 +132,7 @@ class Lease(msgspec.Struct):
     doing: str = ""
 
 
-class Run(msgspec.Struct, frozen=True, omit_defaults=True):
+class PastRun(msgspec.Struct, frozen=True, omit_defaults=True):
     """One that is over."""
 
     run: str
@@ -145,13 +145,13 @@ class Run(msgspec.Struct, frozen=True, omit_defaults=True):
     has_result: bool = False
 
 
-class Job(msgspec.Struct):
+class PipelineJob(msgspec.Struct):
     kind: str
     topics: tuple[str, ...] = ()
     epoch: int = 0
-    lease: Lease | None = None
+    lease: LeaseHolder | None = None
     results: list[Result] = []
-    runs: list[Run] = []
+    runs: list[PastRun] = []
 
     @property
     def result(self) -> Result | None:
@@ -173,7 +173,7 @@ class Job(msgspec.Struct):
 class Whole(msgspec.Struct, frozen=True, tag="whole", tag_field="event"):
     """All that came before."""
 
-    jobs: dict[str, Job]
+    jobs: dict[str, PipelineJob]
 
 
 Event = Leased | Beat | Ended | Whole
@@ -186,12 +186,12 @@ def encode(event: Event) -> bytes:
     return _encoder.encode(event)
 
 
-class Catalogue:
+class PipelineState:
     """The log, folded up to `next`."""
 
     def __init__(self) -> None:
         self.next = 0
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, PipelineJob] = {}
         self.since_whole = 0
         """Events since the last `whole`, or record that was passed over, or since the log began."""
         self.unread: dict[int, str] = {}
@@ -237,7 +237,7 @@ class Catalogue:
             lease_ms = job.lease.lease_ms
             self._end(job, job.lease, at, UNREAD, {}, None)
         job.epoch += 1
-        job.lease = Lease(job.epoch, "", UNKNOWN, lease_ms, at, seqno, at, doing=f"{where} cannot be read")
+        job.lease = LeaseHolder(job.epoch, "", UNKNOWN, lease_ms, at, seqno, at, doing=f"{where} cannot be read")
 
     def may_have_more(self, job: str) -> bool:
         """Whether something was passed over that may have been a result of the job."""
@@ -251,13 +251,13 @@ class Catalogue:
         job = self.jobs.get(event.job)
         if isinstance(event, Leased):
             if job is None:
-                job = self.jobs[event.job] = Job(event.kind)
+                job = self.jobs[event.job] = PipelineJob(event.kind)
             if event.epoch <= job.epoch:
                 return
             if job.lease is not None:
                 self._end(job, job.lease, at, TAKEN_OVER, {}, None)
             job.kind, job.topics, job.epoch = event.kind, event.topics, event.epoch
-            job.lease = Lease(event.epoch, event.run, event.runner, event.lease_ms, at, seqno, at)
+            job.lease = LeaseHolder(event.epoch, event.run, event.runner, event.lease_ms, at, seqno, at)
             return
         lease = None if job is None else job.lease
         if job is None or lease is None or lease.epoch != event.epoch:
@@ -272,14 +272,14 @@ class Catalogue:
 
     @staticmethod
     def _end(
-        job: Job, lease: Lease, at: int, error: str | None, summary: dict[str, Any], result: Result | None
+        job: PipelineJob, lease: LeaseHolder, at: int, error: str | None, summary: dict[str, Any], result: Result | None
     ) -> None:
-        run = Run(lease.run, lease.epoch, lease.runner, lease.since, at, error, summary, result is not None)
+        run = PastRun(lease.run, lease.epoch, lease.runner, lease.since, at, error, summary, result is not None)
         job.runs = [*job.runs, run][-RUNS_KEPT:]
         if result is not None:
             job.results = [*job.results, result][-RESULTS_KEPT:]
 
-    def check(self, job: str, epoch: int, run: str) -> Job:
+    def check(self, job: str, epoch: int, run: str) -> PipelineJob:
         """The job, if this run still has it. Raises LeaseLost.
 
         In a node that was restored from an older copy an epoch may come twice: it is not enough.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import crc32c
 
 from logboom.errors import ResultsUnreadable
-from logboom.results.pipeline_state import Stored
+from logboom.results.pipeline_state import ResultFile
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -32,7 +32,7 @@ def describe_change(size: int, published: int) -> str:
     return f"is not what was published: its checksum differs, in {size:,} bytes"
 
 
-class Place:
+class ResultPlace:
     """A directory for results, and what is below it."""
 
     def __init__(self, uri: str) -> None:
@@ -60,16 +60,16 @@ class Place:
     def __repr__(self) -> str:
         return f"<Place {self.uri}>"
 
-    def below(self, path: str) -> Place:
+    def below(self, path: str) -> ResultPlace:
         """A directory in it; it need not be there yet."""
-        found = Place.__new__(Place)
+        found = ResultPlace.__new__(ResultPlace)
         found._files, found.is_local, found._query = self._files, self.is_local, self._query
         found._root, found._front = f"{self._root}/{path}", f"{self._front}/{path}"
         return found
 
-    def above(self, levels: int) -> Place:
+    def above(self, levels: int) -> ResultPlace:
         """The directory that it is so far below."""
-        found = Place.__new__(Place)
+        found = ResultPlace.__new__(ResultPlace)
         found._files, found.is_local, found._query = self._files, self.is_local, self._query
         found._root, found._front = (path.rsplit("/", levels)[0] for path in (self._root, self._front))
         return found
@@ -104,12 +104,12 @@ class Place:
                 self._files.delete_file(name)
             raise
 
-    def write(self, path: str, data: bytes) -> Stored:
+    def write(self, path: str, data: bytes) -> ResultFile:
         with self.writing(path) as stream:
             stream.write(data)
-        return Stored(path, len(data), crc32c.crc32c(data))
+        return ResultFile(path, len(data), crc32c.crc32c(data))
 
-    def read(self, file: Stored) -> bytes:
+    def read(self, file: ResultFile) -> bytes:
         """What was stored. Raises ResultsUnreadable where that is not what is there, and tells nothing more of it."""
         differs = ResultsUnreadable(f"{self.uri}/{file.path} is not what was published")
         if self.size(file.path) not in (file.size, None):

@@ -34,7 +34,7 @@ logger = logging.getLogger("logboom.server")
 Factory = Callable[[], asyncio.BaseProtocol]
 
 
-class Pace:
+class AcceptPace:
     """So many turns a second, on average; those who come too early wait."""
 
     def __init__(self, per_second: int) -> None:
@@ -60,7 +60,7 @@ class Gate:
         lingering_max: int = LINGERING_MAX,
     ) -> None:
         self._connections_max = connections_max
-        self._pace = Pace(per_second)
+        self._pace = AcceptPace(per_second)
         self._open_now = open_now
         self._rejections = rejections
         self._entering: set[asyncio.Task[None]] = set()

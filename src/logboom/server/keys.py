@@ -49,7 +49,7 @@ _NONE: Final = ("", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class ConfigKey:
     name: str
     kind: Kind
     default: Value
@@ -151,7 +151,7 @@ def _texts(raw: object) -> tuple[str, ...]:
     return found
 
 
-def _find_keys(type_info: types.StructType | types.DataclassType, front: str) -> Iterator[Key]:
+def _find_keys(type_info: types.StructType | types.DataclassType, front: str) -> Iterator[ConfigKey]:
     for field in type_info.fields:
         name = f"{front}{field.name}"
         inner: Any = field.type
@@ -165,7 +165,7 @@ def _find_keys(type_info: types.StructType | types.DataclassType, front: str) ->
         if isinstance(inner, types.DictType):
             default = {}
         choices = tuple(map(str, inner.values)) if isinstance(inner, types.LiteralType) else ()
-        yield Key(name, _kind_of(name, inner), default, optional, MEANINGS[name], _RANGES.get(name), choices)
+        yield ConfigKey(name, _kind_of(name, inner), default, optional, MEANINGS[name], _RANGES.get(name), choices)
 
 
 def _kind_of(name: str, inner: types.Type) -> Kind:
@@ -183,7 +183,7 @@ def _kind_of(name: str, inner: types.Type) -> Kind:
     return kinds[type(inner)]
 
 
-def _all_keys() -> dict[str, Key]:
+def _all_keys() -> dict[str, ConfigKey]:
     node = types.type_info(config.NodeConfig)
     assert isinstance(node, types.StructType)
     return {key.name: key for key in _find_keys(node, "")}
@@ -194,7 +194,7 @@ _TABLES: Final = frozenset(key.name for key in KEYS.values() if key.kind == "tab
 SECTIONS: Final = _TABLES | {name[:at] for name in KEYS for at, letter in enumerate(name) if letter == "."}
 
 
-def find_key(name: str) -> Key | None:
+def find_key(name: str) -> ConfigKey | None:
     """What can be set under this name; of a table, each name in it: hooks.archive is one of hooks."""
     section, _, last = name.rpartition(".")
     return KEYS.get(section if section in _TABLES and last else name) if name not in _TABLES else None

@@ -26,13 +26,13 @@ from logboom.protocols.endpoint import Endpoint
 from logboom.protocols.http.front_end import HttpFrontEnd
 from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.replication.replication import Replication, prepare
-from logboom.results.pipeline_follower import Following
+from logboom.results.pipeline_follower import PipelineFollower
 from logboom.server.config import PORTS
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
 from logboom.server.gate import Gate
 from logboom.server.keys import KEYS
 from logboom.server.listeners import UnixSocket, bind_all, endpoint_of, listen_all
-from logboom.server.sources import DEFAULT, Loaded
+from logboom.server.sources import DEFAULT, LoadedConfig
 from logboom.server.webhooks import WebHooks
 
 HARMLESS: Final = frozenset(("lock", "state", "node.json.tmp", "lost+found"))
@@ -66,7 +66,7 @@ class Node:
         self.broker = broker
         self._hooks = hooks
         self._replication: Replication | None = None
-        self._following: Following | None = None
+        self._following: PipelineFollower | None = None
         self.connections_max = shares.connections
         self._lingering_max = shares.lingering
         self.endpoints: dict[str, list[Endpoint]] = {}
@@ -81,7 +81,7 @@ class Node:
             broker.meters[protocol] = front.meter
 
     @classmethod
-    async def open(cls, loaded: Loaded, end: Callable[[], None] = lambda: None) -> Node:
+    async def open(cls, loaded: LoadedConfig, end: Callable[[], None] = lambda: None) -> Node:
         """Raises ConfigError, StorageError or OSError where it cannot start; then nothing is left open.
 
         `end` is called where a client may end the node, and does.
@@ -97,7 +97,7 @@ class Node:
             raise
         node = cls(broker, hooks, _make_fronts(broker, loaded, end), shares)
         try:
-            node._following = await Following.start(broker, broker.archives.put, config.pipeline)
+            node._following = await PipelineFollower.start(broker, broker.archives.put, config.pipeline)
             if config.replicate_from is not None:
                 node._replication = Replication.start(broker)
             node._listen(sockets, loaded)
@@ -111,7 +111,7 @@ class Node:
     def _open_connections(self) -> int:
         return sum(front.connections for front in self._fronts.values())
 
-    def _listen(self, sockets: dict[str, list[socket.socket]], loaded: Loaded) -> None:
+    def _listen(self, sockets: dict[str, list[socket.socket]], loaded: LoadedConfig) -> None:
         per_second, counts = self.broker.limits.connections_per_second, self.broker.rejections
         self._gate = gate = Gate(
             *(self.connections_max, per_second, lambda: self._open_connections, counts, self._lingering_max)
@@ -150,7 +150,7 @@ class Node:
         await self._hooks.close()
 
 
-def _make_fronts(broker: LocalBroker, loaded: Loaded, end: Callable[[], None]) -> dict[str, FrontEnd]:
+def _make_fronts(broker: LocalBroker, loaded: LoadedConfig, end: Callable[[], None]) -> dict[str, FrontEnd]:
     config, server_name = loaded.config, f"logboom/{__version__}"
     identity = Identity(broker.node.node_id, broker.node.cluster_id)
     shared = broker, broker.limits, broker.rejections
@@ -180,7 +180,7 @@ def names_of(endpoints: list[Endpoint]) -> list[str]:
     return [*machine, *(endpoint.host for endpoint in endpoints if endpoint.host)]
 
 
-def describe_config(loaded: Loaded) -> dict[str, Any]:
+def describe_config(loaded: LoadedConfig) -> dict[str, Any]:
     """Every key of the configuration: its value, where that is from, and what it means. Of commands only the names."""
     return {
         name: {
@@ -192,7 +192,7 @@ def describe_config(loaded: Loaded) -> dict[str, Any]:
     }
 
 
-def _bind(loaded: Loaded) -> dict[str, list[socket.socket]]:
+def _bind(loaded: LoadedConfig) -> dict[str, list[socket.socket]]:
     """The sockets of each protocol. Raises ConfigError where none is left."""
     listen = loaded.config.listen
     bound: dict[str, list[socket.socket]] = {}
@@ -207,16 +207,16 @@ def _bind(loaded: Loaded) -> dict[str, list[socket.socket]]:
     return bound
 
 
-def _is_default(loaded: Loaded, protocol: str) -> bool:
+def _is_default(loaded: LoadedConfig, protocol: str) -> bool:
     return loaded.sources[f"listen.{protocol}"] == DEFAULT
 
 
-def _check_any(sockets: dict[str, list[socket.socket]], loaded: Loaded) -> None:
+def _check_any(sockets: dict[str, list[socket.socket]], loaded: LoadedConfig) -> None:
     if not any(sockets.values()) and loaded.config.listen.unix is None:
         raise ConfigError("listen", "nothing is left to listen on: name a free port, such as --listen 127.0.0.1:0")
 
 
-async def _open_broker(loaded: Loaded, shares: Shares, hooks: WebHooks) -> LocalBroker:
+async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) -> LocalBroker:
     loop = asyncio.get_running_loop()
     gives_up_at = loop.time() + IN_USE_S
     limits = msgspec.structs.replace(loaded.config.limits, connections=shares.connections)
@@ -248,7 +248,7 @@ def _check_directory(path: str) -> None:
         )
 
 
-def _share_descriptors(loaded: Loaded) -> Shares:
+def _share_descriptors(loaded: LoadedConfig) -> Shares:
     wanted, limit = loaded.config.limits.connections, raise_limit()
     shares = share_out(limit, wanted)
     if shares.connections < wanted:

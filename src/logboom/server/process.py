@@ -23,7 +23,7 @@ from logboom.broker.wording import printable_lines
 from logboom.errors import LogboomError
 from logboom.server.node import Node
 from logboom.server.screen import Ready, describe
-from logboom.server.sources import Loaded
+from logboom.server.sources import LoadedConfig
 
 ENDED, BROKEN, UNABLE = 0, 1, 2
 GRACE_S: Final = 1.0
@@ -32,7 +32,7 @@ TOLD_MAX: Final = 20
 logger = logging.getLogger("logboom.server")
 
 
-def run(loaded: Loaded, ready_file: str | None = None, as_json: bool = False) -> int:
+def run(loaded: LoadedConfig, ready_file: str | None = None, as_json: bool = False) -> int:
     """Serve until told to end; returns the exit code."""
     _log_to_stderr(loaded.config.log_level)
     with asyncio.Runner(loop_factory=_new_loop) as runner:
@@ -83,7 +83,7 @@ def end_at_once(text: str, code: int) -> None:
     os._exit(code)
 
 
-async def _serve(loaded: Loaded, stop: Stop, ready_file: str | None, as_json: bool) -> int:
+async def _serve(loaded: LoadedConfig, stop: Stop, ready_file: str | None, as_json: bool) -> int:
     node = await _open(loaded, stop)
     if not isinstance(node, Node):
         return node
@@ -118,7 +118,7 @@ async def _serve(loaded: Loaded, stop: Stop, ready_file: str | None, as_json: bo
     return code
 
 
-async def _open(loaded: Loaded, stop: Stop) -> Node | int:
+async def _open(loaded: LoadedConfig, stop: Stop) -> Node | int:
     """The node, or the exit code where there is none."""
     for variable in loaded.ignored:
         logger.info("%s in the environment is no setting of a node", variable)
@@ -137,7 +137,7 @@ async def _open(loaded: Loaded, stop: Stop) -> Node | int:
     return UNABLE
 
 
-async def _announce(node: Node, ready: Ready, loaded: Loaded, ready_file: str | None, as_json: bool) -> None:
+async def _announce(node: Node, ready: Ready, loaded: LoadedConfig, ready_file: str | None, as_json: bool) -> None:
     *found, summary = node.broker.recovered
     for line in found[:TOLD_MAX]:
         logger.warning("%s", line)

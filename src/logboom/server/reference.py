@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Final
 
-from logboom.server.keys import KEYS, Key, Value
+from logboom.server.keys import KEYS, ConfigKey, Value
 from logboom.server.meanings import SECTION_MEANINGS
 
 _WIDTH: Final = 100
@@ -65,20 +65,20 @@ def page() -> str:
     return "\n".join(lines)
 
 
-def default_of(key: Key) -> Value:
+def default_of(key: ConfigKey) -> Value:
     """The default, as it is for most people: pages say the same on every machine."""
     return _HOME if key.name == "data" else key.default
 
 
-def _by_section() -> Iterator[tuple[str, list[Key]]]:
-    sections: dict[str, list[Key]] = {}
+def _by_section() -> Iterator[tuple[str, list[ConfigKey]]]:
+    sections: dict[str, list[ConfigKey]] = {}
     for key in KEYS.values():
         section = key.name if key.kind == "table" else key.name.rpartition(".")[0]
         sections.setdefault(section, []).append(key)
     yield from sections.items()
 
 
-def _toml(key: Key, value: Value) -> str:
+def _toml(key: ConfigKey, value: Value) -> str:
     if isinstance(value, tuple):
         return json.dumps(list(value))
     if isinstance(value, bool | float) or (isinstance(value, int) and key.write(value).isdigit()):

@@ -10,7 +10,7 @@ import msgspec
 
 from logboom import __version__
 from logboom.protocols.endpoint import PORT
-from logboom.server.sources import DEFAULT, Loaded
+from logboom.server.sources import DEFAULT, LoadedConfig
 from logboom.server.units import format_size
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class Ready(msgspec.Struct, frozen=True):
         return msgspec.json.encode(self) + b"\n"
 
 
-def describe(ready: Ready, stats: NodeStats, loaded: Loaded, connections_max: int) -> str:
+def describe(ready: Ready, stats: NodeStats, loaded: LoadedConfig, connections_max: int) -> str:
     limits = loaded.config.limits
     lines = [
         f"Logboom {__version__} is ready.",
@@ -73,7 +73,7 @@ def describe(ready: Ready, stats: NodeStats, loaded: Loaded, connections_max: in
     return "\n".join(lines)
 
 
-def _role(stats: NodeStats, loaded: Loaded) -> Iterator[str]:
+def _role(stats: NodeStats, loaded: LoadedConfig) -> Iterator[str]:
     if stats.replica is not None:
         copies = (
             "it serves reads" if loaded.config.replicate_from is not None else "it serves reads, and copies nothing"
@@ -113,7 +113,7 @@ def _addresses(ready: Ready) -> Iterator[str]:
         yield f"unix:{ready.unix}"
 
 
-def _settings(loaded: Loaded) -> str:
+def _settings(loaded: LoadedConfig) -> str:
     changed = [source for source in loaded.sources.values() if source != DEFAULT]
     if not changed:
         return "all default" if loaded.file is None else f"all default, {loaded.file} changes none"

@@ -44,7 +44,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedConfig:
     config: NodeConfig
     sources: Mapping[str, str]
     """Of each key: `default`, a file, a variable or a flag."""
@@ -88,7 +88,7 @@ class _Gathered:
 
 def load(
     flags: Iterable[Setting] = (), file: str | None = None, environment: Mapping[str, str] | None = None
-) -> Loaded:
+) -> LoadedConfig:
     """Raises ConfigError for the first thing that is wrong, OSError for a file that cannot be read."""
     environment = os.environ if environment is None else environment
     path = find_file(file, environment)
@@ -100,7 +100,7 @@ def load(
     gathered.take(flags)
     if gathered.faults:
         raise gathered.faults[0]
-    return Loaded(build(gathered.values), {name: gathered.source_of(name) for name in KEYS}, path, ignored)
+    return LoadedConfig(build(gathered.values), {name: gathered.source_of(name) for name in KEYS}, path, ignored)
 
 
 def faults_of(path: str) -> list[ConfigError]:

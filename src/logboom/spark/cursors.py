@@ -26,7 +26,7 @@ from pyspark.sql.streaming.listener import (
 
 from logboom.client.catalog import NodeCatalog
 from logboom.errors import ConfigError, CursorMovedBack, LogboomError, ReadOnlyReplica, Unavailable
-from logboom.spark.read.offsets import Log, Mark, Offsets
+from logboom.spark.read.offsets import Log, OffsetMark, Offsets
 from logboom.spark.read.stream import commit_cursor
 
 if TYPE_CHECKING:
@@ -80,9 +80,9 @@ def _name(spark: SparkSession) -> str:
 class CursorListener(StreamingQueryListener):
     def __init__(self) -> None:
         self._catalogs: dict[str, NodeCatalog] = {}
-        self._owed: dict[tuple[str, str], dict[Log, Mark]] = {}
+        self._owed: dict[tuple[str, str], dict[Log, OffsetMark]] = {}
         """By servers and cursor: what the node has not been told yet."""
-        self._told: dict[tuple[str, str], dict[Log, Mark]] = {}
+        self._told: dict[tuple[str, str], dict[Log, OffsetMark]] = {}
         self._ahead: set[tuple[str, str]] = set()
         """Of these it was said that another reader is further on."""
         self._resting: dict[str, float] = {}

@@ -80,12 +80,12 @@ class LogboomSource(DataSource):
         return StructType(fields)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        from logboom.spark.read.table import LogReader, PushingReader
+        from logboom.spark.read.table import PushingReader, TableReader
 
         options, columns = self._options(schema), _columns(schema)
         # Spark 4.3 keeps what a reader has planned with its filters for every other scan of the same DataFrame, which
         # then lacks the rows that those filters left out. So they are taken only from who asks for it.
-        make = PushingReader if options.pushdown else LogReader
+        make = PushingReader if options.pushdown else TableReader
         return make(options, columns, _arrow_schema(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
@@ -97,19 +97,19 @@ class LogboomSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from logboom.spark.write.layout import plan_layout
-        from logboom.spark.write.sink import LogWriter
+        from logboom.spark.write.sink import TableWriter
 
         options = self._write_options(schema, overwrite)
-        return LogWriter(options, plan_layout(schema, options))
+        return TableWriter(options, plan_layout(schema, options))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
         from logboom.spark.write.layout import plan_layout
-        from logboom.spark.write.sink import LogStreamWriter
+        from logboom.spark.write.sink import StreamWriter
 
         options = self._write_options(schema, overwrite)
         if options.app is not None:
             raise ConfigError("txnAppId", "is for writes of tables: a stream is written once by its own id")
-        return LogStreamWriter(options, plan_layout(schema, options))
+        return StreamWriter(options, plan_layout(schema, options))
 
     def _write_options(self, schema: StructType, overwrite: bool) -> WriteOptions:
         from logboom.spark.write.options import WriteOptions, options_of_table, overlay

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from logboom.storage.append import Answer, Appended
     from logboom.storage.config import LogConfig
     from logboom.storage.data.directory import DataDirectory, find_logs, log_name
-    from logboom.storage.data.state import Slot, Standing, State
+    from logboom.storage.data.state import LogState, Slot, StateFile
     from logboom.storage.files.disk import Disk, File, OsDisk
     from logboom.storage.files.open_files import OpenFiles
     from logboom.storage.growing_log import PendingSync
@@ -33,13 +33,13 @@ __all__ = [
     "File",
     "Log",
     "LogConfig",
+    "LogState",
     "OpenFiles",
     "OsDisk",
     "PendingSync",
     "Run",
     "Slot",
-    "Standing",
-    "State",
+    "StateFile",
     "find_logs",
     "log_name",
 ]
@@ -57,8 +57,8 @@ _HOMES = {
     "PendingSync": "growing_log",
     "Run": "run",
     "Slot": "data.state",
-    "Standing": "data.state",
-    "State": "data.state",
+    "LogState": "data.state",
+    "StateFile": "data.state",
     "find_logs": "data.directory",
     "log_name": "data.directory",
 }

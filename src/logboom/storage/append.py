@@ -12,8 +12,8 @@ from logboom.batch.batch import Batch
 from logboom.batch.header import HEADER_SIZE, STAGED_IDS, Buffer, Header, stamp
 from logboom.errors import LogboomError, NotNext
 from logboom.storage.files.disk import BUFFERS_MAX
-from logboom.storage.producers import Stream, Written, check_sequence
-from logboom.storage.tail import Control, Tail
+from logboom.storage.producers import ProducerBatch, ProducerStream, check_sequence
+from logboom.storage.tail import Control, LogTail
 
 GROUP_BYTES_MAX = 256 * 1024 * 1024
 
@@ -40,15 +40,15 @@ Staged = tuple[Header, int, int, int, Control | None]
 """A batch with what it will have: its header as the producer made it, seqno, index, position; what it controls."""
 
 
-class Group:
-    def __init__(self, tail: Tail, position: int, limit: int, now: int, term: int, synced_index: int) -> None:
+class AppendGroup:
+    def __init__(self, tail: LogTail, position: int, limit: int, now: int, term: int, synced_index: int) -> None:
         self._tail = tail
         self.term = term
         self.append_time = max(now, tail.append_time)
         self.stamped = False
         """Whether the batches bring their numbers, times and terms along."""
         self._synced_index = synced_index
-        self._streams: dict[int, Stream] = {}
+        self._streams: dict[int, ProducerStream] = {}
         self.start = self.position = position
         self.limit = min(limit, position + GROUP_BYTES_MAX)
         """Where the group must not reach beyond; 0 when one call takes no more buffers."""
@@ -95,10 +95,10 @@ class Group:
         self.add(0, batch, header, control)
 
     def _stage_stream(self, header: Header, seqno: int, index: int) -> None:
-        written = Written(header.producer_seq, header.record_count, seqno, index, self.append_time)
+        written = ProducerBatch(header.producer_seq, header.record_count, seqno, index, self.append_time)
         stream = self._streams.get(header.producer_id) or self._tail.producers.get(header.producer_id)
         epoch = header.producer_epoch
-        self._streams[header.producer_id] = stream.then(epoch, written) if stream else Stream(epoch, (written,))
+        self._streams[header.producer_id] = stream.then(epoch, written) if stream else ProducerStream(epoch, (written,))
 
     @property
     def last_header_crc(self) -> int:

@@ -33,14 +33,14 @@ from logboom.errors import (
     UnexpectedSeqno,
     WriteFailed,
 )
-from logboom.storage.append import Answer, Appended, Group
+from logboom.storage.append import Answer, Appended, AppendGroup
 from logboom.storage.config import LogConfig
 from logboom.storage.data.state import Slot
 from logboom.storage.files.disk import NO_SPACE, SCARCE, File, write_all, write_aside
 from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.index import Summary
 from logboom.storage.labels import label_columns
-from logboom.storage.producers import Stream, check_sequence
+from logboom.storage.producers import ProducerStream, check_sequence
 from logboom.storage.readable_log import Boundary, ReadableLog
 from logboom.storage.recovery import Recovered, recover
 from logboom.storage.segment import Segment
@@ -138,7 +138,7 @@ class GrowingLog(ReadableLog):
         """The highest producer id given out by a node that the log has seen; 0 where it has seen none."""
         return self._tail.producers.highest_issued
 
-    def producer(self, producer_id: int) -> Stream | None:
+    def producer(self, producer_id: int) -> ProducerStream | None:
         """What the log remembers of a producer."""
         return self._tail.producers.get(producer_id)
 
@@ -265,7 +265,7 @@ class GrowingLog(ReadableLog):
         self._put(group)
         return self.last_index
 
-    def _put(self, group: Group) -> None:
+    def _put(self, group: AppendGroup) -> None:
         error = self._write_staged(group) if group.staged else None
         if error is not None:
             raise error
@@ -348,14 +348,14 @@ class GrowingLog(ReadableLog):
     def _segment_age(self, now: int) -> int:
         return 0 if self._segment_append_time is None else now - self._segment_append_time
 
-    def _group(self, now: int, term: int | None) -> Group:
+    def _group(self, now: int, term: int | None) -> AppendGroup:
         if term is None:
             term = self._tail.term
         elif term < self._tail.term:
             raise ValueError(f"term {term} is below the log's {self._tail.term}: a former leader must not append")
         # While a sync is under way nothing can be rolled: the segment grows, and `end_sync` makes up for it.
         limit = sys.maxsize if self._syncing else self.config.segment_bytes
-        return Group(self._tail, self._end, limit, now, term, self._synced_index)
+        return AppendGroup(self._tail, self._end, limit, now, term, self._synced_index)
 
     def _refused(self) -> AppendRefused | None:
         return None if self._refusal is None else LogReadOnly(self._refusal)
@@ -366,7 +366,7 @@ class GrowingLog(ReadableLog):
             self._try_roll()
         return self._refused()
 
-    def _write(self, group: Group, answers: list[Answer | None]) -> AppendRefused | None:
+    def _write(self, group: AppendGroup, answers: list[Answer | None]) -> AppendRefused | None:
         """Answer for all batches of the group: written, or not, or nobody knows. Returns why none may follow."""
         error = self._write_staged(group) if group.staged else None
         for number, answer in group.answers:
@@ -374,7 +374,7 @@ class GrowingLog(ReadableLog):
             answers[number] = error if lost else answer
         return error if isinstance(error, AppendRefused) else self._refused()
 
-    def _write_staged(self, group: Group) -> LogboomError | None:
+    def _write_staged(self, group: AppendGroup) -> LogboomError | None:
         """Put the group on disk and make it the log's; or, as if it had never been, say why not."""
         if self._refusal is not None:
             return self._refused()
@@ -404,7 +404,7 @@ class GrowingLog(ReadableLog):
         self._take(group)
         return None
 
-    def _take(self, group: Group) -> None:
+    def _take(self, group: AppendGroup) -> None:
         segment, tail = self._segments[-1], self._tail
         index, newest = segment.index, self._segment_max_timestamp
         when, term = group.append_time, group.term

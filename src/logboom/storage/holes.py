@@ -11,9 +11,9 @@ from typing import Final, NamedTuple
 
 from logboom.batch.header import Header
 from logboom.errors import BatchError
-from logboom.storage.index import Place
-from logboom.storage.scan import Bad, TooHostile, Window, Work, leads_on, next_sound
-from logboom.storage.tail import Tail
+from logboom.storage.index import BatchPlace
+from logboom.storage.scan import Bad, ScanBudget, TooHostile, Window, leads_on, next_sound
+from logboom.storage.tail import LogTail
 
 LOST_RECORDS_MAX: Final = 2**32 - 1
 """What the header's record_count can say."""
@@ -49,14 +49,14 @@ class Hole(NamedTuple):
         return 0 <= self.batches <= LOST_BATCHES_MAX and 0 <= self.records <= self.batches * LOST_RECORDS_MAX
 
 
-class Limit(NamedTuple):
+class NextNumbers(NamedTuple):
     """The numbers that the next segment begins with."""
 
     seqno: int
     index: int  # type: ignore[assignment]
 
 
-def resume(window: Window, bad: Bad, end: int, tail: Tail, limit: Limit | None) -> tuple[int, Header] | None:
+def resume(window: Window, bad: Bad, end: int, tail: LogTail, limit: NextNumbers | None) -> tuple[int, Header] | None:
     """Where sound batches go on behind a bad one.
 
     A record may hold what looks like a batch. One that leads to the end of the segment is true, and so is one before it
@@ -64,18 +64,18 @@ def resume(window: Window, bad: Bad, end: int, tail: Tail, limit: Limit | None) 
     stands alone, unless both can be true.
     """
 
-    def accept(position: int, header: Header, work: Work) -> bool:
+    def accept(position: int, header: Header, work: ScanBudget) -> bool:
         room = (header.index - tail.next_index) * LOST_RECORDS_MAX
         if header.base_seqno - tail.next_seqno > room:
             return False
         return limit is None or (header.index < limit.index and header.next_seqno <= limit.seqno)
 
     here = _out_of_place(window, bad.position, tail)
-    if here is not None and accept(*here, Work(end)):
+    if here is not None and accept(*here, ScanBudget(end)):
         return here
     if limit is not None:
         with suppress(TooHostile):
-            true = next_sound(window, bad, end, tail, leads_on(window, Place(end, *limit)))
+            true = next_sound(window, bad, end, tail, leads_on(window, BatchPlace(end, *limit)))
             if true is not None:
                 return next_sound(
                     window, bad, end, tail, lambda *found: accept(*found) and _can_precede(found[:2], true)
@@ -95,7 +95,7 @@ def resume(window: Window, bad: Bad, end: int, tail: Tail, limit: Limit | None) 
     return alone
 
 
-def _out_of_place(window: Window, position: int, tail: Tail) -> tuple[int, Header] | None:
+def _out_of_place(window: Window, position: int, tail: LogTail) -> tuple[int, Header] | None:
     """The batch right here, if it is sound and only those before it are missing."""
     try:
         header = window.batch(position).header

@@ -27,7 +27,7 @@ _HEADER = Struct("<4sIQQQQqQI")
 _CRC = Struct("<I")
 
 
-class Place(NamedTuple):
+class BatchPlace(NamedTuple):
     """Where a batch begins, and its numbers."""
 
     position: int
@@ -80,31 +80,31 @@ class SparseIndex:
         self._positions.append(position)
         self._maxima.append(max_timestamp_before)
 
-    def by_seqno(self, seqno: int) -> Place | None:
+    def by_seqno(self, seqno: int) -> BatchPlace | None:
         """A place at or before the batch that holds this record."""
         return self._place(bisect_right(self._seqnos, seqno) - 1)
 
-    def by_index(self, index: int) -> Place | None:
+    def by_index(self, index: int) -> BatchPlace | None:
         """A place at or before the batch with this index."""
         return self._place(bisect_right(self._indexes, index) - 1)
 
-    def by_position(self, position: int) -> Place | None:
+    def by_position(self, position: int) -> BatchPlace | None:
         """The last place at or before this byte."""
         return self._place(bisect_right(self._positions, position) - 1)
 
-    def behind(self, position: int) -> Place | None:
+    def behind(self, position: int) -> BatchPlace | None:
         """The first place behind this byte."""
         number = bisect_right(self._positions, position)
         return self._place(number) if number < len(self) else None
 
-    def by_time(self, timestamp: int) -> Place | None:
+    def by_time(self, timestamp: int) -> BatchPlace | None:
         """A place such that no record before it has this timestamp or a later one."""
         return self._place(bisect_left(self._maxima, timestamp) - 1)
 
-    def _place(self, number: int) -> Place | None:
+    def _place(self, number: int) -> BatchPlace | None:
         if number < 0:
             return None
-        return Place(self._positions[number], self._seqnos[number], self._indexes[number])
+        return BatchPlace(self._positions[number], self._seqnos[number], self._indexes[number])
 
     def encode(self, summary: Summary, labels: Labels | None = None) -> bytes:
         columns = [column.tobytes() for column in (self._seqnos, self._indexes, self._positions, self._maxima)]
@@ -137,5 +137,5 @@ class SparseIndex:
         return index, Summary(size, next_seqno, next_index, newest, last), labels
 
     @property
-    def last(self) -> Place | None:
+    def last(self) -> BatchPlace | None:
         return self._place(len(self) - 1)

@@ -31,7 +31,7 @@ from logboom.storage.labels import label_columns
 from logboom.storage.recovery import snapshot_of
 from logboom.storage.scan import Bad, Window, scan
 from logboom.storage.segment import Segment
-from logboom.storage.tail import Tail
+from logboom.storage.tail import LogTail
 
 
 class PendingSwap(NamedTuple):
@@ -74,7 +74,7 @@ class Log(GrowingLog):
         snapshot, damage = snapshot_of(self._files, self._segments, number, self.config)
         if damage is not None:
             raise damage
-        self._rebuild(Tail.at(snapshot, self.config.producers_max), index, size)
+        self._rebuild(LogTail.at(snapshot, self.config.producers_max), index, size)
         self._floor = min(self._floor, self._tail.floor)
         if size:
             segment.file().truncate(self._end)
@@ -84,7 +84,7 @@ class Log(GrowingLog):
         self._pending = deque(boundary for boundary in self._pending if boundary.index <= index)
         self._floors = deque(entry for entry in self._floors if entry[0] <= index)
 
-    def _rebuild(self, tail: Tail, index: int, size: int) -> None:
+    def _rebuild(self, tail: LogTail, index: int, size: int) -> None:
         """Follow the active segment again, up to a batch: the producer table has no way back."""
         segment = self._segments[-1]
         sparse = segment.start_index(self.config.index_bytes)

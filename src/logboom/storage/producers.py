@@ -22,7 +22,7 @@ from logboom.errors import ProducerFenced, ProducerForgotten, RepeatForgotten, S
 REMEMBERED: Final = 16
 
 
-class Written(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class ProducerBatch(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A batch as its producer numbered it, and where it went."""
 
     seq: int
@@ -32,28 +32,28 @@ class Written(msgspec.Struct, frozen=True, array_like=True, gc=False):
     append_time: int
 
 
-class Stream(msgspec.Struct, frozen=True, array_like=True):
+class ProducerStream(msgspec.Struct, frozen=True, array_like=True):
     """One producer: its epoch and its last batches, oldest first, never empty."""
 
     epoch: int
-    batches: tuple[Written, ...]
+    batches: tuple[ProducerBatch, ...]
 
     @property
     def expected(self) -> int:
         last = self.batches[-1]
         return (last.seq + last.count) % SEQUENCE_MODULUS
 
-    def then(self, epoch: int, written: Written) -> Stream:
+    def then(self, epoch: int, written: ProducerBatch) -> ProducerStream:
         kept = self.batches[1 - REMEMBERED :] if epoch == self.epoch else ()
-        return Stream(epoch, (*kept, written))
+        return ProducerStream(epoch, (*kept, written))
 
 
 class Producers:
     """The table, each share ordered by when its producers last wrote."""
 
-    def __init__(self, streams: dict[int, Stream] | None = None, limit: int = 10_000, horizon: int = 0) -> None:
-        self._issued: dict[int, Stream] = {}
-        self._others: dict[int, Stream] = {}
+    def __init__(self, streams: dict[int, ProducerStream] | None = None, limit: int = 10_000, horizon: int = 0) -> None:
+        self._issued: dict[int, ProducerStream] = {}
+        self._others: dict[int, ProducerStream] = {}
         for producer_id, stream in (streams or {}).items():
             self._share(producer_id)[producer_id] = stream
         self.limit = limit
@@ -70,10 +70,10 @@ class Producers:
     __hash__ = None  # type: ignore[assignment]
 
     @property
-    def _state(self) -> tuple[dict[int, Stream], dict[int, Stream], int]:
+    def _state(self) -> tuple[dict[int, ProducerStream], dict[int, ProducerStream], int]:
         return self._issued, self._others, self.horizon
 
-    def _share(self, producer_id: int) -> dict[int, Stream]:
+    def _share(self, producer_id: int) -> dict[int, ProducerStream]:
         return self._issued if ISSUED_IDS <= producer_id < ISSUED_END else self._others
 
     @property
@@ -81,17 +81,17 @@ class Producers:
         """The highest id given out by a node that ever wrote here."""
         return max(self._issued, default=0) if not self.horizon else max(self.horizon, *self._issued, 0)
 
-    def get(self, producer_id: int) -> Stream | None:
+    def get(self, producer_id: int) -> ProducerStream | None:
         return self._issued.get(producer_id) or self._others.get(producer_id)
 
-    def streams(self) -> dict[int, Stream]:
+    def streams(self) -> dict[int, ProducerStream]:
         return {**self._others, **self._issued}
 
-    def record(self, producer_id: int, epoch: int, written: Written) -> None:
+    def record(self, producer_id: int, epoch: int, written: ProducerBatch) -> None:
         """A batch of this producer is in the log. The one that was silent longest makes room beyond the limit."""
         share = self._share(producer_id)
         stream = share.pop(producer_id, None)
-        share[producer_id] = stream.then(epoch, written) if stream else Stream(epoch, (written,))
+        share[producer_id] = stream.then(epoch, written) if stream else ProducerStream(epoch, (written,))
         while len(share) > self.limit:
             forgotten = next(iter(share))
             del share[forgotten]
@@ -99,7 +99,7 @@ class Producers:
                 self.horizon = max(self.horizon, forgotten)
 
 
-def check_sequence(stream: Stream | None, header: Header, horizon: int = 0) -> Written | None:
+def check_sequence(stream: ProducerStream | None, header: Header, horizon: int = 0) -> ProducerBatch | None:
     """None for a batch that is next in its stream; for a repeat, the batch it repeats; an error for anything else."""
     seq = header.producer_seq
     if stream is None:

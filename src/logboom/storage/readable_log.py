@@ -17,10 +17,10 @@ from logboom.batch.batch import Batch
 from logboom.batch.header import KIND_DATA, KIND_LOST, Header
 from logboom.batch.selection import Selection
 from logboom.errors import Damage, IndexOutOfRange, SeqnoOutOfRange
-from logboom.storage.index import Place
+from logboom.storage.index import BatchPlace
 from logboom.storage.run import Run
 from logboom.storage.segment import Segment
-from logboom.storage.tail import Tail
+from logboom.storage.tail import LogTail
 
 READ_BYTES: Final = 1024 * 1024
 SKIP_SEGMENTS: Final = 16
@@ -38,7 +38,7 @@ class Boundary(NamedTuple):
     end: int
 
 
-class Piece(NamedTuple):
+class SeqnoRange(NamedTuple):
     """Records from one seqno up to another, and about how many bytes of files they take."""
 
     seqno_from: int
@@ -46,12 +46,12 @@ class Piece(NamedTuple):
     size: int
 
 
-def cut_pieces(stored: Iterable[Piece], seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+def cut_pieces(stored: Iterable[SeqnoRange], seqno_from: int, seqno_until: int, every_bytes: int) -> list[SeqnoRange]:
     """Anew, in pieces of about so many bytes, as if the records of each that is stored were all of the same size.
 
     They follow each other. What none of them holds comes in one piece.
     """
-    pieces: list[Piece] = []
+    pieces: list[SeqnoRange] = []
     start, size = seqno_from, 0.0
     for piece in stored:
         low, high = max(piece.seqno_from, start), min(piece.seqno_until, seqno_until)
@@ -62,17 +62,17 @@ def cut_pieces(stored: Iterable[Piece], seqno_from: int, seqno_until: int, every
             count = max(1, int((every_bytes - size) / each))
             if low + count >= high:
                 break
-            pieces.append(Piece(start, low + count, int(size + count * each)))
+            pieces.append(SeqnoRange(start, low + count, int(size + count * each)))
             start = low = low + count
             size = 0.0
         size += (high - low) * each
     if start < seqno_until:
-        pieces.append(Piece(start, seqno_until, int(size)))
+        pieces.append(SeqnoRange(start, seqno_until, int(size)))
     return pieces
 
 
 class ReadableLog:
-    def __init__(self, directory: str, segments: list[Segment], tail: Tail, end: int) -> None:
+    def __init__(self, directory: str, segments: list[Segment], tail: LogTail, end: int) -> None:
         self.directory = directory
         self._segments = segments
         self._tail = tail
@@ -215,13 +215,13 @@ class ReadableLog:
             seqno = max(seqno, segment.after[0])
         return seqno
 
-    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[SeqnoRange]:
         """Committed records in pieces of about so many bytes, by the indexes. May block.
 
         A piece begins with a batch that the index knows; what is not there (dropped, not committed) is left out.
         """
         seqno_from, seqno_until = max(seqno_from, self.first), min(seqno_until, self.committed)
-        pieces: list[Piece] = []
+        pieces: list[SeqnoRange] = []
         start, size = seqno_from, 0
         for number, segment in enumerate(self._segments):
             try:
@@ -238,14 +238,14 @@ class ReadableLog:
                     place = segment.index.behind(position)  # one batch may be larger than a piece
                 if place is None or not start < place.seqno < seqno_until:
                     break
-                pieces.append(Piece(start, place.seqno, size + place.position - position))
+                pieces.append(SeqnoRange(start, place.seqno, size + place.position - position))
                 start, position, size = place.seqno, place.position, 0
             size += stop - position
         if start < seqno_until:
-            pieces.append(Piece(start, seqno_until, size))
+            pieces.append(SeqnoRange(start, seqno_until, size))
         return pieces
 
-    def _position_of(self, segment: Segment, seqno: int, end: Place) -> int:
+    def _position_of(self, segment: Segment, seqno: int, end: BatchPlace) -> int:
         """About where a record is, by the index alone."""
         if seqno >= end.seqno:
             return end.position
@@ -292,7 +292,7 @@ class ReadableLog:
         seqno: int,
         max_bytes: int,
         until: int | None,
-        end: Place,
+        end: BatchPlace,
     ) -> Run:
         segment = self._segments[number]
         if found is None:
@@ -344,18 +344,18 @@ class ReadableLog:
                 high = middle
         return max(0, low - 1)
 
-    def _whole_end(self, number: int) -> Place:
+    def _whole_end(self, number: int) -> BatchPlace:
         """Where a segment ends, committed or not."""
         segment = self._segments[number]
         if segment.after is None:
-            return Place(self._end, self.next, self._tail.next_index)
-        return Place(segment.size, *segment.after)
+            return BatchPlace(self._end, self.next, self._tail.next_index)
+        return BatchPlace(segment.size, *segment.after)
 
-    def _visible_end(self, number: int) -> Place:
+    def _visible_end(self, number: int) -> BatchPlace:
         """Where the committed part of a segment ends."""
         segment, committed = self._segments[number], self._committed
         if segment is committed.segment:
-            return Place(committed.end, committed.next_seqno, committed.index + 1)
+            return BatchPlace(committed.end, committed.next_seqno, committed.index + 1)
         return self._whole_end(number) if segment.first_index <= committed.index else segment.start
 
     def _locate(self, index: int) -> Boundary:

@@ -16,13 +16,13 @@ from itertools import pairwise
 from logboom.batch.header import NO_TIMESTAMP
 from logboom.errors import Damage
 from logboom.storage.config import LogConfig
-from logboom.storage.data.state import Standing
+from logboom.storage.data.state import LogState
 from logboom.storage.files.disk import Disk, read_file, replace_file
 from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.labels import label_columns
 from logboom.storage.scan import Bad, TooHostile, Window, next_sound, proves_synced, scan
 from logboom.storage.segment import Segment, parse_name, snap_path
-from logboom.storage.tail import Snapshot, Tail
+from logboom.storage.tail import LogTail, Snapshot
 
 
 @dataclass(slots=True)
@@ -30,7 +30,7 @@ class Recovered:
     """What opening found, and did."""
 
     segments: list[Segment]
-    tail: Tail
+    tail: LogTail
     end: int
     """Bytes of the last segment that are sound."""
     generation: int
@@ -42,7 +42,7 @@ class Recovered:
     """Of the last batch in the last segment."""
     cut_bytes: int = 0
     """How much of a torn tail was cut off."""
-    standing: Standing | None = None
+    standing: LogState | None = None
     """What the state file says."""
     missing: Damage | None = None
     """Segments before the first one that were not dropped; writes go on."""
@@ -50,7 +50,7 @@ class Recovered:
     """Why the log takes no writes."""
 
 
-def recover(files: OpenFiles, directory: str, config: LogConfig, standing: Standing | None) -> Recovered:
+def recover(files: OpenFiles, directory: str, config: LogConfig, standing: LogState | None) -> Recovered:
     disk = files.disk
     disk.make_directory(directory)
     disk.sync_directory(directory)
@@ -62,7 +62,7 @@ def recover(files: OpenFiles, directory: str, config: LogConfig, standing: Stand
     generation = max(snapshot.generation, *(segment.generation for segment in segments))
     if standing is not None:
         generation = max(generation, standing.generation)
-    tail = Tail.at(snapshot, config.producers_max)
+    tail = LogTail.at(snapshot, config.producers_max)
     found = Recovered(segments, tail, 0, generation, standing=standing, damage=damage)
     first = segments[0]
     if standing is not None and standing.first < first.first_seqno:
@@ -155,7 +155,7 @@ def _next_snapshot(
     """What the next segment's snapshot must say, if this one is sound and leads there."""
     if not files.disk.exists(segment.log_path):
         return None
-    tail = Tail.at(start, config.producers_max)
+    tail = LogTail.at(start, config.producers_max)
     end = segment.file().size()
     if any(isinstance(found, Bad) for found in scan(Window(segment.file(), end), 0, end, tail)):
         return None
@@ -170,10 +170,10 @@ def begin_log(disk: Disk, directory: str, snapshot: Snapshot) -> None:
     replace_file(disk, snap_path(directory, snapshot.next_seqno, snapshot.next_index), snapshot.encode())
 
 
-def _begin(files: OpenFiles, directory: str, config: LogConfig, standing: Standing | None) -> Recovered:
+def _begin(files: OpenFiles, directory: str, config: LogConfig, standing: LogState | None) -> Recovered:
     """A log with no files: a new one, unless something says there must have been some."""
     segment = Segment(files, directory, 0, 1, 0)
-    tail = Tail.at(Snapshot(0, 1), config.producers_max)
+    tail = LogTail.at(Snapshot(0, 1), config.producers_max)
     segment.start_index(config.index_bytes)
     if standing is not None and standing.synced_index:
         return Recovered([segment], tail, 0, 0, damage=_missing_tail(segment, 0, tail, standing))
@@ -181,7 +181,7 @@ def _begin(files: OpenFiles, directory: str, config: LogConfig, standing: Standi
     return Recovered([segment], tail, 0, 0)
 
 
-def _follow(segment: Segment, found: Recovered, config: LogConfig, standing: Standing | None) -> None:
+def _follow(segment: Segment, found: Recovered, config: LogConfig, standing: LogState | None) -> None:
     """Verify the last segment and cut a torn tail off it."""
     file, tail = segment.file(), found.tail
     file.sync()
@@ -218,7 +218,7 @@ def _follow(segment: Segment, found: Recovered, config: LogConfig, standing: Sta
     file.sync()
 
 
-def evidence_of_damage(window: Window, bad: Bad, end: int, tail: Tail, standing: Standing | None) -> str | None:
+def evidence_of_damage(window: Window, bad: Bad, end: int, tail: LogTail, standing: LogState | None) -> str | None:
     """What says that a bad batch was once synced, and so is damage; None where it may be a torn tail."""
     if standing is not None and standing.synced_index >= tail.next_index:
         return f"the state file says that batches up to {standing.synced_index} were synced"
@@ -235,7 +235,7 @@ def evidence_of_damage(window: Window, bad: Bad, end: int, tail: Tail, standing:
     return None
 
 
-def _missing_tail(segment: Segment, position: int, tail: Tail, standing: Standing) -> Damage:
+def _missing_tail(segment: Segment, position: int, tail: LogTail, standing: LogState) -> Damage:
     reason = (
         f"the log ends at batch {tail.next_index - 1}, the state file says that {standing.synced_index} were synced"
     )

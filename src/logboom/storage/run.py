@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol
 from logboom.batch.batch import Batch
 from logboom.errors import BatchError, Damage
 from logboom.storage.files.mapped import populate
-from logboom.storage.index import Place
+from logboom.storage.index import BatchPlace
 
 
-class Source(Protocol):
+class RunSource(Protocol):
     """What a run is a range of: a file, or what stands for one."""
 
     @property
@@ -26,7 +26,7 @@ class Source(Protocol):
 
 
 class Run(NamedTuple):
-    file: Source
+    file: RunSource
     position: int
     size: int
     base_seqno: int
@@ -37,8 +37,8 @@ class Run(NamedTuple):
     """Whether these bytes will never be cut, so that they may be mapped."""
 
     @property
-    def end(self) -> Place:
-        return Place(self.position + self.size, self.next_seqno, self.next_index)
+    def end(self) -> BatchPlace:
+        return BatchPlace(self.position + self.size, self.next_seqno, self.next_index)
 
     def view(self, ready: bool = True) -> memoryview:
         """The bytes: shared with the map where there may be one, else read now. What the device cannot read is damage.

@@ -18,8 +18,8 @@ from logboom.batch.batch import Batch
 from logboom.batch.header import BATCH_SIZE_MAX, HEADER_SIZE, MAGIC, SYNCED_UNKNOWN, Header, read_header
 from logboom.errors import BatchError, NotABatch, UnsupportedBatch
 from logboom.storage.files.disk import File
-from logboom.storage.index import Place
-from logboom.storage.tail import Tail, read_control
+from logboom.storage.index import BatchPlace
+from logboom.storage.tail import LogTail, read_control
 
 _CHUNK: Final = 1 << 20
 _WORK_FACTOR: Final = 8
@@ -70,7 +70,7 @@ class Bad(NamedTuple):
 
 
 def scan(
-    window: Window, position: int, end: int, tail: Tail, see: Callable[[Batch], None] | None = None
+    window: Window, position: int, end: int, tail: LogTail, see: Callable[[Batch], None] | None = None
 ) -> Iterator[tuple[int, Header] | Bad]:
     """Move `tail` over every batch from `position`; yields each one's place and header, at last a Bad where one is.
 
@@ -117,7 +117,7 @@ class Gap(NamedTuple):
     reason: str
 
 
-def walk(window: Window, place: Place, end: Place) -> Iterator[tuple[int, Header] | Gap]:
+def walk(window: Window, place: BatchPlace, end: BatchPlace) -> Iterator[tuple[int, Header] | Gap]:
     """Headers only, from a place on, across damage: each true batch start with its header, and the gaps between.
 
     `end` is where the walk ends, with the numbers that come next there.
@@ -137,7 +137,7 @@ def walk(window: Window, place: Place, end: Place) -> Iterator[tuple[int, Header
             continue
         bad = Bad(position, reason, position + 8)
         try:
-            found = next_sound(window, bad, end.position, Tail(seqno, index), leads_on(window, end))
+            found = next_sound(window, bad, end.position, LogTail(seqno, index), leads_on(window, end))
         except TooHostile:
             found = None
         yield Gap(position, seqno, found[1].base_seqno if found else end.seqno, reason)
@@ -146,7 +146,7 @@ def walk(window: Window, place: Place, end: Place) -> Iterator[tuple[int, Header
         position, seqno, index = found[0], found[1].base_seqno, found[1].index
 
 
-class Work:
+class ScanBudget:
     """How much looking for batches may cost: hostile bytes can look like any number of them."""
 
     __slots__ = ("left",)
@@ -164,18 +164,18 @@ class TooHostile(Exception):
     """So many things that look like batches that looking further would take for ever."""
 
 
-Accept = Callable[[int, Header, Work], bool]
+Accept = Callable[[int, Header, ScanBudget], bool]
 
 
-def leads_on(window: Window, end: Place) -> Accept:
+def leads_on(window: Window, end: BatchPlace) -> Accept:
     """Accepts a batch from which headers lead, number by number, to the end.
 
     A record may hold what looks like batches. Their writer cannot make them fit what is really there behind them: the
     damaged batch around them has taken the numbers that would.
     """
 
-    def accept(position: int, header: Header, work: Work) -> bool:
-        place = Place(position + header.size, header.next_seqno, header.index + 1)
+    def accept(position: int, header: Header, work: ScanBudget) -> bool:
+        place = BatchPlace(position + header.size, header.next_seqno, header.index + 1)
         while place.position < end.position:
             work.spend(HEADER_SIZE)
             try:
@@ -184,7 +184,7 @@ def leads_on(window: Window, end: Place) -> Accept:
                 return False
             if (header.base_seqno, header.index) != place[1:]:
                 return False
-            place = Place(place.position + header.size, header.next_seqno, header.index + 1)
+            place = BatchPlace(place.position + header.size, header.next_seqno, header.index + 1)
         return place == end
 
     return accept
@@ -195,12 +195,12 @@ def proves_synced(index: int) -> Accept:
     return lambda _, header, work: header.synced != SYNCED_UNKNOWN and header.index - header.synced >= index
 
 
-def next_sound(window: Window, bad: Bad, end: int, tail: Tail, accept: Accept) -> tuple[int, Header] | None:
+def next_sound(window: Window, bad: Bad, end: int, tail: LogTail, accept: Accept) -> tuple[int, Header] | None:
     """The first sound batch behind a bad one that could belong to this log and that `accept` takes.
 
     Raises `TooHostile` where that cannot be told with bounded work.
     """
-    work = Work(end - bad.position)
+    work = ScanBudget(end - bad.position)
     start = (bad.next_position + 7) & ~7
     for position in _magics(window, start, end):
         work.spend(HEADER_SIZE)
@@ -230,7 +230,7 @@ def _magics(window: Window, position: int, end: int) -> Iterator[int]:
         position += _CHUNK
 
 
-def _plausible(window: Window, position: int, end: int, tail: Tail, bad_position: int) -> Header | None:
+def _plausible(window: Window, position: int, end: int, tail: LogTail, bad_position: int) -> Header | None:
     try:
         header = window.header(position)
     except BatchError:

@@ -20,7 +20,7 @@ from logboom.batch.header import HEADER_SIZE, KIND_DATA, NO_TIMESTAMP, Header
 from logboom.errors import BatchError, Damage
 from logboom.storage.files.disk import File, publish_file, read_file, replace_file, write_aside
 from logboom.storage.files.open_files import OpenFiles
-from logboom.storage.index import Place, SparseIndex, Summary
+from logboom.storage.index import BatchPlace, SparseIndex, Summary
 from logboom.storage.labels import COLUMNS, Labels, label_columns
 from logboom.storage.scan import Gap, Window, walk
 from logboom.storage.tail import Snapshot
@@ -217,10 +217,10 @@ class Segment:
             last = None if isinstance(found, Gap) else found[1]
         return last is not None and last.header_crc == summary.last_header_crc
 
-    def _end(self) -> Place:
+    def _end(self) -> BatchPlace:
         """Where a sealed segment ends."""
         assert self.after is not None
-        return Place(self.file().size(), *self.after)
+        return BatchPlace(self.file().size(), *self.after)
 
     def _keep(self, index: SparseIndex, summary: Summary) -> None:
         self._summary = summary
@@ -245,10 +245,10 @@ class Segment:
         return index, Summary(*end, newest, crc)
 
     @property
-    def start(self) -> Place:
-        return Place(0, self.first_seqno, self.first_index)
+    def start(self) -> BatchPlace:
+        return BatchPlace(0, self.first_seqno, self.first_index)
 
-    def find_seqno(self, seqno: int, end: Place, hint: Place | None = None) -> tuple[int, Header] | None:
+    def find_seqno(self, seqno: int, end: BatchPlace, hint: BatchPlace | None = None) -> tuple[int, Header] | None:
         """The batch that holds this record; `hint` is a place at or before it, where one is known."""
         return self._find(
             hint or self.index.by_seqno(seqno),
@@ -257,7 +257,7 @@ class Segment:
             lambda header: header.base_seqno <= seqno,
         )
 
-    def find_index(self, index: int, end: Place) -> tuple[int, Header] | None:
+    def find_index(self, index: int, end: BatchPlace) -> tuple[int, Header] | None:
         """The batch with this index."""
         return self._find(
             self.index.by_index(index),
@@ -266,7 +266,7 @@ class Segment:
             lambda header: header.index == index,
         )
 
-    def find_term(self, term: int, end: Place) -> tuple[int, Header] | None:
+    def find_term(self, term: int, end: BatchPlace) -> tuple[int, Header] | None:
         """The first batch of this term, or of a later one: terms never go back."""
         low, high, found = self.first_index, end.index, None
         while low < high:
@@ -278,7 +278,7 @@ class Segment:
                 low = middle + 1
         return found
 
-    def find_time(self, timestamp: int, seqno_from: int, end: Place) -> tuple[int, Header] | None:
+    def find_time(self, timestamp: int, seqno_from: int, end: BatchPlace) -> tuple[int, Header] | None:
         """The first batch with a record at or after this time that is not wholly before `seqno_from`."""
 
         def wanted(header: Header) -> bool:
@@ -290,7 +290,11 @@ class Segment:
         return self._find(max((place for place in places if place), default=None), end, wanted, lambda header: False)
 
     def _find(
-        self, place: Place | None, end: Place, wanted: Callable[[Header], bool], is_it: Callable[[Header], bool]
+        self,
+        place: BatchPlace | None,
+        end: BatchPlace,
+        wanted: Callable[[Header], bool],
+        is_it: Callable[[Header], bool],
     ) -> tuple[int, Header] | None:
         """The first batch that is wanted. Behind damage only if `is_it`: else what is wanted may be what is damaged."""
         gap: Gap | None = None
@@ -305,7 +309,7 @@ class Segment:
             raise Damage(self.log_path, gap.position, gap.seqno_from, gap.seqno_until, gap.reason)
         return None
 
-    def end_of_run(self, first: tuple[int, Header], limit: int, seqno_until: int | None, end: Place) -> Place:
+    def end_of_run(self, first: tuple[int, Header], limit: int, seqno_until: int | None, end: BatchPlace) -> BatchPlace:
         """The last batch boundary at or before byte `limit`, with no batch from `seqno_until` on.
 
         At least the batch `first` lies before it.
@@ -316,17 +320,17 @@ class Segment:
             by_seqno = self.index.by_seqno(seqno_until)
             place = min(place, by_seqno) if place and by_seqno else None
         if place is None or place.position <= position:
-            place = Place(position + header.size, header.next_seqno, header.index + 1)
+            place = BatchPlace(position + header.size, header.next_seqno, header.index + 1)
         for found in walk(Window(self.file(), end.position, _WALK_BYTES), place, end):
             if isinstance(found, Gap):
                 break
             position, header = found
             if position + header.size > limit or (seqno_until is not None and header.base_seqno >= seqno_until):
                 break
-            place = Place(position + header.size, header.next_seqno, header.index + 1)
+            place = BatchPlace(position + header.size, header.next_seqno, header.index + 1)
         return place
 
-    def batch(self, position: int, end: Place) -> Batch:
+    def batch(self, position: int, end: BatchPlace) -> Batch:
         """The batch at this true start, verified."""
         window = Window(self.file(), end.position, HEADER_SIZE)
         header = window.header(position)

@@ -17,7 +17,7 @@ from logboom.batch.batch import Batch
 from logboom.batch.header import KIND_CONTROL, KIND_DATA, NO_TIMESTAMP, STAGED_IDS, Header
 from logboom.errors import UnsupportedBatch
 from logboom.storage.files import envelope
-from logboom.storage.producers import Producers, Stream, Written
+from logboom.storage.producers import ProducerBatch, Producers, ProducerStream
 
 MAGIC: Final = b"LGSN"
 LINEAGES_MAX: Final = 64
@@ -54,7 +54,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     max_timestamp: int = NO_TIMESTAMP
     floor: int = 0
     generation: int = 0
-    producers: dict[int, Stream] = {}
+    producers: dict[int, ProducerStream] = {}
     lineages: dict[int, int] = {}
     """By term."""
     horizon: int = 0
@@ -76,7 +76,7 @@ _snapshot: Final = msgspec.msgpack.Decoder(Snapshot)
 
 
 @dataclass(slots=True)
-class Tail:
+class LogTail:
     next_seqno: int = 0
     next_index: int = 1
     term: int = 0
@@ -88,7 +88,7 @@ class Tail:
     """By term; never changed in place."""
 
     @classmethod
-    def at(cls, snapshot: Snapshot, producers_max: int) -> Tail:
+    def at(cls, snapshot: Snapshot, producers_max: int) -> LogTail:
         return cls(
             snapshot.next_seqno,
             snapshot.next_index,
@@ -133,7 +133,9 @@ class Tail:
     def advance(self, header: Header, append_time: int, term: int, control: Control | None = None) -> int:
         """Move over one batch, stamped or about to be: it gets the next numbers. Returns its newest timestamp."""
         if 0 < header.producer_id < STAGED_IDS:
-            written = Written(header.producer_seq, header.record_count, self.next_seqno, self.next_index, append_time)
+            written = ProducerBatch(
+                header.producer_seq, header.record_count, self.next_seqno, self.next_index, append_time
+            )
             self.producers.record(header.producer_id, header.producer_epoch, written)
         self.next_seqno += header.record_count
         self.next_index += 1

@@ -20,15 +20,15 @@ from typing import Final, TypeVar
 from logboom.batch.header import HEADER_SIZE, NO_TIMESTAMP, Header
 from logboom.batch.selection import Selection
 from logboom.errors import BatchError, Damage, LogboomError, NotABatch
-from logboom.storage.data.state import Standing, StateReader
+from logboom.storage.data.state import LogState, StateReader
 from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.index import EVERY_BYTES
-from logboom.storage.readable_log import READ_BYTES, SKIP_SEGMENTS, Boundary, Piece, ReadableLog
+from logboom.storage.readable_log import READ_BYTES, SKIP_SEGMENTS, Boundary, ReadableLog, SeqnoRange
 from logboom.storage.recovery import find_segments
 from logboom.storage.run import Run
-from logboom.storage.scan import Bad, TooHostile, Window, Work, next_sound
+from logboom.storage.scan import Bad, ScanBudget, TooHostile, Window, next_sound
 from logboom.storage.segment import Segment
-from logboom.storage.tail import Floor, Tail, known_lineage, read_control
+from logboom.storage.tail import Floor, LogTail, known_lineage, read_control
 
 _ATTEMPTS: Final = 50
 _READ_ATTEMPTS: Final = 5
@@ -45,11 +45,11 @@ class LogView(ReadableLog):
     def __init__(
         self, files: OpenFiles, directory: str, states: StateReader, key: tuple[bytes, int], segments: list[Segment]
     ) -> None:
-        super().__init__(directory, segments, Tail(), 0)
+        super().__init__(directory, segments, LogTail(), 0)
         self._files = files
         self._states = states
         self._key = key
-        self._standing = Standing(*key, 0, 0, 0, 0)
+        self._standing = LogState(*key, 0, 0, 0, 0)
         self._newest = NO_TIMESTAMP
         self._crossed = -1
         self.damage: Damage | None = None
@@ -64,7 +64,7 @@ class LogView(ReadableLog):
         return cls(files, directory, states, key, _list(files, directory, states, key)[1])
 
     @property
-    def standing(self) -> Standing:
+    def standing(self) -> LogState:
         """What the state file said at the last refresh."""
         return self._standing
 
@@ -91,7 +91,7 @@ class LogView(ReadableLog):
             raise
         return changed or self.committed != reached
 
-    def _relist(self) -> tuple[Standing, bool]:
+    def _relist(self) -> tuple[LogState, bool]:
         """Look at the directory; also says whether there are other files than before."""
         standing, segments = _list(self._files, self.directory, self._states, self._key)
         old = {segment.log_path: segment for segment in self._segments}
@@ -108,7 +108,7 @@ class LogView(ReadableLog):
             self._files.forget(path)
         return standing, before != [(segment.log_path, segment.after) for segment in segments]
 
-    def _take(self, standing: Standing) -> None:
+    def _take(self, standing: LogState) -> None:
         self._floor = standing.first
         while len(self._segments) > 1 and self._segments[1].first_seqno <= standing.first:
             self._files.forget(self._segments.pop(0).log_path)
@@ -181,7 +181,7 @@ class LogView(ReadableLog):
             size, (index, seqno, _, position) = file.size(), self._committed
             window = Window(file, size)
 
-            def accept(at: int, header: Header, work: Work) -> bool:
+            def accept(at: int, header: Header, work: ScanBudget) -> bool:
                 while header.next_seqno < committed or not header.record_count:
                     at, index, seqno = at + header.size, header.index + 1, header.next_seqno
                     if at >= size or seqno >= committed:
@@ -195,7 +195,7 @@ class LogView(ReadableLog):
                         return False
                 return header.next_seqno == committed
 
-            found = next_sound(window, Bad(position, "", position + 8), size, Tail(seqno, index + 1), accept)
+            found = next_sound(window, Bad(position, "", position + 8), size, LogTail(seqno, index + 1), accept)
         except (TooHostile, OSError):
             return False
         if found is None:
@@ -235,7 +235,7 @@ class LogView(ReadableLog):
     def skip(self, seqno: int, wanted: Selection, segments_max: int = SKIP_SEGMENTS) -> int:
         return self._again(lambda: super(LogView, self).skip(seqno, wanted, segments_max))
 
-    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[SeqnoRange]:
         return self._again(lambda: super(LogView, self).cut(seqno_from, seqno_until, every_bytes))
 
     def _again(self, read: Callable[[], Answer]) -> Answer:
@@ -277,7 +277,7 @@ class LogView(ReadableLog):
         return control.lineage if isinstance(control, Floor) else 0
 
 
-def _standing(states: StateReader, key: tuple[bytes, int]) -> Standing:
+def _standing(states: StateReader, key: tuple[bytes, int]) -> LogState:
     standing = states.standing(*key)
     if standing is None:
         raise LogGone
@@ -286,7 +286,7 @@ def _standing(states: StateReader, key: tuple[bytes, int]) -> Standing:
 
 def _list(
     files: OpenFiles, directory: str, states: StateReader, key: tuple[bytes, int]
-) -> tuple[Standing, list[Segment]]:
+) -> tuple[LogState, list[Segment]]:
     """The segments there are, and what the state file says after they were listed."""
     before: list[str] = []
     for _ in range(_ATTEMPTS):

@@ -16,9 +16,9 @@ import msgspec
 from logboom.batch import vector
 from logboom.errors import ResultsUnreadable
 from logboom.results.archive import ArchivedFile, schema
-from logboom.results.places import Place, describe_change
+from logboom.results.places import ResultPlace, describe_change
 from logboom.verify.likeness import first_difference
-from logboom.verify.plan import Problem
+from logboom.verify.plan import VerifyProblem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,8 +39,8 @@ class Shelved(msgspec.Struct, frozen=True, kw_only=True):
     seqno_from: int
     seqno_until: int
 
-    def problem(self, reason: str, seqno: int | None = None) -> Problem:
-        return Problem(
+    def problem(self, reason: str, seqno: int | None = None) -> VerifyProblem:
+        return VerifyProblem(
             kind="archive",
             directory=self.home,
             topic=self.topic,
@@ -51,11 +51,11 @@ class Shelved(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def check_file(shelved: Shelved) -> Problem | None:
+def check_file(shelved: Shelved) -> VerifyProblem | None:
     """Whether its bytes are those that were published."""
     size = checksum = 0
     try:
-        with Place(shelved.home).open(shelved.file.path) as stream:
+        with ResultPlace(shelved.home).open(shelved.file.path) as stream:
             while piece := stream.read(_PIECE_BYTES):
                 checksum = crc32c.crc32c(piece, checksum)
                 size += len(piece)
@@ -66,7 +66,7 @@ def check_file(shelved: Shelved) -> Problem | None:
     return None
 
 
-def compare_file(shelved: Shelved, log: Iterable[pa.Table]) -> Problem | None:
+def compare_file(shelved: Shelved, log: Iterable[pa.Table]) -> VerifyProblem | None:
     """The first thing that is wrong with its rows; `log` gives records without a gap in each table."""
     rows = _Rows(shelved)
     try:
@@ -84,12 +84,12 @@ class _Rows:
 
     def __init__(self, shelved: Shelved) -> None:
         self._shelved = shelved
-        self._wrong: Problem | None = None
+        self._wrong: VerifyProblem | None = None
         self._held = schema().empty_table()
         self._last = shelved.file.seqno_from - 1
         self._more = self._read()
 
-    def compare(self, table: pa.Table) -> Problem | None:
+    def compare(self, table: pa.Table) -> VerifyProblem | None:
         start, end = table.column("seqno")[0].as_py(), table.column("seqno")[-1].as_py() + 1
         while self._last < end - 1 and (read := next(self._more, None)) is not None:
             self._held = vector.pa.concat_tables([self._held, read])
@@ -104,7 +104,7 @@ class _Rows:
         found = first_difference(table, ours.select(table.column_names))
         return None if found is None else self._shelved.problem(f"{found[1]} as in the log", found[0])
 
-    def finish(self) -> Problem | None:
+    def finish(self) -> VerifyProblem | None:
         """What nobody has asked for."""
         for _ in self._more:
             pass
@@ -114,7 +114,7 @@ class _Rows:
         from pyarrow.parquet import ParquetFile
 
         shelved = self._shelved
-        with Place(shelved.home).open(shelved.file.path) as stream:
+        with ResultPlace(shelved.home).open(shelved.file.path) as stream:
             file = ParquetFile(stream)
             if file.schema_arrow.remove_metadata() != schema():
                 self._wrong = shelved.problem("its columns are not those of an archive")
@@ -126,7 +126,7 @@ class _Rows:
                     return
                 yield table
 
-    def _judge(self, table: pa.Table) -> Problem | None:
+    def _judge(self, table: pa.Table) -> VerifyProblem | None:
         shelved, np = self._shelved, vector.np
         if not len(table):
             return None

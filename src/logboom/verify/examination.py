@@ -19,20 +19,20 @@ from crc32c import crc32c
 
 from logboom.batch import vector
 from logboom.batch.batch import Batch
-from logboom.batch.facts import Facts, find_batches, gather, sweep
+from logboom.batch.facts import BatchFacts, find_batches, gather, sweep
 from logboom.batch.header import HEADER_SIZE, KIND_DATA, KIND_LOST, NO_TIMESTAMP, PADDING_MASK
 from logboom.errors import BatchError, DirectoryUnusable
 from logboom.storage.data.directory import read_node
 from logboom.storage.files.disk import read_file
 from logboom.storage.files.readonly import ReadOnlyDisk, ReadOnlyFile
 from logboom.storage.health.floor import floor_fault
-from logboom.storage.holes import Limit, resume
+from logboom.storage.holes import NextNumbers, resume
 from logboom.storage.index import SparseIndex
 from logboom.storage.labels import COLUMNS
 from logboom.storage.recovery import evidence_of_damage
 from logboom.storage.scan import Bad, Window, scan
-from logboom.storage.tail import Floor, Snapshot, Tail, read_control
-from logboom.verify.plan import Block, Examined, Kind, Piece, Sums, open_directory
+from logboom.storage.tail import Floor, LogTail, Snapshot, read_control
+from logboom.verify.plan import Block, Examined, Kind, SegmentSums, SegmentTask, open_directory
 
 if TYPE_CHECKING:
     from logboom.batch.facts import Vector
@@ -48,7 +48,7 @@ _MIX: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9)
 _LOW: Final = 2**32 - 1
 
 
-def examine_pieces(pieces: list[Piece]) -> list[Examined]:
+def examine_pieces(pieces: list[SegmentTask]) -> list[Examined]:
     """Raises DirectoryUnusable where their directory is not the one that was planned for."""
     disks: dict[str, ReadOnlyDisk] = {}
     for piece in pieces:
@@ -60,7 +60,7 @@ def examine_pieces(pieces: list[Piece]) -> list[Examined]:
     return [examine(disks[piece.directory], piece) for piece in pieces]
 
 
-def examine(disk: ReadOnlyDisk, piece: Piece) -> Examined:
+def examine(disk: ReadOnlyDisk, piece: SegmentTask) -> Examined:
     """Every batch of a segment. What cannot be read is a problem like any other."""
     found = Examined(next_seqno=piece.seqno, next_index=piece.index)
     try:
@@ -71,20 +71,20 @@ def examine(disk: ReadOnlyDisk, piece: Piece) -> Examined:
             reason = "the file is missing"
             found.problems.append(piece.problem("missing", reason, seqno=piece.seqno, index=piece.index))
         else:
-            found.sums = Sums()
+            found.sums = SegmentSums()
     except OSError as error:
         found.problems.append(piece.problem("unreadable", str(error), seqno=piece.seqno, index=piece.index))
     return found
 
 
-def _read_snapshot(disk: ReadOnlyDisk, piece: Piece) -> Sums | None:
+def _read_snapshot(disk: ReadOnlyDisk, piece: SegmentTask) -> SegmentSums | None:
     snapshot = Snapshot.decode(read_file(disk, piece.snapshot_path))
     if snapshot is None or (snapshot.next_seqno, snapshot.next_index) != (piece.seqno, piece.index):
         return None
-    return Sums(snapshot.term, snapshot.append_time, snapshot.max_timestamp, snapshot.floor)
+    return SegmentSums(snapshot.term, snapshot.append_time, snapshot.max_timestamp, snapshot.floor)
 
 
-def _promised(piece: Piece) -> int:
+def _promised(piece: SegmentTask) -> int:
     """The highest index that the state file says was synced."""
     return 0 if piece.standing is None else piece.standing.synced_index
 
@@ -113,11 +113,11 @@ class _Chunks:
 
 
 class _Examination:
-    def __init__(self, disk: ReadOnlyDisk, piece: Piece, found: Examined) -> None:
+    def __init__(self, disk: ReadOnlyDisk, piece: SegmentTask, found: Examined) -> None:
         self._disk = disk
         self._piece = piece
         self._found = found
-        self._tail = Tail(piece.seqno, piece.index)
+        self._tail = LogTail(piece.seqno, piece.index)
         self._whole = True
         self._starts: list[tuple[Vector, Vector, int]] = []
         """Where batches begin, their seqnos, and the index of the first."""
@@ -148,7 +148,11 @@ class _Examination:
         if self._whole:
             self._judge_end(position)
         if self._whole:
-            found.sums = Sums(tail.term, tail.append_time, tail.max_timestamp, tail.floor) if found.batches else Sums()
+            found.sums = (
+                SegmentSums(tail.term, tail.append_time, tail.max_timestamp, tail.floor)
+                if found.batches
+                else SegmentSums()
+            )
             if piece.after is not None:
                 self._judge_index(size)
 
@@ -185,7 +189,7 @@ class _Examination:
         self._count(facts, position, sound)
         return bounds[sound]
 
-    def _counted(self, facts: Facts) -> int:
+    def _counted(self, facts: BatchFacts) -> int:
         """How many of them belong here, and are committed where only that counts; by what their headers say."""
         np, piece, tail = vector.np, self._piece, self._tail
         numbers = np.arange(len(facts.counts), dtype=np.int64) + tail.next_index
@@ -200,7 +204,7 @@ class _Examination:
             return len(numbers)
         return int(len(numbers) if belong.all() else belong.argmin())
 
-    def _ordered(self, facts: Facts) -> int:
+    def _ordered(self, facts: BatchFacts) -> int:
         """How many of them have a term and a time that do not go back."""
         np, tail = vector.np, self._tail
         times = facts.rows[3].view(vector.I64)
@@ -214,7 +218,7 @@ class _Examination:
         data: memoryview,
         position: int,
         bounds: list[int],
-        facts: Facts,
+        facts: BatchFacts,
         ordered: int,
         others: dict[int, int],
     ) -> int:
@@ -244,7 +248,7 @@ class _Examination:
                 tail.floor = max(tail.floor, control.seqno)
         return ordered
 
-    def _count(self, facts: Facts, position: int, sound: int) -> None:
+    def _count(self, facts: BatchFacts, position: int, sound: int) -> None:
         np, tail, found = vector.np, self._tail, self._found
         times, kinds = facts.rows[3].view(vector.I64)[:sound], facts.rows[5][:sound] >> 8 & 0xFF
         highs, lows = facts.highs[:sound], facts.lows[:sound]
@@ -268,7 +272,7 @@ class _Examination:
             tail.max_timestamp = newest
 
     def _add_blocks(
-        self, data: memoryview, position: int, bounds: list[int], facts: Facts, sound: int, others: dict[int, int]
+        self, data: memoryview, position: int, bounds: list[int], facts: BatchFacts, sound: int, others: dict[int, int]
     ) -> None:
         np, index, blocks = vector.np, self._tail.next_index, self._found.blocks
         crcs = [
@@ -289,7 +293,7 @@ class _Examination:
     def _pass(self, window: Window, position: int, size: int) -> int | None:
         """Note what is wrong here; where sound batches go on, or None where none do, or where nothing more counts."""
         piece, tail = self._piece, self._tail
-        limit = None if piece.after is None else Limit(*piece.after)
+        limit = None if piece.after is None else NextNumbers(*piece.after)
         if limit is not None and tail.next_index >= limit.index:
             self._end_with("order", "the segment goes on behind the batch that the next one begins with", position)
             return None

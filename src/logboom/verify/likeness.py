@@ -20,13 +20,13 @@ from logboom.batch.header import KIND_DATA, PADDING_MASK, Header
 from logboom.batch.rewrite import equal
 from logboom.storage.scan import Window
 from logboom.verify.examination import BLOCK_BATCHES
-from logboom.verify.plan import Block, Examined, LogPlan, Problem, open_directory
+from logboom.verify.plan import Block, Examined, LogPlan, VerifyProblem, open_directory
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Span(msgspec.Struct, frozen=True):
+class BatchSpan(msgspec.Struct, frozen=True):
     """Batches of one file."""
 
     path: str
@@ -39,9 +39,9 @@ class Suspect(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     partition: int
     directory: str
-    one: tuple[Span, ...]
+    one: tuple[BatchSpan, ...]
     other_directory: str
-    other: tuple[Span, ...]
+    other: tuple[BatchSpan, ...]
 
 
 def find_suspects(one: LogPlan, examined: list[Examined], other: LogPlan, others: list[Examined]) -> list[Suspect]:
@@ -61,22 +61,22 @@ def find_suspects(one: LogPlan, examined: list[Examined], other: LogPlan, others
     ]
 
 
-def _by_block(log: LogPlan, examined: Iterable[Examined]) -> dict[int, list[Span]]:
-    spans: dict[int, list[Span]] = defaultdict(list)
+def _by_block(log: LogPlan, examined: Iterable[Examined]) -> dict[int, list[BatchSpan]]:
+    spans: dict[int, list[BatchSpan]] = defaultdict(list)
     for piece, found in zip(log.pieces, examined, strict=True):
         for block in found.blocks:
-            spans[block.index // BLOCK_BATCHES].append(Span(piece.path, block))
+            spans[block.index // BLOCK_BATCHES].append(BatchSpan(piece.path, block))
     return spans
 
 
-def _sum(spans: list[Span]) -> tuple[int, int, int, int]:
+def _sum(spans: list[BatchSpan]) -> tuple[int, int, int, int]:
     """How far they reach, how many batches they have, and the digest of all."""
     blocks = [span.block for span in spans]
     count = sum(block.until - block.index for block in blocks)
     return blocks[0].index, blocks[-1].until, count, sum(block.digest for block in blocks) % 2**64
 
 
-def compare(suspect: Suspect) -> Problem | None:
+def compare(suspect: Suspect) -> VerifyProblem | None:
     """The first difference. Raises FileNotFoundError where a file has gone since, and BatchError where it changed."""
     ours, theirs = _read(suspect.directory, suspect.one), _read(suspect.other_directory, suspect.other)
     left, right = next(ours, None), next(theirs, None)
@@ -89,7 +89,7 @@ def compare(suspect: Suspect) -> Problem | None:
             found = difference(left[2], right[2])
             if found is not None:
                 seqno, what = found
-                return Problem(
+                return VerifyProblem(
                     kind="replica",
                     directory=suspect.other_directory,
                     topic=suspect.topic,
@@ -104,7 +104,7 @@ def compare(suspect: Suspect) -> Problem | None:
     return None
 
 
-def _read(directory: str, spans: Iterable[Span]) -> Iterator[tuple[str, int, Batch]]:
+def _read(directory: str, spans: Iterable[BatchSpan]) -> Iterator[tuple[str, int, Batch]]:
     disk = open_directory(directory)
     for span in spans:
         position, end = span.block.position, span.block.end

@@ -18,7 +18,7 @@ import msgspec
 from logboom.batch.header import NO_TIMESTAMP
 from logboom.errors import DirectoryUnusable
 from logboom.storage.data.directory import decode_holder, read_node
-from logboom.storage.data.state import Standing
+from logboom.storage.data.state import LogState
 from logboom.storage.data.topic import Topic, read_topics, unreadable_topics
 from logboom.storage.files.disk import read_file
 from logboom.storage.files.open_files import OpenFiles
@@ -44,7 +44,7 @@ NOTHING_BEFORE: Final = (0, 1)
 """The numbers that every log begins with."""
 
 
-class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class VerifyProblem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that is not as it must be, and where."""
 
     kind: Kind
@@ -65,7 +65,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{where}{', ' if at else ''}{at}, {self.file}: {self.reason}"
 
 
-class Piece(msgspec.Struct, frozen=True, kw_only=True):
+class SegmentTask(msgspec.Struct, frozen=True, kw_only=True):
     """A segment to be examined."""
 
     directory: str
@@ -79,7 +79,7 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
     after: tuple[int, int] | None
     """The seqno and index that the next segment begins with; None of the last one."""
     size: int
-    standing: Standing | None
+    standing: LogState | None
     """What the state file says of the log."""
     in_motion: bool
     """Whether only what is committed counts."""
@@ -96,8 +96,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
         seqno: int | None = None,
         index: int | None = None,
         severity: Severity = "damage",
-    ) -> Problem:
-        return Problem(
+    ) -> VerifyProblem:
+        return VerifyProblem(
             kind=kind,
             severity=severity,
             directory=self.directory,
@@ -121,7 +121,7 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
     digest: int
 
 
-class Sums(msgspec.Struct, frozen=True, array_like=True):
+class SegmentSums(msgspec.Struct, frozen=True, array_like=True):
     """What a snapshot says, and batches amount to, besides numbers."""
 
     term: int = 0
@@ -129,10 +129,10 @@ class Sums(msgspec.Struct, frozen=True, array_like=True):
     max_timestamp: int = NO_TIMESTAMP
     floor: int = 0
 
-    def then(self, other: Sums) -> Sums:
+    def then(self, other: SegmentSums) -> SegmentSums:
         """Of these batches and the ones behind them."""
         newest = max(self.max_timestamp, other.max_timestamp)
-        return Sums(other.term, other.append_time, newest, max(self.floor, other.floor))
+        return SegmentSums(other.term, other.append_time, newest, max(self.floor, other.floor))
 
 
 class Examined(msgspec.Struct, kw_only=True):
@@ -147,11 +147,11 @@ class Examined(msgspec.Struct, kw_only=True):
     next_index: int
     first: tuple[int, int] | None = None
     """The term and append time of its first batch."""
-    sums: Sums | None = None
+    sums: SegmentSums | None = None
     """Of its batches; None without any, and where there are holes."""
-    snapshot: Sums | None = None
+    snapshot: SegmentSums | None = None
     """What its snapshot says; None where that is missing or damaged."""
-    problems: list[Problem] = []
+    problems: list[VerifyProblem] = []
     blocks: list[Block] = []
 
 
@@ -162,9 +162,9 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
     topic: str
     topic_id: str
     partition: int
-    standing: Standing | None
-    pieces: tuple[Piece, ...]
-    problems: tuple[Problem, ...] = ()
+    standing: LogState | None
+    pieces: tuple[SegmentTask, ...]
+    problems: tuple[VerifyProblem, ...] = ()
     """Those that show without a look into its files."""
 
     @property
@@ -176,7 +176,7 @@ class LogPlan(msgspec.Struct, frozen=True, kw_only=True):
         return sum(piece.size for piece in self.pieces)
 
 
-class Holding(msgspec.Struct, frozen=True, kw_only=True):
+class DirectoryContents(msgspec.Struct, frozen=True, kw_only=True):
     """A data directory, as far as it was asked for."""
 
     path: str
@@ -185,7 +185,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True):
     in_motion: bool
     topics: tuple[Topic, ...]
     logs: tuple[LogPlan, ...]
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[VerifyProblem, ...] = ()
 
 
 def open_directory(path: str) -> PlainReading:
@@ -198,7 +198,7 @@ def open_directory(path: str) -> PlainReading:
         raise DirectoryUnusable(f"{path} cannot be read: {error}") from None
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class VerifyChoice(msgspec.Struct, frozen=True):
     """Which topics, by name or by a pattern for whole names; without either, all. How they are to be read."""
 
     topics: tuple[str, ...] = ()
@@ -214,7 +214,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return topic in self.topics or (self.pattern is not None and re.fullmatch(self.pattern, topic) is not None)
 
 
-def plan(path: str, wanted: Wanted) -> Holding:
+def plan(path: str, wanted: VerifyChoice) -> DirectoryContents:
     """What there is to be examined. Raises DirectoryUnusable where that is no data directory, or not for us."""
     path = os.path.abspath(path)
     disk = open_directory(path)
@@ -230,7 +230,7 @@ def plan(path: str, wanted: Wanted) -> Holding:
             raise DirectoryUnusable(f"{path}/state is of a newer format: use the release that wrote it")
         topics = tuple(topic for topic in read_topics(disk, path) if wanted.has(topic.name))
         problems = [
-            Problem(
+            VerifyProblem(
                 kind="topic",
                 directory=path,
                 topic=topic_id,
@@ -247,7 +247,7 @@ def plan(path: str, wanted: Wanted) -> Holding:
         ]
     except OSError as error:
         raise DirectoryUnusable(f"{path} cannot be read: {error}") from None
-    return Holding(
+    return DirectoryContents(
         path=path,
         node_id=node.node_id,
         cluster_id=node.cluster_id,
@@ -266,7 +266,7 @@ def plan_log(
     partition: int,
     slots: StateSlots,
     in_motion: bool,
-    wanted: Wanted,
+    wanted: VerifyChoice,
 ) -> LogPlan | None:
     """None where nobody has begun the log."""
     standing = slots.standings.get((topic.id_bytes, partition))
@@ -283,7 +283,7 @@ def plan_log(
     if standing is not None and begun and (first is None or standing.first < first):
         until = "it has no files" if first is None else f"its files begin at {first}"
         problems.append(
-            Problem(
+            VerifyProblem(
                 kind="missing",
                 directory=path,
                 topic=topic.name,
@@ -294,7 +294,7 @@ def plan_log(
             )
         )
     pieces = [
-        Piece(
+        SegmentTask(
             directory=path,
             node_id=node_id,
             topic=topic.name,
@@ -330,9 +330,9 @@ def _size(path: str) -> int:
         return 0  # told where it is examined
 
 
-def group_pieces(plans: list[LogPlan], group_bytes: int) -> list[list[Piece]]:
+def group_pieces(plans: list[LogPlan], group_bytes: int) -> list[list[SegmentTask]]:
     """Of about so many bytes each; a segment is never cut."""
-    groups: list[list[Piece]] = []
+    groups: list[list[SegmentTask]] = []
     room = 0
     for piece in (piece for log in plans for piece in log.pieces):
         if room <= 0:
@@ -343,11 +343,11 @@ def group_pieces(plans: list[LogPlan], group_bytes: int) -> list[list[Piece]]:
     return groups
 
 
-def judge_log(log: LogPlan, examined: list[Examined]) -> list[Problem]:
+def judge_log(log: LogPlan, examined: list[Examined]) -> list[VerifyProblem]:
     """Everything that is wrong with one log, oldest segment first."""
     problems = list(log.problems)
     before: Examined | None = None
-    known: Sums | None = Sums() if log.pieces and _begins(log.pieces[0]) else None
+    known: SegmentSums | None = SegmentSums() if log.pieces and _begins(log.pieces[0]) else None
     for piece, found in zip(log.pieces, examined, strict=True):
         if before is not None:
             problems += _judge_order(piece, before, found)
@@ -360,11 +360,11 @@ def judge_log(log: LogPlan, examined: list[Examined]) -> list[Problem]:
     return problems
 
 
-def _begins(piece: Piece) -> bool:
+def _begins(piece: SegmentTask) -> bool:
     return (piece.seqno, piece.index) == NOTHING_BEFORE
 
 
-def _judge_order(piece: Piece, before: Examined, found: Examined) -> list[Problem]:
+def _judge_order(piece: SegmentTask, before: Examined, found: Examined) -> list[VerifyProblem]:
     """What went on with the batch before must go on with the first of this segment."""
     if before.sums is None or found.first is None:
         return []
@@ -377,7 +377,7 @@ def _judge_order(piece: Piece, before: Examined, found: Examined) -> list[Proble
     return []
 
 
-def _judge_snapshot(piece: Piece, found: Examined, known: Sums | None) -> list[Problem]:
+def _judge_snapshot(piece: SegmentTask, found: Examined, known: SegmentSums | None) -> list[VerifyProblem]:
     """`known`: what must be in it, where that is known."""
     numbers = {"file": piece.snapshot_path, "seqno": piece.seqno, "index": piece.index}
     if found.snapshot is None:
@@ -391,7 +391,7 @@ def _judge_snapshot(piece: Piece, found: Examined, known: Sums | None) -> list[P
         return []
     differ = [
         f"{name} {getattr(found.snapshot, name)} where the batches before it have {getattr(known, name)}"
-        for name in Sums.__struct_fields__
+        for name in SegmentSums.__struct_fields__
         if getattr(known, name) != getattr(found.snapshot, name)
     ]
     return [piece.problem("snapshot", f"it says {', '.join(differ)}", **numbers)]  # type: ignore[arg-type]

@@ -17,12 +17,12 @@ from logboom.errors import BatchError, DirectoryUnusable
 from logboom.verify.examination import examine_pieces
 from logboom.verify.likeness import Suspect, compare, find_suspects
 from logboom.verify.plan import (
+    DirectoryContents,
     Examined,
-    Holding,
     LogPlan,
-    Piece,
-    Problem,
-    Wanted,
+    SegmentTask,
+    VerifyChoice,
+    VerifyProblem,
     group_pieces,
     judge_log,
     plan,
@@ -46,7 +46,7 @@ class Execute(Protocol):
     ) -> list[bytes]: ...
 
 
-class Findings(msgspec.Struct, kw_only=True):
+class VerifyFindings(msgspec.Struct, kw_only=True):
     """What was looked at, and what is wrong with it."""
 
     logs: int = 0
@@ -57,19 +57,19 @@ class Findings(msgspec.Struct, kw_only=True):
     bytes: int = 0
     compared: int = 0
     """Batches that two replicas have."""
-    problems: list[Problem] = []
+    problems: list[VerifyProblem] = []
     """By directory, topic and partition, each from its oldest segment on."""
 
     @property
-    def damage(self) -> list[Problem]:
+    def damage(self) -> list[VerifyProblem]:
         return [problem for problem in self.problems if problem.severity == "damage"]
 
 
 _encode: Final = msgspec.msgpack.Encoder().encode
-_pieces: Final = msgspec.msgpack.Decoder(list[Piece]).decode
+_pieces: Final = msgspec.msgpack.Decoder(list[SegmentTask]).decode
 _examined: Final = msgspec.msgpack.Decoder(list[Examined]).decode
 _suspect: Final = msgspec.msgpack.Decoder(Suspect).decode
-_compared: Final = msgspec.msgpack.Decoder(tuple[bool, Problem | None]).decode
+_compared: Final = msgspec.msgpack.Decoder(tuple[bool, VerifyProblem | None]).decode
 
 
 def examine_encoded(pieces: bytes) -> bytes:
@@ -94,7 +94,7 @@ class Verification:
     def __init__(
         self,
         directories: Sequence[str],
-        wanted: Wanted,
+        wanted: VerifyChoice,
         execute: Execute,
         on_progress: Callable[[int, int], None] = _ignore,
     ) -> None:
@@ -103,11 +103,11 @@ class Verification:
         self._wanted = msgspec.structs.replace(wanted, digests=len(directories) > 1)
         self._execute = execute
         self._on_progress = on_progress
-        self.holdings: list[Holding] = []
+        self.holdings: list[DirectoryContents] = []
         self._seen: dict[tuple[str, Key], tuple[LogPlan, list[Examined]]] = {}
-        self._judged: dict[tuple[str, Key], list[Problem]] = {}
+        self._judged: dict[tuple[str, Key], list[VerifyProblem]] = {}
 
-    def run(self) -> Findings:
+    def run(self) -> VerifyFindings:
         """Raises DirectoryUnusable where a directory is not one of ours, or not a replica of the first."""
         self.holdings = holdings = [plan(path, self._wanted) for path in self._directories]
         _check_replicas(holdings)
@@ -168,8 +168,8 @@ class Verification:
                 unsure.add(place[1])
         return unsure
 
-    def _findings(self) -> Findings:
-        found = Findings(logs=len(self._seen))
+    def _findings(self) -> VerifyFindings:
+        found = VerifyFindings(logs=len(self._seen))
         for holding in self.holdings:
             found.problems += holding.problems
         found.problems += _judge_topics(self.holdings)
@@ -197,7 +197,7 @@ class Verification:
         return sum(max(0, min(spans[0][1], until) - max(spans[0][0], first)) for first, until in spans[1:])
 
 
-def _check_replicas(holdings: list[Holding]) -> None:
+def _check_replicas(holdings: list[DirectoryContents]) -> None:
     first = holdings[0]
     for number, other in enumerate(holdings[1:], 1):
         if any(other.path == before.path for before in holdings[:number]):
@@ -209,7 +209,7 @@ def _check_replicas(holdings: list[Holding]) -> None:
             )
 
 
-def _judge_topics(holdings: list[Holding]) -> list[Problem]:
+def _judge_topics(holdings: list[DirectoryContents]) -> list[VerifyProblem]:
     """Topics that not all replicas have, or that are others under the same name."""
     problems = []
     first = {topic.name: topic for topic in holdings[0].topics if not topic.name.startswith("_")}
@@ -226,7 +226,7 @@ def _judge_topics(holdings: list[Holding]) -> list[Problem]:
             topic = theirs or ours
             assert topic is not None
             problems.append(
-                Problem(
+                VerifyProblem(
                     kind="replica",
                     severity="damage" if ours is not None and theirs is not None else "harmless",
                     directory=holding.path,

@@ -313,7 +313,7 @@ def test_a_sync_that_fails_outside_of_a_round_stops_the_node_too(tmp_path: Path)
         await broker.create_topic("t")
         await broker.create_topic("other")
         await send(broker, b"a")
-        async with broker._committer.pause():
+        async with broker._rounds.pause():
             writer = broker._catalog.find("t").writer(None)
             writer.log.append_one(build([b"b"]), 0)
             disk.failing = True
@@ -613,7 +613,7 @@ def test_no_more_logs_are_written_and_not_synced_than_there_are_files_for(
             waiting = [send(broker, b"x", topic=name, acks=acks) for name in names]
             answers = [answer for answers in await asyncio.gather(*waiting) for answer in answers]
             assert all(isinstance(answer, Appended) for answer in answers), answers
-            assert len(broker._committer.dirty) <= 3
+            assert len(broker._rounds.dirty) <= 3
         assert max(disk.rounds) <= 3 + 1, "one may go ahead, so that there is always progress"
 
     tell(tmp_path, story, BrokerConfig(dirty_logs_max=3))

@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from logboom.batch import build
-from logboom.broker.api import Origin, Part, Settings
+from logboom.broker.api import FeedOrigin, Part, Settings
 from logboom.broker.local import LocalBroker
-from logboom.broker.replica import Copy, Replica
+from logboom.broker.replica import LogCopy, Replica
 from logboom.errors import (
     ConfigError,
     DirectoryUnusable,
@@ -52,12 +52,12 @@ def replica_of(broker: LocalBroker) -> Replica:
     return broker.replica
 
 
-async def begin(source: LocalBroker, copy: LocalBroker, index: int = 1) -> tuple[Origin, Copy, bytes]:
+async def begin(source: LocalBroker, copy: LocalBroker, index: int = 1) -> tuple[FeedOrigin, LogCopy, bytes]:
     feed = await source.feed("t", 0, index)
     return feed.origin, await replica_of(copy).begin(feed.origin), bytes((await feed.next(wait_ms=0)).data)
 
 
-async def take(log: Copy, data: bytes) -> list[LogboomError]:
+async def take(log: LogCopy, data: bytes) -> list[LogboomError]:
     answers = await (await log.take(memoryview(data)))
     return [answer for answer in answers if isinstance(answer, LogboomError)]
 

@@ -19,7 +19,7 @@ from logboom.cli.bounds import Bounds
 from logboom.cli.commands.sql import named_in
 from logboom.cli.setting import KEYS, apply_settings, list_settings
 from logboom.cli.show.moment import parse_moment, show_moment
-from logboom.cli.start import End, parse_end, parse_start
+from logboom.cli.start import ReadEnd, parse_end, parse_start
 from logboom.cli.target import parse_target
 from logboom.errors import ConfigError, InvalidColumn
 from logboom.storage.bookmark import Bookmark
@@ -27,7 +27,8 @@ from logboom.storage.data.topic import Settings
 
 
 @pytest.mark.parametrize(
-    "name", ["cli.show.moment", "batch.moment", "batch.ndjson", "server.units", "cli.setting", "cli.start", "cli.target"]
+    "name",
+    ["cli.show.moment", "batch.moment", "batch.ndjson", "server.units", "cli.setting", "cli.start", "cli.target"],
 )
 def test_examples_in_docstrings_of_the_command_line_hold(name: str) -> None:
     failed, _ = doctest.testmod(importlib.import_module(f"logboom.{name}"))
@@ -115,8 +116,8 @@ def test_places_have_one_meaning_each() -> None:
     assert parse_start(bookmark) == Start(bookmark=bookmark)
     assert parse_start("cursor:billing") == Start(cursor="billing")
     assert parse_start("2026-01-31T12:00:00Z") == Start(time=1769860800000000)
-    assert parse_end("7") == End(seqno=7)
-    assert parse_end(None) == End()
+    assert parse_end("7") == ReadEnd(seqno=7)
+    assert parse_end(None) == ReadEnd()
     for text in ("soon", "1.5", bookmark[:-1]):
         with pytest.raises(ConfigError, match="--from"):
             parse_start(text)
@@ -213,16 +214,16 @@ def test_bounds_cut_at_whatever_comes_first(as_table: bool) -> None:
         moments = pa.array(times, pa.timestamp("us", "UTC"))
         return bounds.keep_table(pa.table({"seqno": seqnos, "timestamp": moments}))
 
-    bounds = Bounds(End(), 3)
+    bounds = Bounds(ReadEnd(), 3)
     assert (keep(bounds, [0, 1], [0, 0]), bounds.reached) == (2, False)
     assert (keep(bounds, [2, 3], [0, 0]), bounds.reached) == (1, True)
-    bounds = Bounds(End(seqno=5), None)
+    bounds = Bounds(ReadEnd(seqno=5), None)
     assert (keep(bounds, [3, 4, 7], [0, 0, 0]), bounds.reached) == (2, True)
-    bounds = Bounds(End(time=10), None)
+    bounds = Bounds(ReadEnd(time=10), None)
     assert (keep(bounds, [0, 1, 2, 3], [1, 9, 10, 2]), bounds.reached) == (2, True)
-    bounds = Bounds(End(seqno=5), 10)
+    bounds = Bounds(ReadEnd(seqno=5), 10)
     assert (keep(bounds, [5, 6], [0, 0]), bounds.reached) == (0, True)
-    assert Bounds(End(), 0).reached
+    assert Bounds(ReadEnd(), 0).reached
 
 
 def test_topics_are_found_in_a_query_by_name() -> None:

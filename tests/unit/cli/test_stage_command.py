@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from logboom.broker.api import Key, Receipt
+from logboom.broker.api import PublishKey, Receipt
 from logboom.cli import run
 from logboom.client.remote import connect
 from system.node import NodeProcess
@@ -55,7 +55,7 @@ def stage(count: int = 3, note: str = "") -> str:
 def publish(name: str, number: int, *stages: str) -> None:
     async def ask() -> None:
         async with connect() as broker:
-            await broker.publish(Key(name, number), [Receipt(each) for each in stages])
+            await broker.publish(PublishKey(name, number), [Receipt(each) for each in stages])
 
     asyncio.run(ask())
 

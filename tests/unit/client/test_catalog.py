@@ -12,11 +12,11 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import SegmentInfo
-from logboom.client.catalog import Catalog, FileCatalog, NodeCatalog, cut_evenly, open_files
+from logboom.client.catalog import FileCatalog, LogCatalog, NodeCatalog, cut_evenly, open_files
 from logboom.errors import Damage, DirectoryUnusable, NotOpened, TopicNotFound, Unavailable
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import SegmentSettings, Settings
-from logboom.storage.readable_log import Piece
+from logboom.storage.readable_log import SeqnoRange
 from system.node import NodeProcess, free_port
 
 SMALL = Settings(segment=SegmentSettings(bytes=8192))
@@ -47,20 +47,20 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 
 @pytest.fixture(params=["directory", "node", "node far away"])
-def catalog(node: NodeProcess, request: pytest.FixtureRequest) -> Iterator[Catalog]:
+def catalog(node: NodeProcess, request: pytest.FixtureRequest) -> Iterator[LogCatalog]:
     if request.param == "directory":
-        found: Catalog = FileCatalog(node.directory)
+        found: LogCatalog = FileCatalog(node.directory)
     else:
         found = NodeCatalog(node.address, "/nowhere" if "far" in request.param else None)
     yield found
     found.close()
 
 
-def names(catalog: Catalog, *some: str, pattern: str | None = None) -> list[str]:
+def names(catalog: LogCatalog, *some: str, pattern: str | None = None) -> list[str]:
     return [topic.name for topic in catalog.find(some, pattern)]
 
 
-def test_topics_are_found_by_name_and_by_pattern(catalog: Catalog) -> None:
+def test_topics_are_found_by_name_and_by_pattern(catalog: LogCatalog) -> None:
     assert names(catalog, "orders.eu", "events", "nobody", "events") == ["events", "orders.eu"]
     assert names(catalog, pattern="e.*") == ["empty", "events"]
     assert names(catalog, pattern="events|orders[.]..") == ["events", "orders.eu"]
@@ -70,19 +70,19 @@ def test_topics_are_found_by_name_and_by_pattern(catalog: Catalog) -> None:
     assert names(catalog, "orders.eu", pattern="em.*") == ["empty", "orders.eu"]
 
 
-def test_what_the_node_keeps_for_itself_matches_no_pattern(catalog: Catalog) -> None:
+def test_what_the_node_keeps_for_itself_matches_no_pattern(catalog: LogCatalog) -> None:
     assert "_kept" not in names(catalog, pattern=".*")
     assert names(catalog, pattern="_.*") == []
 
 
-def test_a_topic_is_listed_with_the_ends_of_its_logs(catalog: Catalog) -> None:
+def test_a_topic_is_listed_with_the_ends_of_its_logs(catalog: LogCatalog) -> None:
     events, empty = catalog.find(["events", "empty"])[::-1]
     assert [ends[:2] for ends in events.ends] == [(0, 300), (0, 300), (100, 300)]
     assert [ends[:2] for ends in empty.ends] == [(0, 0), (0, 0)]
     assert len(bytes.fromhex(events.id)) == 16
 
 
-def test_times_are_looked_up(catalog: Catalog) -> None:
+def test_times_are_looked_up(catalog: LogCatalog) -> None:
     (events,) = catalog.find(["events"])
     assert [catalog.seqno_at(events, 0, moment) for moment in (-5, 0, 1, 150_000, 299_000)] == [0, 0, 1, 150, 299]
     assert [catalog.seqno_at(events, 2, moment, "skip") for moment in (0, 150_001, 10**9)] == [100, 151, 300]
@@ -91,7 +91,7 @@ def test_times_are_looked_up(catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize("every", [1, 3000, 10_000, 1 << 30])
-def test_logs_are_cut_densely(catalog: Catalog, every: int) -> None:
+def test_logs_are_cut_densely(catalog: LogCatalog, every: int) -> None:
     (events,) = catalog.find(["events"])
     for partition, low, high in ((0, 0, 300), (1, 17, 18), (1, 18, 250), (2, 100, 300)):
         pieces = catalog.cut(events, partition, low, high, every)
@@ -101,7 +101,7 @@ def test_logs_are_cut_densely(catalog: Catalog, every: int) -> None:
             assert 5 < len(pieces) < 20
 
 
-def test_a_place_says_whose_it_is_and_where_its_files_are(node: NodeProcess, catalog: Catalog) -> None:
+def test_a_place_says_whose_it_is_and_where_its_files_are(node: NodeProcess, catalog: LogCatalog) -> None:
     assert catalog.node_id == FileCatalog(node.directory).node_id
     assert catalog.directory in (str(node.directory), "/nowhere")
 
@@ -177,7 +177,7 @@ def test_segments_are_cut_as_if_records_were_alike(every: int) -> None:
         assert (pieces[0].seqno_from, pieces[-1].seqno_until) == (low, high)
         assert all(one.seqno_until == other.seqno_from for one, other in pairwise(pieces))
         assert all(piece.seqno_from < piece.seqno_until for piece in pieces)
-    assert cut_evenly([], 5, 9, every) == [Piece(5, 9, 0)]
+    assert cut_evenly([], 5, 9, every) == [SeqnoRange(5, 9, 0)]
     assert cut_evenly(segments, 9, 9, every) == []
 
 

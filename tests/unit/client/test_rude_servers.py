@@ -204,7 +204,7 @@ def test_a_server_that_pushes_more_than_it_may_is_hung_up_on() -> None:
 
     with server(flood) as address:
         asyncio.run(follow(address))
-        made = blocking_link.Link.connect(Address.parse(address))
+        made = blocking_link.BlockingLink.connect(Address.parse(address))
         made.subscribe(ReadRequest("events", Start()))
         with pytest.raises(RemoteProtocolError, match="credit"):
             made.ask(Kind.PING)
@@ -300,7 +300,7 @@ def test_a_reader_goes_on_to_the_next_server_where_the_first_is_not_available() 
             say(sock, Kind.CHUNK, frame.correlation, standing(0))
 
     with server(stopping) as first, server(fine) as second, Reader("events", [first, second]) as reader:
-        assert reader.position == 0
+        assert reader.seqno == 0
 
 
 def test_closing_does_not_wait_for_a_server_that_reads_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,4 +366,4 @@ def test_a_follower_whose_filter_leaves_nothing_ends_in_time() -> None:
         asyncio.run(follow(address))
         with Reader("events", address, tags_any=["x"]) as reader:
             assert not list(reader.records(follow=True, timeout_s=0.2))
-            assert reader.position
+            assert reader.seqno

@@ -20,7 +20,7 @@ from starlette.types import Message
 from logboom.batch import Record, build_records
 from logboom.batch.ndjson import encode_record
 from logboom.broker.api import Part, ReadRequest, Start
-from logboom.protocols.http.formats import MEDIA_TYPES, Format, Place, Stream, choose, encode
+from logboom.protocols.http.formats import MEDIA_TYPES, Format, RecordSource, StreamedResponse, choose, encode
 from logboom.protocols.http.problem import RequestError
 from web.node import WebNode, tell
 
@@ -234,7 +234,7 @@ def test_no_piece_of_a_page_is_as_large_as_a_value(form: Format) -> None:
     tables = [
         pa.Table.from_batches([build_records([Record(b"1"), record, Record(b"2")]).to_arrow()]) for record in HUGE
     ]
-    assert max(map(len, encode(form, tables, Place("t", 0), Facts([])))) < LARGE // 2
+    assert max(map(len, encode(form, tables, RecordSource("t", 0), Facts([])))) < LARGE // 2
 
 
 class Facts(msgspec.Struct):
@@ -261,7 +261,7 @@ def test_whatever_a_page_holds_goes_when_nobody_takes_it_any_more() -> None:
 
     async def story() -> None:
         with pytest.raises((OSError, ClientDisconnect)):
-            await Stream(pieces(), {}, NDJSON)({"type": "http", "asgi": {}}, receive, send)
+            await StreamedResponse(pieces(), {}, NDJSON)({"type": "http", "asgi": {}}, receive, send)
         assert left == ["closed"]
 
     asyncio.run(story())

@@ -23,7 +23,7 @@ from logboom.broker.api import (
 )
 from logboom.broker.monitor.measures import BOUNDS_S, Histogram, Meter
 from logboom.errors import ConnectionLost
-from logboom.protocols.http.metrics import CURSORS_MAX, FAMILIES, TOPICS_MAX, Facts, render
+from logboom.protocols.http.metrics import CURSORS_MAX, FAMILIES, TOPICS_MAX, MetricFacts, render
 from web.node import WebNode, tell
 
 PAGE = Path(__file__).parents[3] / "docs/howto/watch.md"
@@ -197,7 +197,7 @@ def test_topics_can_be_chosen_by_prefix_or_left_out(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
-def facts(topics: int = 1, cursors: int = 1, name: str = "t") -> Facts:
+def facts(topics: int = 1, cursors: int = 1, name: str = "t") -> MetricFacts:
     meter = Meter()
     meter.note_append(1, 10, 100, 0.001)
     meter.note_read(10, 100, 1e9)
@@ -206,7 +206,7 @@ def facts(topics: int = 1, cursors: int = 1, name: str = "t") -> Facts:
     found = [CursorInfo(f"c{n}", names[0], "0" * 32, 0, 0, "b", 1, n) for n in range(cursors)]
     measures = Measures({each: meter.shown() for each in names}, {"http": meter.shown()}, Histogram().shown())
     replica = ReplicaStats("s", True, 3, {"t/0": 3}, 5)
-    return Facts(stats(replica=replica), measures, infos, found)
+    return MetricFacts(stats(replica=replica), measures, infos, found)
 
 
 def test_buckets_are_cumulative_and_end_with_all_of_them() -> None:

@@ -10,14 +10,14 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import PIPELINE_TOPIC, Part
-from logboom.results.pipeline_state import Covered, Ended, Event, Leased, Result, Stored
-from logboom.results.places import Place
+from logboom.results.pipeline_state import Covered, Ended, Event, Leased, Result, ResultFile
+from logboom.results.places import ResultPlace
 from web.node import WebNode, tell
 
 JOB = "report/all"
 
 
-async def publish(node: WebNode, place: Place, page: Stored | None, topic_id: str = "") -> None:
+async def publish(node: WebNode, place: ResultPlace, page: ResultFile | None, topic_id: str = "") -> None:
     covers = {"orders": Covered(topic_id, {0: (0, 1)})} if topic_id else {}
     facts: dict[str, Any] = {} if page is None else {"page": msgspec.to_builtins(page)}
     events: list[Event] = [
@@ -39,7 +39,7 @@ def test_a_job_is_listed_with_its_result_and_how_far_that_is_behind(tmp_path: Pa
     async def story(node: WebNode) -> None:
         info = await node.broker.create_topic("orders")
         await node.broker.append([Part("orders", [build([b"1", b"2", b"3"])])], "durable")
-        await publish(node, Place(str(tmp_path)), None, info.id)
+        await publish(node, ResultPlace(str(tmp_path)), None, info.id)
         (job,) = (await node.client.get("/pipeline", params={"prefix": "report/"})).json()["jobs"]
         assert (job["job"], job["state"], job["lag"], job["result"]["records"]) == (JOB, "idle", 2, 3)
         assert (await node.client.get("/pipeline", params={"prefix": "archive"})).json()["jobs"] == []
@@ -53,7 +53,7 @@ def test_a_job_is_listed_with_its_result_and_how_far_that_is_behind(tmp_path: Pa
 
 def test_the_page_of_a_report_is_served_so_that_it_can_do_nothing(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
-        place = Place(str(tmp_path / "results"))
+        place = ResultPlace(str(tmp_path / "results"))
         await publish(node, place, place.write("report.html", b"<h1>Report</h1>"))
         answer = await node.client.get("/pipeline/report", params={"job": JOB})
         assert (answer.status_code, answer.text) == (200, "<h1>Report</h1>")
@@ -70,15 +70,15 @@ def test_the_page_of_a_report_is_served_so_that_it_can_do_nothing(tmp_path: Path
     ("page", "status"),
     [
         (None, 404),
-        (Stored("gone.html", 3, 3), 500),
-        (Stored("../secret", 6, 1), 500),
-        (Stored("/etc/hostname", 6, 1), 500),
-        (Stored("large.html", 1 << 40, 1), 500),
+        (ResultFile("gone.html", 3, 3), 500),
+        (ResultFile("../secret", 6, 1), 500),
+        (ResultFile("/etc/hostname", 6, 1), 500),
+        (ResultFile("large.html", 1 << 40, 1), 500),
     ],
 )
-def test_what_is_no_page_of_a_result_is_not_served(tmp_path: Path, page: Stored | None, status: int) -> None:
+def test_what_is_no_page_of_a_result_is_not_served(tmp_path: Path, page: ResultFile | None, status: int) -> None:
     async def story(node: WebNode) -> None:
-        await publish(node, Place(str(tmp_path / "results")), page)
+        await publish(node, ResultPlace(str(tmp_path / "results")), page)
         answer = await node.client.get("/pipeline/report", params={"job": JOB})
         assert answer.status_code == status
         assert (await node.client.get("/pipeline/report", params={"job": "archive/none"})).status_code == 404

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from logboom import errors
-from logboom.broker.api import Key, Receipt
+from logboom.broker.api import PublishKey, Receipt
 from logboom.protocols.http.problem import problem_of
 from web.node import WebNode, tell
 from web.staged import fill_stage
@@ -56,7 +56,7 @@ def test_a_stage_that_is_being_published_stays(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         await node.broker.create_topic("t")
         stage = await fill_stage(node.broker)
-        publishing = asyncio.create_task(node.broker.publish(Key("k", 1), [Receipt(stage.id, 3)]))
+        publishing = asyncio.create_task(node.broker.publish(PublishKey("k", 1), [Receipt(stage.id, 3)]))
         answers = []
         while not publishing.done():
             answers.append(await node.client.delete(f"/stages/{stage.id}"))
@@ -72,9 +72,9 @@ def test_keys_are_listed_by_name_or_newest_first(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         await node.broker.create_topic("t")
         stage = await fill_stage(node.broker)
-        await node.broker.publish(Key("orders/b", 7), [Receipt(stage.id, 3)])
-        await node.broker.publish(Key("orders/a", 2), [])
-        await node.broker.publish(Key("0f3c", lasting=False), [])
+        await node.broker.publish(PublishKey("orders/b", 7), [Receipt(stage.id, 3)])
+        await node.broker.publish(PublishKey("orders/a", 2), [])
+        await node.broker.publish(PublishKey("0f3c", lasting=False), [])
         listed = (await node.client.get("/keys")).json()
         assert [key["name"] for key in listed["keys"]] == ["0f3c", "orders/a", "orders/b"]
         random, _, named = listed["keys"]
@@ -89,10 +89,10 @@ def test_keys_are_listed_by_name_or_newest_first(tmp_path: Path) -> None:
 def test_a_key_is_forgotten_whatever_its_name(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         for name in ("orders/../b//c", "100%&a=b?#", ".."):
-            await node.broker.publish(Key(name, 1), [])
+            await node.broker.publish(PublishKey(name, 1), [])
             assert (await node.client.delete("/keys", params={"name": name})).status_code == 204
             assert problem(await node.client.delete("/keys", params={"name": name})) == (404, "key-not-found")
-            assert (await node.broker.publish(Key(name, 1), [])).repeat is False
+            assert (await node.broker.publish(PublishKey(name, 1), [])).repeat is False
         assert problem(await node.client.delete("/keys")) == (400, "bad-parameter")
 
     assert tell(tmp_path, story) == []
@@ -102,8 +102,8 @@ def test_stats_and_metrics_tell_of_stages_and_publishes(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         await node.broker.create_topic("t")
         first, second, third = [await fill_stage(node.broker) for _ in range(3)]
-        await node.broker.publish(Key("k", 1), [Receipt(first.id, 3)])
-        await node.broker.publish(Key("k", 1), [Receipt(second.id, 3)])
+        await node.broker.publish(PublishKey("k", 1), [Receipt(first.id, 3)])
+        await node.broker.publish(PublishKey("k", 1), [Receipt(second.id, 3)])
         staging = (await node.client.get("/stats")).json()["staging"]
         size = (await node.client.get("/stages")).json()["stages"][0]["size_bytes"]
         assert staging == {

@@ -12,7 +12,7 @@ import pytest
 from binary.memory import MemoryBroker
 from binary.peer import LOOPS, run
 from logboom.batch import build
-from logboom.broker.api import Deletion, NodeStats, Origin, Part, Settings, Stored
+from logboom.broker.api import Deletion, FeedOrigin, FeedPiece, NodeStats, Part, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -245,17 +245,17 @@ class Fed:
     """A feed that gives what a test puts into it."""
 
     def __init__(self, index: int) -> None:
-        self.origin = Origin("n", "c", "events", "t", 1, 0, Settings(), index, b"snapshot")
-        self.queue: asyncio.Queue[Stored | Exception] = asyncio.Queue()
-        self.last = Stored(memoryview(b""), index, 0, 0, 0)
+        self.origin = FeedOrigin("n", "c", "events", "t", 1, 0, Settings(), index, b"snapshot")
+        self.queue: asyncio.Queue[FeedPiece | Exception] = asyncio.Queue()
+        self.last = FeedPiece(memoryview(b""), index, 0, 0, 0)
         self.closed = 0
 
     def put(self, data: bytes, first: int = 0) -> None:
         index = self.last.next_index + (1 if data else 0)
-        self.last = Stored(memoryview(data), index, first, index, index)
+        self.last = FeedPiece(memoryview(data), index, first, index, index)
         self.queue.put_nowait(self.last)
 
-    async def next(self, max_bytes: int = 0, wait_ms: int = 1000) -> Stored:
+    async def next(self, max_bytes: int = 0, wait_ms: int = 1000) -> FeedPiece:
         if not wait_ms and self.queue.empty():
             return self.last
         found = await self.queue.get()
@@ -292,7 +292,7 @@ def test_several_logs_are_fed_over_one_connection(loop: str) -> None:
             size = int((await peer.ask(b"REPLICATE events/0 7\r\n")).split()[1])
             line = await peer.reader.readexactly(size)
             assert line.endswith(b"\r\n")
-            origin = msgspec.json.decode(line.removeprefix(b"origin: "), type=Origin)
+            origin = msgspec.json.decode(line.removeprefix(b"origin: "), type=FeedOrigin)
             assert origin == feeding.feeds["events/0"].origin
             assert await peer.line() == b"STORED events/0 0 7 0 0 0"
             size = int((await peer.ask(b"REPLICATE others/3 1\r\n")).split()[1])

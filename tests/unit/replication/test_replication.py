@@ -31,9 +31,9 @@ from logboom.errors import (
 )
 from logboom.protocols.endpoint import Endpoint
 from logboom.replication import carrier, replication, source_link
-from logboom.replication.facts import Listed
+from logboom.replication.facts import SourceLog
 from logboom.replication.replication import prepare
-from logboom.replication.source_link import Link
+from logboom.replication.source_link import SourceLink
 from logboom.storage.data.directory import DataDirectory
 from logboom.storage.data.role import Role
 from logboom.storage.data.topic import (
@@ -286,9 +286,9 @@ def test_copying_that_is_stopped_before_it_began_lets_go_of_its_logs(tmp_path: P
     async def story(pair: Pair) -> None:
         replica = pair.replica.replica
         assert replica is not None
-        link = await Link.connect(Endpoint.parse(pair.address))
+        link = await SourceLink.connect(Endpoint.parse(pair.address))
         one = carrier.Carrier(link, replica, carrier.Held())
-        followed = carrier.Followed(Listed("t", 0, "7f", 0, 0))
+        followed = carrier.FollowedLog(SourceLog("t", 0, "7f", 0, 0))
         one.add(followed)
         running = asyncio.create_task(one.run())
         running.cancel()
@@ -627,7 +627,7 @@ def test_a_source_that_says_nothing_any_more_is_taken_for_dead(monkeypatch: pyte
             writer.close()
 
         async with await asyncio.start_server(listen_only, "127.0.0.1", 0) as server:
-            link = await Link.connect(Endpoint("127.0.0.1", server.sockets[0].getsockname()[1]))
+            link = await SourceLink.connect(Endpoint("127.0.0.1", server.sockets[0].getsockname()[1]))
             with pytest.raises(ConnectionLost, match="has said nothing"):
                 await link.ask("TOPICS")
             link.close()

@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from logboom.errors import RemoteProtocolError
-from logboom.replication.facts import Listed, read_cursors, read_identity, read_origin, read_topics
-from logboom.replication.source_stream import BODY_BYTES_MAX, Facts, Gone, Piece, Pong, Refusal, Stream
+from logboom.replication.facts import SourceLog, read_cursors, read_identity, read_origin, read_topics
+from logboom.replication.source_stream import (
+    BODY_BYTES_MAX,
+    Pong,
+    SourceAnswer,
+    SourceLogGone,
+    SourcePiece,
+    SourceRefusal,
+    SourceStream,
+)
 
 STREAM = b"".join(
     (
@@ -21,23 +29,23 @@ STREAM = b"".join(
 )
 EVENTS = [
     Pong(),
-    Facts(memoryview(b"a: b\n")),
-    Piece("t/0", memoryview(b"\r\n\r\n"), 7, 1, 9, 6),
-    Piece("t/1", memoryview(b""), 1, 0, 0, 0),
-    Gone("t/1"),
-    Refusal("not found"),
-    Facts(memoryview(b"")),
+    SourceAnswer(memoryview(b"a: b\n")),
+    SourcePiece("t/0", memoryview(b"\r\n\r\n"), 7, 1, 9, 6),
+    SourcePiece("t/1", memoryview(b""), 1, 0, 0, 0),
+    SourceLogGone("t/1"),
+    SourceRefusal("not found"),
+    SourceAnswer(memoryview(b"")),
 ]
 
 
 @pytest.mark.parametrize("cut", range(len(STREAM) + 1))
 def test_events_do_not_depend_on_where_the_stream_is_cut(cut: int) -> None:
-    stream = Stream()
+    stream = SourceStream()
     assert stream.receive(STREAM[:cut]) + stream.receive(STREAM[cut:]) == EVENTS
 
 
 def test_events_come_byte_by_byte_too() -> None:
-    stream = Stream()
+    stream = SourceStream()
     assert [event for byte in STREAM for event in stream.receive(bytes([byte]))] == EVENTS
 
 
@@ -62,11 +70,11 @@ def test_events_come_byte_by_byte_too() -> None:
 )
 def test_what_is_no_answer_of_a_source_ends_the_conversation(line: bytes) -> None:
     with pytest.raises(RemoteProtocolError):
-        Stream().receive(line + b"\r\n")
+        SourceStream().receive(line + b"\r\n")
 
 
 def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
-    stream = Stream()
+    stream = SourceStream()
     for _ in range(4):
         assert stream.receive(b"x" * 1000) == []
     with pytest.raises(RemoteProtocolError):
@@ -75,7 +83,7 @@ def test_a_line_without_an_end_is_not_kept_for_ever() -> None:
 
 def test_facts_are_read_as_the_source_writes_them() -> None:
     topics = b"a.b/0: id=7f first=3 committed=9\r\na.b/1: id=7f first=0 committed=0\r\n"
-    assert read_topics(memoryview(topics)) == [Listed("a.b", 0, "7f", 3, 9), Listed("a.b", 1, "7f", 0, 0)]
+    assert read_topics(memoryview(topics)) == [SourceLog("a.b", 0, "7f", 3, 9), SourceLog("a.b", 1, "7f", 0, 0)]
     assert read_topics(memoryview(b"")) == []
     assert read_cursors(memoryview(b"team:x/1: a.b/1 1xyz\r\n")) == {("team:x/1", "a.b", 1): "1xyz"}
     assert read_identity(memoryview(b"node_id: n\r\ncluster_id: c\r\nversion: 1\r\n")) == ("n", "c")

@@ -17,10 +17,10 @@ from logboom.broker import replica
 from logboom.broker.api import Part, ReadRequest, Settings, Start
 from logboom.errors import BookmarkLost, ConnectionLost, LogReadOnly, ReadOnlyReplica, StorageError, Unavailable
 from logboom.protocols.endpoint import Endpoint
-from logboom.replication.source_link import Link
+from logboom.replication.source_link import SourceLink
 from logboom.server.node import Node
 from logboom.server.screen import Ready, describe
-from logboom.server.sources import Loaded, Setting, load
+from logboom.server.sources import LoadedConfig, Setting, load
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data import directory
 from logboom.storage.data.role import Role
@@ -29,14 +29,14 @@ from replicas.pair import Pair, tell
 from replicas.stored import stored
 
 
-def configured(path: Path, **settings: object) -> Loaded:
+def configured(path: Path, **settings: object) -> LoadedConfig:
     nowhere = {f"listen.{protocol}": "127.0.0.1:0" for protocol in ("binary", "logd", "http")}
     values = {"data": str(path), **nowhere, **settings}
     return load([Setting(name, value, "test") for name, value in values.items()], environment={})
 
 
 @asynccontextmanager
-async def twins(root: Path) -> AsyncIterator[tuple[Node, Node, Loaded]]:
+async def twins(root: Path) -> AsyncIterator[tuple[Node, Node, LoadedConfig]]:
     """A source, a replica of it, and what the latter was told."""
     source = await Node.open(configured(root / "source"))
     try:
@@ -187,4 +187,4 @@ def test_a_log_that_was_about_to_begin_anew_gets_its_term_at_the_next_start(
 
 def test_a_host_that_can_have_no_address_is_a_source_that_cannot_be_reached() -> None:
     with pytest.raises(ConnectionLost, match="cannot be reached"):
-        asyncio.run(Link.connect(Endpoint("a..b", 1774)))
+        asyncio.run(SourceLink.connect(Endpoint("a..b", 1774)))

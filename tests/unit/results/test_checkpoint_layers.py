@@ -15,20 +15,20 @@ from logboom.results.checkpoint import (
     FORMAT,
     MANIFEST,
     Checkpoint,
+    CheckpointManifest,
+    CheckpointMark,
     Layer,
-    Manifest,
-    Mark,
     buckets_of,
     encode_manifest,
     latest,
 )
 from logboom.results.pipeline_state import Result
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 
 
 def make(root: Path, layers: list[Layer]) -> Result:
-    manifest = Manifest(FORMAT, "t", "00" * 16, "key", None, {0: Mark(1000)}, tuple(layers))
-    place = Place(str(root)).below("runs/1")
+    manifest = CheckpointManifest(FORMAT, "t", "00" * 16, "key", None, {0: CheckpointMark(1000)}, tuple(layers))
+    place = ResultPlace(str(root)).below("runs/1")
     return Result("1", place.uri, manifest=place.write(MANIFEST, encode_manifest(manifest)))
 
 
@@ -51,7 +51,9 @@ def test_each_key_is_shown_once_as_the_last_layer_has_it(tmp_path: Path, buckets
             if value is not None:
                 expected[b"key %d" % key] = seqno
             seqno += 1
-        layers.append(write_layer(Place(str(tmp_path)), "1", {0: records, 1: records[:5]}, buckets=buckets[number]))
+        layers.append(
+            write_layer(ResultPlace(str(tmp_path)), "1", {0: records, 1: records[:5]}, buckets=buckets[number])
+        )
     result = make(tmp_path, layers)
     assert sorted(seqnos_of(result)) == sorted(expected.values())
     assert sorted(seqnos_of(result, 350)) == sorted(seqno for seqno in expected.values() if seqno >= 350)
@@ -61,7 +63,7 @@ def test_each_key_is_shown_once_as_the_last_layer_has_it(tmp_path: Path, buckets
 
 def test_files_that_are_gone_or_not_what_was_written_are_said_to_be(tmp_path: Path) -> None:
     noise = random.Random(5).randbytes(100)
-    layer = write_layer(Place(str(tmp_path)), "1", {0: [Record(noise, key=b"k", seqno=3)]})
+    layer = write_layer(ResultPlace(str(tmp_path)), "1", {0: [Record(noise, key=b"k", seqno=3)]})
     result = make(tmp_path, [layer])
     file = tmp_path / layer.files[0].path
     whole = file.read_bytes()

@@ -5,7 +5,7 @@ from typing import cast
 
 from logboom.broker.api import Broker, PartitionInfo, Settings, TopicInfo
 from logboom.results.job_standings import STRAY_KEPT_US, JobInfo, known_jobs, stand
-from logboom.results.pipeline_state import Catalogue, Covered, Job, Lease, Result, Run
+from logboom.results.pipeline_state import Covered, LeaseHolder, PastRun, PipelineJob, PipelineState, Result
 
 ID, OTHER = "a" * 32, "b" * 32
 
@@ -15,21 +15,23 @@ def topic(topic_id: str = ID, first: int = 0) -> TopicInfo:
     return TopicInfo("events", topic_id, logs, Settings())
 
 
-def only(job: Job, topics: list[TopicInfo] | None = None, now: int = 0) -> JobInfo:
-    catalogue = Catalogue()
+def only(job: PipelineJob, topics: list[TopicInfo] | None = None, now: int = 0) -> JobInfo:
+    catalogue = PipelineState()
     catalogue.jobs["archive/events"] = job
     (found,) = stand(catalogue, [topic()] if topics is None else topics, now)
     return found
 
 
-def job(spans: dict[int, tuple[int, int]] | None = None, error: str | None = None, lease: Lease | None = None) -> Job:
+def job(
+    spans: dict[int, tuple[int, int]] | None = None, error: str | None = None, lease: LeaseHolder | None = None
+) -> PipelineJob:
     results = [] if spans is None else [Result("one", "/one", {"events": Covered(ID, spans)})]
-    runs = [Run("one", 1, "x", 0, 5), Run("two", 2, "x", 6, 9, error)]
-    return Job("archive", ("events",), 2, lease, results, runs)
+    runs = [PastRun("one", 1, "x", 0, 5), PastRun("two", 2, "x", 6, 9, error)]
+    return PipelineJob("archive", ("events",), 2, lease, results, runs)
 
 
 def test_a_job_is_idle_failed_running_or_silent() -> None:
-    lease = Lease(3, "three", "x", 1000, 0, 7, 5_000_000, 1, 2, "reads")
+    lease = LeaseHolder(3, "three", "x", 1000, 0, 7, 5_000_000, 1, 2, "reads")
     assert only(job()).state == "idle"
     failed = only(job(error="no room"))
     assert (failed.state, failed.error, failed.succeeded) == ("failed", "no room", 5)
@@ -68,22 +70,24 @@ class Topics:
         return [TopicInfo(name, ID, [], Settings()) for name in self.names]
 
 
-def listed(job: Job, now: int, *names: str) -> bool:
+def listed(job: PipelineJob, now: int, *names: str) -> bool:
     return bool(asyncio.run(known_jobs(cast(Broker, Topics(*names)), [only(job, now=now)], now)))
 
 
 def test_a_job_of_a_topic_that_never_was_is_not_listed_for_ever() -> None:
-    failed = Job("archive", ("evnets",), 1, None, [], [Run("one", 1, "x", 0, 9, "there is no topic 'evnets'")])
+    failed = PipelineJob(
+        "archive", ("evnets",), 1, None, [], [PastRun("one", 1, "x", 0, 9, "there is no topic 'evnets'")]
+    )
     late = 10 + STRAY_KEPT_US
     assert listed(failed, late - 1)
     assert not listed(failed, late)
     assert not listed(failed, late, "events")
     assert listed(failed, late, "evnets")
-    made = Job("archive", ("evnets",), 2, None, [Result("one", "/one", {})], failed.runs)
+    made = PipelineJob("archive", ("evnets",), 2, None, [Result("one", "/one", {})], failed.runs)
     assert listed(made, late)
-    worked = Job("archive", ("evnets",), 2, None, [], [Run("one", 1, "x", 0, 5), *failed.runs])
+    worked = PipelineJob("archive", ("evnets",), 2, None, [], [PastRun("one", 1, "x", 0, 5), *failed.runs])
     assert listed(worked, late)
-    everything = Job("report", (), 1, None, [], failed.runs)
+    everything = PipelineJob("report", (), 1, None, [], failed.runs)
     assert listed(everything, late)
-    running = Job("archive", ("evnets",), 2, Lease(2, "two", "x", 1000, 0, 7, late), [], failed.runs)
+    running = PipelineJob("archive", ("evnets",), 2, LeaseHolder(2, "two", "x", 1000, 0, 7, late), [], failed.runs)
     assert listed(running, late)

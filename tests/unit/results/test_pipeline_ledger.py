@@ -15,8 +15,8 @@ from logboom.broker.api import PIPELINE_TOPIC, Acks, Answer, Broker, Part
 from logboom.broker.local import LocalBroker
 from logboom.errors import LeaseLost, OutcomeUnknown, TopicNotAllowed, Unavailable
 from logboom.results import pipeline_ledger as ledger_module
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Beat, Catalogue, Ended, Event, Leased
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import Beat, Ended, Event, Leased, PipelineState
 
 JOB = "count/events"
 
@@ -25,12 +25,12 @@ def leased(epoch: int, run: str) -> Leased:
     return Leased(JOB, "count", epoch, run, "here:1", 1000)
 
 
-def ledger_of(broker: Any) -> Ledger:
+def ledger_of(broker: Any) -> PipelineLedger:
     async def connect() -> Broker:
         found: Broker = broker
         return found
 
-    return Ledger(connect)
+    return PipelineLedger(connect)
 
 
 class Forgetful:
@@ -79,7 +79,7 @@ def test_an_event_whose_answer_was_lost_is_in_the_log_once(
         ended = Ended(JOB, 1, "one")
         ledger = ledger_of(Forgetful(broker, lost))
 
-        def own(catalogue: Catalogue) -> Event:
+        def own(catalogue: PipelineState) -> Event:
             catalogue.check(JOB, 1, "one")
             return ended
 
@@ -99,7 +99,7 @@ def test_who_lost_its_job_meanwhile_does_not_take_the_word_of_another_for_its_ow
         await other.put(lambda _: leased(1, "one"))
         forgetful = Forgetful(broker, "before")
 
-        def own(catalogue: Catalogue) -> Event:
+        def own(catalogue: PipelineState) -> Event:
             catalogue.check(JOB, 1, "one")
             return Ended(JOB, 1, "one")
 
@@ -121,7 +121,7 @@ def test_a_node_that_stays_away_is_given_up(tmp_path: Path, monkeypatch: pytest.
 
     async def run() -> None:
         with pytest.raises(Unavailable):
-            await Ledger(away).put(lambda _: leased(1, "one"), 0.05)
+            await PipelineLedger(away).put(lambda _: leased(1, "one"), 0.05)
 
     asyncio.run(run())
 
@@ -130,7 +130,7 @@ def test_what_must_not_be_is_raised_and_not_appended(tmp_path: Path) -> None:
     async def tell(broker: LocalBroker) -> None:
         ledger = ledger_of(broker)
 
-        def forbidden(catalogue: Catalogue) -> Event:
+        def forbidden(catalogue: PipelineState) -> Event:
             raise LeaseLost(JOB, 1, "so it is")
 
         with pytest.raises(LeaseLost):
@@ -154,7 +154,7 @@ def test_under_contention_every_event_is_there_once_and_the_log_stays_short(
             for turn in range(15):
                 run = f"{number}-{turn}"
 
-                def claim(catalogue: Catalogue, run: str = run) -> Event | None:
+                def claim(catalogue: PipelineState, run: str = run) -> Event | None:
                     job = catalogue.jobs.get(JOB)
                     if job is not None and job.lease is not None:
                         return None
@@ -208,7 +208,7 @@ def test_a_log_that_is_another_one_by_now_is_read_from_its_beginning(tmp_path: P
                 found: Broker = brokers.pop(0)
                 return found
 
-            ledger = Ledger(connect)
+            ledger = PipelineLedger(connect)
             await ledger.put(lambda _: leased(1, "one"))
             await ledger_of(other).put(lambda _: leased(7, "seven"))
             ledger._broker = None

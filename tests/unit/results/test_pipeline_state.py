@@ -13,13 +13,13 @@ from logboom.results.pipeline_state import (
     TAKEN_OVER,
     UNREAD,
     Beat,
-    Catalogue,
     Covered,
     Ended,
     Event,
     Leased,
+    PipelineState,
     Result,
-    Stored,
+    ResultFile,
     encode,
 )
 
@@ -40,8 +40,8 @@ def records(events: list[Event], seqno: int = 0) -> Iterator[Record]:
         yield Record(encode(event), timestamp=1000 * (number + 1), seqno=number)
 
 
-def fold(*events: Event) -> Catalogue:
-    catalogue = Catalogue()
+def fold(*events: Event) -> PipelineState:
+    catalogue = PipelineState()
     catalogue.fold(records(list(events)))
     return catalogue
 
@@ -59,7 +59,7 @@ def test_a_job_is_run_by_who_has_leased_it_until_he_has_ended() -> None:
 
 def test_a_result_counts_from_the_end_of_its_run_and_has_the_time_of_that() -> None:
     covers = {"events": Covered("ab" * 16, {0: (0, 5), 7: (3, 3)})}
-    result = Result("one", "s3://b/one", covers, Stored("m.json", 3, 9), 5, 50, {"of": "all"})
+    result = Result("one", "s3://b/one", covers, ResultFile("m.json", 3, 9), 5, 50, {"of": "all"})
     catalogue = fold(leased(1), Beat(JOB, 1))
     assert catalogue.result(JOB) is None
     catalogue.fold(records([Ended(JOB, 1, "one", result, None, {"records": 5})], 2))
@@ -127,7 +127,7 @@ def test_a_whole_stands_for_all_before_it() -> None:
     told = fold(*events)
     whole = told.whole()
     assert fold(*events, whole).jobs == told.jobs
-    fresh = Catalogue()
+    fresh = PipelineState()
     fresh.fold(records([whole, ended(2, "two")], len(events)))
     told.fold(records([whole, ended(2, "two")], len(events)))
     assert fresh.jobs == told.jobs
@@ -189,7 +189,7 @@ def test_until_all_is_said_anew_a_job_of_which_something_cannot_be_read_may_have
 
 
 def test_what_a_trimmed_log_begins_with_is_never_passed_over() -> None:
-    catalogue = Catalogue()
+    catalogue = PipelineState()
     for _ in range(2):
         with pytest.raises(ResultsUnreadable, match="_pipeline, partition 0, seqno 7 cannot be read"):
             catalogue.fold([Record(b'{"event":"everything"}', timestamp=5, seqno=7)])

@@ -13,11 +13,11 @@ from logboom.batch import build
 from logboom.broker.api import Broker, Part, Settings
 from logboom.broker.local import LocalBroker
 from logboom.errors import ConfigError, ResultsUnreadable
-from logboom.results.pipeline_follower import Following
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Catalogue, Covered, Ended, Event, Leased, Result, Stored
+from logboom.results.pipeline_follower import PipelineFollower
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import Covered, Ended, Event, Leased, PipelineState, Result, ResultFile
 from logboom.results.place_rules import PlaceRules
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 from logboom.storage.data.topic import SegmentSettings
 from web.node import WebNode, tell
 
@@ -64,14 +64,14 @@ def test_a_place_that_could_mean_anything_is_no_configuration(place: str) -> Non
 def test_a_file_is_not_read_before_its_size_is_right_nor_is_what_is_no_file_or_elsewhere(
     tmp_path: Path,
 ) -> None:
-    place = Place(str(tmp_path / "in"))
+    place = ResultPlace(str(tmp_path / "in"))
     stored = place.write("good", b"abc")
     assert place.read(stored) == b"abc"
     (tmp_path / "secret").write_text("12 letters..")
     os.mkfifo(tmp_path / "in" / "pipe")
     for path, size in (("good", 2), ("../secret", 12), ("pipe", 0), ("pipe", 5), ("../in/good", 3), ("none", 3)):
         with pytest.raises(ResultsUnreadable) as refused:
-            place.read(Stored(path, size, stored.crc))
+            place.read(ResultFile(path, size, stored.crc))
         assert "12 bytes" not in str(refused.value)
     for path in ("../secret", "pipe"):
         with pytest.raises(ResultsUnreadable):
@@ -85,8 +85,8 @@ async def publish(broker: Broker, job: str, kind: str, result: Result) -> None:
     def always(event: Event) -> object:
         return lambda catalogue: event
 
-    ledger = Ledger(connect)
-    catalogue: Catalogue = await ledger.refresh()
+    ledger = PipelineLedger(connect)
+    catalogue: PipelineState = await ledger.refresh()
     epoch = catalogue.jobs[job].epoch + 1 if job in catalogue.jobs else 1
     await ledger.put(always(Leased(job, kind, epoch, result.run, "evil", 30_000)))  # type: ignore[arg-type]
     await ledger.put(always(Ended(job, epoch, result.run, result)))  # type: ignore[arg-type]
@@ -108,8 +108,8 @@ def test_a_client_that_names_a_store_has_the_node_connect_to_nobody_and_spoils_n
         await archive(broker, "good", tmp_path / "archive")
         store = f"s3://bucket/{RUN}?region=x&scheme=http&endpoint_override={address}"
         covers = {"victim": Covered(victim.id, {0: (0, 5)})}
-        await publish(broker, "archive/victim", "archive", Result("1", store, covers, Stored("m", 1, 1)))
-        following = await Following.start(broker, broker.archives.put)
+        await publish(broker, "archive/victim", "archive", Result("1", store, covers, ResultFile("m", 1, 1)))
+        following = await PipelineFollower.start(broker, broker.archives.put)
         assert broker.archives.find(info.id, 0) is not None
         assert broker.archives.find(victim.id, 0) is None
         assert "counts for nothing" in caplog.text
@@ -130,7 +130,7 @@ def test_a_page_and_a_checkpoint_in_a_place_that_is_not_allowed_are_not_shown(tm
         answer = await node.client.get("/pipeline/report", params={"job": "report"})
         assert "names no store" in answer.text
         covers = {"t": Covered(topic.id, {0: (0, 1)})}
-        made = Result("1", f"s3://evil/{RUN}", covers, Stored("m", 1, 1), facts={"by": "key"})
+        made = Result("1", f"s3://evil/{RUN}", covers, ResultFile("m", 1, 1), facts={"by": "key"})
         await publish(node.broker, "checkpoint/t/key", "checkpoint", made)
         answer = await node.client.get("/topics/t/checkpoint")
         assert "names no store" in answer.text

@@ -15,7 +15,7 @@ import uvloop
 
 from logboom.broker.limits import Rejections
 from logboom.server.descriptors import FILES_MIN, KEPT_MAX, KEPT_MIN, KEPT_PART, share_out
-from logboom.server.gate import Gate, Pace
+from logboom.server.gate import AcceptPace, Gate
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 REFUSAL = b"too many"
@@ -183,7 +183,7 @@ def test_connections_that_vanish_at_once_disturb_nobody() -> None:
 def test_a_pace_lets_a_burst_through_and_then_so_many_a_second() -> None:
     async def story() -> None:
         loop = asyncio.get_running_loop()
-        pace = Pace(1000)
+        pace = AcceptPace(1000)
         await pace.turn()
         began = loop.time()
         for _ in range(400):

@@ -16,13 +16,13 @@ from logboom.broker.api import Part, ReadRequest
 from logboom.errors import ConfigError, DirectoryUnusable, LogboomError
 from logboom.protocols.endpoint import Endpoint
 from logboom.server.node import Node, names_of
-from logboom.server.sources import Loaded, Setting, load
+from logboom.server.sources import LoadedConfig, Setting, load
 from logboom.storage import DataDirectory
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 
 
-def configured(path: Path, **settings: object) -> Loaded:
+def configured(path: Path, **settings: object) -> LoadedConfig:
     values = {"data": f"{path}/data", "listen.binary": "127.0.0.1:0", **settings}
     return load([Setting(name, value, "test") for name, value in values.items()], environment={})
 

@@ -8,7 +8,7 @@ import pytest
 
 from logboom.batch import build
 from logboom.storage import Log, LogConfig
-from logboom.storage.readable_log import Piece
+from logboom.storage.readable_log import SeqnoRange
 from simulation.disk import SimulatedDisk
 from simulation.model import make_batch, open_log, open_view
 
@@ -21,7 +21,7 @@ def write(log: Log, sizes: list[int], records: int = 2) -> None:
     log.commit(log.sync())
 
 
-def check(pieces: list[Piece], seqno_from: int, seqno_until: int) -> None:
+def check(pieces: list[SeqnoRange], seqno_from: int, seqno_until: int) -> None:
     """Dense, in order, exactly so much."""
     assert pieces[0].seqno_from == seqno_from
     assert pieces[-1].seqno_until == seqno_until
@@ -42,7 +42,7 @@ def test_a_log_is_cut_into_pieces_of_about_the_size_asked_for() -> None:
             assert sum(piece.size for piece in pieces) == log.size_bytes
             assert all(piece.size <= every * 3 // 2 + 4 * KIB for piece in pieces), "an entry of the index apart"
             assert len(pieces) <= 2 * log.size_bytes // every + 1
-        assert readable.cut(0, 600, 2**40) == [Piece(0, 600, log.size_bytes)]
+        assert readable.cut(0, 600, 2**40) == [SeqnoRange(0, 600, log.size_bytes)]
 
 
 @pytest.mark.parametrize(("low", "high"), [(0, 1), (1, 2), (17, 460), (299, 301), (599, 600)])

@@ -205,9 +205,9 @@ def test_producers_are_checked_and_repeats_answered_as_the_first_time(log: Log) 
 def test_sequence_numbers_wrap_at_2_to_the_31(log: Log) -> None:
     top = 2**31 - 1
     producers = log._tail.producers
-    from logboom.storage.producers import Written
+    from logboom.storage.producers import ProducerBatch
 
-    producers.record(4, 0, Written(top - 1, 1, 0, 0, NOW))
+    producers.record(4, 0, ProducerBatch(top - 1, 1, 0, 0, NOW))
     log.append_one(build([b"a", b"b"], producer=Producer(4, 0, top)), NOW)
     assert not log.append_one(build([b"c"], producer=Producer(4, 0, 1)), NOW).repeat
     assert log.append_one(build([b"a", b"b"], producer=Producer(4, 0, top)), NOW).repeat

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from logboom.errors import SeqnoOutOfRange
-from logboom.storage.data.state import State, StateReader
+from logboom.storage.data.state import StateFile, StateReader
 from logboom.storage.view import LogGone, LogView
 from simulation.disk import SimulatedDisk
 from simulation.model import DIRECTORY, TOPIC_ID, make_batch, open_log, open_view
@@ -35,7 +35,7 @@ def test_a_view_goes_back_where_the_state_file_does() -> None:
     log.commit(log.sync())
     view = open_view(disk)
     assert view.committed == 180
-    State.open(disk, "/data/state").claim(TOPIC_ID, 0).write(0, 0, 90, 30, 1)
+    StateFile.open(disk, "/data/state").claim(TOPIC_ID, 0).write(0, 0, 90, 30, 1)
     assert view.refresh()
     assert view.committed == 90
     assert sum(len(batch) for batch in view.batches()) == 90
@@ -47,7 +47,7 @@ def test_a_log_that_the_state_file_does_not_know_is_gone() -> None:
     log.append_one(make_batch(0, 1, 0), 0)
     log.commit(log.sync())
     view = open_view(disk)
-    State.open(disk, "/data/state").release(TOPIC_ID)
+    StateFile.open(disk, "/data/state").release(TOPIC_ID)
     with pytest.raises(LogGone):
         view.refresh()
     with pytest.raises(LogGone):
@@ -56,7 +56,7 @@ def test_a_log_that_the_state_file_does_not_know_is_gone() -> None:
 
 def test_a_slot_is_found_again_when_it_has_moved() -> None:
     disk = SimulatedDisk()
-    state = State.open(disk, "/data/state")
+    state = StateFile.open(disk, "/data/state")
     state.claim(bytes(16), 7).write(1, 2, 3, 4, 5)
     state.claim(TOPIC_ID, 0).write(1, 2, 3, 4, 5)
     reader = StateReader(disk, "/data/state")

@@ -30,8 +30,8 @@ from logboom.storage.tail import Snapshot
 from logboom.storage.upkeep.recompression import recompress
 from logboom.verify import examination
 from logboom.verify.examination import BLOCK_BATCHES
-from logboom.verify.plan import Problem, Wanted
-from logboom.verify.verifier import Findings, Verification
+from logboom.verify.plan import VerifyChoice, VerifyProblem
+from logboom.verify.verifier import Verification, VerifyFindings
 
 NOW = 1_790_000_000_000_000
 TOPIC = "events"
@@ -53,7 +53,7 @@ def execute(
     return answers
 
 
-def verify(*paths: Path, wanted: Wanted = Wanted()) -> Findings:  # noqa: B008
+def verify(*paths: Path, wanted: VerifyChoice = VerifyChoice()) -> VerifyFindings:  # noqa: B008
     return Verification([str(path) for path in paths], wanted, execute).run()
 
 
@@ -172,7 +172,9 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
             log.append_one(build(values, tags=tags, codec="zstd" if number % 3 == 2 else "none"), NOW + number, 1)
         log.commit(log.sync())
     assert len(segments(path)) > 3
-    assert verify(path) == Findings(logs=1, segments=len(segments(path)), batches=90, records=270, bytes=size_of(path))
+    assert verify(path) == VerifyFindings(
+        logs=1, segments=len(segments(path)), batches=90, records=270, bytes=size_of(path)
+    )
     return path
 
 
@@ -219,7 +221,7 @@ def rewrite(file: Path, position: int, change: Callable[[bytearray], None]) -> N
     file.write_bytes(data)
 
 
-def only(findings: Findings) -> Problem:
+def only(findings: VerifyFindings) -> VerifyProblem:
     (problem,) = findings.problems
     return problem
 
@@ -601,7 +603,7 @@ def test_only_topics_that_are_asked_for_are_looked_at(tmp_path: Path) -> None:
             (log,) = data.open_topic(name)
             log.append_one(build([b"1"]), NOW)
             log.commit(log.sync())
-    for wanted, logs in ((Wanted(("events",)), 1), (Wanted(pattern=r"orders\..*"), 2), (Wanted(), 3)):
+    for wanted, logs in ((VerifyChoice(("events",)), 1), (VerifyChoice(pattern=r"orders\..*"), 2), (VerifyChoice(), 3)):
         assert verify(tmp_path / "data", wanted=wanted).logs == logs
 
 
@@ -655,7 +657,7 @@ def test_nothing_in_a_data_directory_is_written(sound: Path) -> None:
 
 def test_progress_ends_with_all_bytes(sound: Path) -> None:
     told: list[tuple[int, int]] = []
-    Verification([str(sound)], Wanted(), execute, lambda done, total: told.append((done, total))).run()
+    Verification([str(sound)], VerifyChoice(), execute, lambda done, total: told.append((done, total))).run()
     assert told[0][0] == 0
     assert told[-1] == (size_of(sound), size_of(sound))
     assert told == sorted(told)

@@ -30,7 +30,7 @@ _CONTENTS: Final = (RecordsRejected, BatchError)
 _VALUES_ONLY: Final = (None,) * 5
 
 
-class Columns(NamedTuple):
+class RecordColumns(NamedTuple):
     """Records as `batch.build` takes them. A column that all of them lack is None."""
 
     values: list[bytes | None]
@@ -66,7 +66,7 @@ class Placed(NamedTuple):
 
 @dataclass(slots=True)
 class _Contribution:
-    columns: Columns
+    columns: RecordColumns
     size: int
     done: Future[Placed]
     anywhere: bool
@@ -104,7 +104,7 @@ class Gatherer:
         self._turn = 0
 
     def add(
-        self, topic: str, partition: int | None, columns: Columns, size: int, acks: Acks | None = None
+        self, topic: str, partition: int | None, columns: RecordColumns, size: int, acks: Acks | None = None
     ) -> Future[Placed]:
         """Records for one log, of about `size` bytes. The future fails with the reason where they were not appended.
 
@@ -272,7 +272,7 @@ def _fail(done: Future[Any], error: BaseException) -> None:
         done.exception()  # who added it may be gone: that is nothing to complain about
 
 
-def _merge(group: list[_Contribution]) -> Columns:
+def _merge(group: list[_Contribution]) -> RecordColumns:
     """One set of columns; those that some have and others lack are filled up."""
     parts = [contribution.columns for contribution in group]
     values = [value for part in parts for value in part.values]
@@ -286,4 +286,4 @@ def _merge(group: list[_Contribution]) -> Columns:
             entries = part[number]
             column += [missing] * len(part.values) if entries is None else entries
         rest.append(column)
-    return Columns(values, *rest)
+    return RecordColumns(values, *rest)

@@ -1,7 +1,7 @@
 """The one owner of a log's writes: what is written when, by whom, and who is told.
 
     submit → (queue) → append → written → sync → committed
-                 inline or on a thread     by the Committer, for many logs at once
+                 inline or on a thread     by the SyncRounds, for many logs at once
 
 Invariants. Batches enter the log in the order of `submit`. While a thread has the log (`busy`) nobody else calls
 anything of it that writes; what comes meanwhile waits in the queue. An append is answered when its promise is kept and
@@ -9,7 +9,7 @@ waits for nothing else: with acks none or leader when it is written, with durabl
 when more is committed: when it is synced, or, where the topic says flush = os, when it is written.
 
 Small appends to a log that is not being synced are written inline. Others go to a thread: writing takes long while the
-same file is synced. What waits for a sync anyway waits for the round of the Committer, which writes it with one call.
+same file is synced. What waits for a sync anyway waits for the round of the SyncRounds, which writes it with one call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from logboom.storage.growing_log import PendingSync
 from logboom.storage.log import Log
 
 if TYPE_CHECKING:
-    from logboom.broker.append.sync_rounds import Committer
+    from logboom.broker.append.sync_rounds import SyncRounds
 
 logger: Final = logging.getLogger("logboom.broker")
 
@@ -43,13 +43,13 @@ LAZY_SYNC_MS: Final = 1000
 
 
 class LogWriter:
-    def __init__(self, name: str, log: Log, settings: Settings, committer: Committer, term: int | None = None) -> None:
+    def __init__(self, name: str, log: Log, settings: Settings, rounds: SyncRounds, term: int | None = None) -> None:
         self.name = name
         """`topic/partition`."""
         self.log = log
         self.configure(settings)
-        self._committer = committer
-        self._loop: AbstractEventLoop = committer.loop
+        self._rounds = rounds
+        self._loop: AbstractEventLoop = rounds.loop
         self._term = term
         """What is appended is of this one, which is not in the log yet, durably; None where the log's own is."""
         self._term_index: int | None = None
@@ -98,11 +98,11 @@ class LogWriter:
 
     def submit(self, entry: Entry) -> None:
         """Take an append in. Its promise is kept, or broken with a reason, in any case."""
-        refusal = self._gone or self._committer.failure
+        refusal = self._gone or self._rounds.failure
         if refusal is not None:
             return self.refuse(entry, refusal)
         inline = self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and self.log.is_quick
-        if inline and self._committer.room(self, entry.size):
+        if inline and self._rounds.room(self, entry.size):
             self._append((entry,))
             return self._written((entry,))
         return self._enqueue(entry)
@@ -111,33 +111,33 @@ class LogWriter:
         """Nothing of this is written. What was written before, and is only sent again, gets its first answer."""
         firsts = [] if self._gone is not None or entry.stamped else list(map(self.log.first_answer, entry.batches))
         if not any(firsts):
-            return self._committer.refuse(entry, error)
+            return self._rounds.refuse(entry, error)
         entry.answers = [first or error for first in firsts]
-        last = self._committer.counts.note(entry)
-        if entry.acks != "durable" or last <= self.log.synced_index or self._committer.failure is not None:
+        last = self._rounds.counts.note(entry)
+        if entry.acks != "durable" or last <= self.log.synced_index or self._rounds.failure is not None:
             return entry.settle()
         self._awaiting.append((last, entry))
-        return self._committer.want(self)
+        return self._rounds.want(self)
 
     @property
     def _is_free(self) -> bool:
-        return not self.busy and not self._committer.paused
+        return not self.busy and not self._rounds.paused
 
     def _enqueue(self, entry: Entry) -> None:
         overloaded = self.overload(entry.size)
         if overloaded is not None:
             return self.refuse(entry, overloaded)
-        entry.give_up_at = self._loop.time() + self._committer.limits.append_wait_ms / 1000
+        entry.give_up_at = self._loop.time() + self._rounds.limits.append_wait_ms / 1000
         self._queue.append(entry)
         self._count_queued(entry, 1)
         return self.go_on()
 
     def overload(self, size: int) -> Overloaded | None:
         """Why so many bytes more may not wait for this log."""
-        committer, limits = self._committer, self._committer.limits
+        rounds, limits = self._rounds, self._rounds.limits
         for waiting, most in (
             (self.queued_bytes, limits.unsynced_bytes_per_log),
-            (committer.queued_bytes, limits.unsynced_bytes),
+            (rounds.queued_bytes, limits.unsynced_bytes),
         ):
             if waiting and waiting + size > most:
                 return Overloaded(self.name, waiting, most)
@@ -146,13 +146,13 @@ class LogWriter:
     def count_waiting(self, size: int) -> None:
         """So many bytes more, or less, wait for this log: in its queue, or before it."""
         self.queued_bytes += size
-        self._committer.queued_bytes += size
+        self._rounds.queued_bytes += size
 
     def _give_up(self) -> None:
         """Some have waited for room long enough."""
         self._patience = None
-        now, most = self._loop.time(), self._committer.limits.unsynced_bytes_per_log
-        while self._queue and self._queue[0].give_up_at <= now and not self._committer.room(self, 0):
+        now, most = self._loop.time(), self._rounds.limits.unsynced_bytes_per_log
+        while self._queue and self._queue[0].give_up_at <= now and not self._rounds.room(self, 0):
             entry = self._queue.popleft()
             self._count_queued(entry, -1)
             self.refuse(entry, Overloaded(self.name, self.waiting_bytes, most))
@@ -168,15 +168,15 @@ class LogWriter:
         if not self._queue:
             return
         if not self._is_free:
-            if self._committer.paused:
-                self._committer.held_up[self] = None
+            if self._rounds.paused:
+                self._rounds.held_up[self] = None
             return
-        has_room = self._committer.room(self, 0)
+        has_room = self._rounds.room(self, 0)
         if self._eager and has_room and (entries := self.take_queue()):
             self.seize()
-            self._committer.run(self._write_queue, entries)
+            self._rounds.run(self._write_queue, entries)
             return
-        self._committer.want(self)
+        self._rounds.want(self)
         if not has_room and self._patience is None:
             self._patience = self._loop.call_at(self._queue[0].give_up_at, self._give_up)
 
@@ -184,7 +184,7 @@ class LogWriter:
         """What is to be written now: as much as there is room for, at least one entry."""
         entries: list[Entry] = []
         taken = 0
-        while self._queue and (not entries or self._committer.room(self, taken)):
+        while self._queue and (not entries or self._rounds.room(self, taken)):
             if self.log.syncing and isinstance(self._queue[0], Adoption):
                 break  # a segment must be rolled for it
             entry = self._queue.popleft()
@@ -195,16 +195,16 @@ class LogWriter:
 
     def _count_unsynced(self, size: int) -> None:
         self.unsynced_bytes += size
-        self._committer.unsynced_bytes += size
+        self._rounds.unsynced_bytes += size
         if not self.unsynced_bytes:
-            self._committer.dirty.pop(self, None)
+            self._rounds.dirty.pop(self, None)
         elif size > 0:
-            self._committer.dirty[self] = None
+            self._rounds.dirty[self] = None
 
     def _write_queue(self, entries: list[Entry]) -> None:
         """On a thread."""
         self._append(entries)
-        self._committer.call_soon(self._wrote, entries)
+        self._rounds.call_soon(self._wrote, entries)
 
     def _append(self, entries: Sequence[Entry]) -> None:
         """On whatever thread has the log: one call for all of them. Their answers are not given to anybody yet."""
@@ -245,7 +245,7 @@ class LogWriter:
             answers = [error] * len(batches)
         except Exception as error:  # nothing of ours: what was written is not known
             failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
-            self._committer.call_soon(self._committer.fail, failure, error)
+            self._rounds.call_soon(self._rounds.fail, failure, error)
             answers = [failure] * len(batches)
         offset = 0
         for entry in entries:
@@ -275,7 +275,7 @@ class LogWriter:
             failure = error
         except Exception as error:  # nothing of ours: what was written is not known
             failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
-            self._committer.call_soon(self._committer.fail, failure, error)
+            self._rounds.call_soon(self._rounds.fail, failure, error)
         last, headers = self.log.last_index, [batch.header for batch in entry.batches]
         entry.answers = [
             failure
@@ -295,7 +295,7 @@ class LogWriter:
             logger.warning("%s: %s does not become a segment: %s", self.name, entry.piece.path, error)
         except Exception as error:  # nothing of ours: what was written is not known
             failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
-            self._committer.call_soon(self._committer.fail, failure, error)
+            self._rounds.call_soon(self._rounds.fail, failure, error)
         entry.piece.let_go()
 
     append_on_thread = _append
@@ -310,25 +310,25 @@ class LogWriter:
     def seize(self) -> None:
         """A thread gets the log."""
         self.busy = True
-        self._committer.dirty[self] = None
-        self._committer.seized += 1
+        self._rounds.dirty[self] = None
+        self._rounds.seized += 1
 
     def free(self) -> None:
         """No thread has the log any more."""
         self.busy = False
         if not self.unsynced_bytes:
-            self._committer.dirty.pop(self, None)
-        self._committer.seized -= 1
+            self._rounds.dirty.pop(self, None)
+        self._rounds.seized -= 1
         if self._untold:
             self.tell()
         if self._late is not None:
             pending, self._late = self._late, None
             self.end_sync(pending)
-        self._committer.freed()
+        self._rounds.freed()
 
     def _written(self, entries: Sequence[Entry]) -> None:
         """Answer those that wait for no more, and see to it that the others are synced."""
-        log, counts = self.log, self._committer.counts
+        log, counts = self.log, self._rounds.counts
         before, durable, synced = counts.bytes, False, log.synced_index
         for entry in entries:
             last = counts.note(entry)
@@ -348,7 +348,7 @@ class LogWriter:
             if self._commits_unsynced and self._term is None:
                 log.commit(log.last_index, tell=False)
                 self.wake()
-                self._committer.tell_later(self)
+                self._rounds.tell_later(self)
         if size and (log.synced_index > log.committed_index or log.synced_index == log.last_index):
             self._synced()
         elif durable or size:
@@ -357,20 +357,20 @@ class LogWriter:
 
     def _stop_all(self) -> None:
         failure = SyncFailed(self.log.refusal)
-        self._committer.fail(failure, None)
+        self._rounds.fail(failure, None)
         self.break_off(LogReadOnly(str(failure)), failure)  # the node may have stopped before this came back
 
     def _see_to_sync(self, now: bool) -> None:
         """At once where somebody waits for it, or nothing can be shown before it; else as the topic says."""
         if now or not self._sync_after_s or self._term is not None or self.unsynced_bytes >= LAZY_SYNC_BYTES:
-            self._committer.want(self)
+            self._rounds.want(self)
         elif self._timer is None:
             self._timer = self._loop.call_later(self._sync_after_s, self._due)
 
     def _due(self) -> None:
         self._timer = None
         if self.unsynced_bytes:
-            self._committer.want(self)
+            self._rounds.want(self)
 
     def end_sync(self, pending: PendingSync) -> None:
         """A sync has succeeded: commit, answer, wake. A roll that is due is left to a thread."""
@@ -378,14 +378,14 @@ class LogWriter:
             self._late = pending
         elif self.log.outgrown:
             self.seize()
-            self._committer.run(self._end_sync_on_thread, pending)
+            self._rounds.run(self._end_sync_on_thread, pending)
         else:
             self.log.end_sync(pending)
             self._synced()
 
     def _end_sync_on_thread(self, pending: PendingSync) -> None:
         self.log.end_sync(pending)
-        self._committer.call_soon(self._rolled)
+        self._rounds.call_soon(self._rolled)
 
     def _rolled(self) -> None:
         self._synced()
@@ -431,7 +431,7 @@ class LogWriter:
         self._untold = self.busy
         if not self.busy and not self.log.closed:
             self.log.tell()
-            if self.log.failed and self._committer.failure is None:
+            if self.log.failed and self._rounds.failure is None:
                 self._stop_all()
 
     def wake(self) -> None:
@@ -463,11 +463,11 @@ class LogWriter:
         waiter: Future[None] = self._loop.create_future()
         if index <= self.log.synced_index:
             waiter.set_result(None)
-        elif self._committer.failure is not None:  # there will be no more rounds
-            waiter.set_exception(SyncFailed(str(self._committer.failure)))
+        elif self._rounds.failure is not None:  # there will be no more rounds
+            waiter.set_exception(SyncFailed(str(self._rounds.failure)))
         else:
             self._awaiting.append((index, waiter))
-            self._committer.want(self)
+            self._rounds.want(self)
         return waiter
 
     @property

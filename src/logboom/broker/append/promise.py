@@ -15,7 +15,7 @@ from logboom.broker.monitor.measures import Meter
 from logboom.errors import LogboomError
 from logboom.storage.append import Answer
 from logboom.storage.data.topic import Acks
-from logboom.storage.staged.piece import Piece
+from logboom.storage.staged.piece import StagePiece
 
 
 class Promise:
@@ -143,7 +143,7 @@ class Adoption(Entry):
 
     __slots__ = ("piece",)
 
-    def __init__(self, promise: Promise, piece: Piece, meter: Meter | None) -> None:
+    def __init__(self, promise: Promise, piece: StagePiece, meter: Meter | None) -> None:
         super().__init__(promise, 0, (), "leader", meter=meter)  # it is synced when it is appended
         self.piece = piece
         self.work_bytes = sys.maxsize  # never on the loop

@@ -32,7 +32,7 @@ logger: Final = logging.getLogger("logboom.broker")
 
 
 @dataclass(slots=True)
-class Counts:
+class AppendCounts:
     """Of all logs since the start."""
 
     batches: int = 0
@@ -74,7 +74,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Turn:
+class LogTurn:
     """One log's part of a round."""
 
     writer: LogWriter
@@ -82,7 +82,7 @@ class Turn:
     pending: PendingSync | None = None
 
 
-class Committer:
+class SyncRounds:
     def __init__(
         self,
         loop: AbstractEventLoop,
@@ -94,7 +94,7 @@ class Committer:
     ) -> None:
         self.loop = loop
         self.limits = limits
-        self.counts = Counts()
+        self.counts = AppendCounts()
         self.rejections = self.counts.rejections
         self.failure: LogReadOnly | None = None
         """Why the node takes no more writes."""
@@ -179,7 +179,7 @@ class Committer:
             due = [writer for writer in dict.fromkeys((*due, *others)) if writer not in crowd]
         for writer in due:
             self._due.pop(writer, None)
-            turn = Turn(writer, writer.take_queue())
+            turn = LogTurn(writer, writer.take_queue())
             if turn.entries:
                 writer.seize()
             elif not writer.log.syncing and writer.gone is None:
@@ -196,7 +196,7 @@ class Committer:
         self._syncing = True
         self._syncs.submit(self._guarded, self._work, turns, [turn for turn in turns if turn.entries])
 
-    def _work(self, turns: list[Turn], queued: list[Turn]) -> None:
+    def _work(self, turns: list[LogTurn], queued: list[LogTurn]) -> None:
         """On a thread: write, then sync."""
         for turn in queued:
             turn.writer.append_on_thread(turn.entries)
@@ -212,11 +212,11 @@ class Committer:
             error = failed
         self.call_soon(self._synced, turns, time.perf_counter() - began, error)
 
-    def _written(self, turns: Iterable[Turn]) -> None:
+    def _written(self, turns: Iterable[LogTurn]) -> None:
         for turn in turns:
             turn.writer.wrote_in_round(turn.entries)
 
-    def _synced(self, turns: list[Turn], took_s: float, error: OSError | None) -> None:
+    def _synced(self, turns: list[LogTurn], took_s: float, error: OSError | None) -> None:
         self._syncing = self._started = False
         counts = self.counts
         counts.syncs += 1

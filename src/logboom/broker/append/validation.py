@@ -36,7 +36,7 @@ from logboom.batch.ndjson import encode_record
 from logboom.broker.allowances import shown
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Entry
-from logboom.broker.append.sync_rounds import Committer, logger
+from logboom.broker.append.sync_rounds import SyncRounds, logger
 from logboom.broker.append.validator_address import ValidatorRules
 from logboom.broker.catalog import Hosted
 from logboom.errors import (
@@ -114,7 +114,7 @@ class Validation:
         self,
         loop: AbstractEventLoop,
         threads: Executor,
-        committer: Committer,
+        rounds: SyncRounds,
         validators: Validators | None,
         allowed: ValidatorRules,
     ) -> None:
@@ -122,7 +122,7 @@ class Validation:
         """What waits before each log, in its order. No log is here for which nothing does."""
         self._loop = loop
         self._threads = threads
-        self._committer = committer
+        self._rounds = rounds
         self._validators = validators
         self._allowed = allowed
         self._lines: dict[Hosted, _Line] = {}
@@ -137,7 +137,7 @@ class Validation:
         for piece in entry.split():
             error = self._too_much(writer, piece)
             if error is not None:
-                self._committer.refuse(piece, error)
+                self._rounds.refuse(piece, error)
                 continue
             line = self._lines.get(hosted) or _Line(hosted)
             case = _Case(line, partition, writer, piece, _cost(piece))
@@ -213,7 +213,7 @@ class Validation:
             if refusal is None:
                 writer.submit(case.entry)
             else:
-                self._committer.refuse(case.entry, refusal)
+                self._rounds.refuse(case.entry, refusal)
 
     async def _judge(self, case: _Case) -> LogboomError | None:
         return await self.judge(case.line.hosted, case.partition, case.entry.batches)
@@ -230,7 +230,7 @@ class Validation:
                 return ValidatorNotAllowed(topic.name, shown(url), barred)
         if self._validators is None:
             return self._unanswered(topic.name, rules, rules.urls[0], "this node cannot ask validators")
-        work = partial(encode_body, topic.name, partition, batches, self._committer.limits.batch_bytes)
+        work = partial(encode_body, topic.name, partition, batches, self._rounds.limits.batch_bytes)
         try:
             body = await self._loop.run_in_executor(self._threads, work)
         except LimitExceeded as error:
@@ -264,7 +264,7 @@ class Validation:
         failure = ValidatorFailed(topic, shown(url), reason)
         if rules.on_failure == "refuse":
             return failure
-        times = self._committer.rejections.count(UNVALIDATED, str(failure))
+        times = self._rounds.rejections.count(UNVALIDATED, str(failure))
         if times & (times - 1) == 0:
             logger.warning("accepted all the same (%d times by now): %s", times, failure)
         return None

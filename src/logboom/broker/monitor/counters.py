@@ -16,15 +16,15 @@ import msgspec
 
 from logboom import __version__
 from logboom.broker.api import DiskStats, NodeStats, ReplicaStats
-from logboom.broker.append.sync_rounds import Committer
+from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.catalog import Catalog
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.measures import Meter
-from logboom.broker.publish.publisher import Publishing
+from logboom.broker.publish.publisher import Publisher
 from logboom.broker.publish.stages import Stages
-from logboom.broker.read.log_reader import LogReading
+from logboom.broker.read.log_reader import LogReader
 from logboom.broker.upkeep.upkeep import Upkeep
-from logboom.storage.data.directory import Node
+from logboom.storage.data.directory import NodeIdentity
 
 
 def now_us() -> int:
@@ -85,15 +85,15 @@ def open_files_limit() -> int:
 class Counters:
     """The parts of a broker that count something."""
 
-    node: Node
+    node: NodeIdentity
     started: int
     limits: Limits
     catalog: Catalog
-    committer: Committer
-    reading: LogReading
+    rounds: SyncRounds
+    reading: LogReader
     upkeep: Upkeep
     stages: Stages
-    publishing: Callable[[], Publishing | None]
+    publishing: Callable[[], Publisher | None]
     """None until the node has started."""
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
     """How many there are now, by protocol; front-ends say so."""
@@ -103,14 +103,14 @@ class Counters:
 
     @property
     def rejections(self) -> Rejections:
-        return self.committer.rejections
+        return self.rounds.rejections
 
     def stats(
         self, refused: str | None, replica: ReplicaStats | None, unreadable: list[str], disk: DiskStats | None
     ) -> NodeStats:
-        committer = self.committer
-        counts = committer.counts
-        failure = None if committer.failure is None else str(committer.failure)
+        rounds = self.rounds
+        counts = rounds.counts
+        failure = None if rounds.failure is None else str(rounds.failure)
         return NodeStats(
             node_id=self.node.node_id,
             cluster_id=self.node.cluster_id,
@@ -118,7 +118,7 @@ class Counters:
             started=self.started,
             now=now_us(),
             topics=len(self.catalog),
-            logs=len(committer.writers),
+            logs=len(rounds.writers),
             writes=self._writes(),
             reads=self._reads(),
             syncs={
@@ -145,15 +145,15 @@ class Counters:
         )
 
     def _writes(self) -> dict[str, int]:
-        committer, counts = self.committer, self.committer.counts
+        rounds, counts = self.rounds, self.rounds.counts
         return {
             "batches": counts.batches,
             "records": counts.records,
             "bytes": counts.bytes,
             "repeats": counts.repeats,
             "refused": counts.refused,
-            "waiting_bytes": committer.queued_bytes,
-            "unsynced_bytes": committer.unsynced_bytes,
+            "waiting_bytes": rounds.queued_bytes,
+            "unsynced_bytes": rounds.unsynced_bytes,
         }
 
     def _reads(self) -> dict[str, int]:
@@ -166,7 +166,7 @@ class Counters:
             "warmed": counts.warmed,
             "archived": counts.archived,
             "subscriptions": counts.subscriptions,
-            "waiting": sum(writer.readers_waiting for writer in self.committer.writers),
+            "waiting": sum(writer.readers_waiting for writer in self.rounds.writers),
         }
 
     def _staging(self) -> dict[str, int]:

@@ -37,7 +37,7 @@ def _ring() -> array[int]:
 
 
 @dataclass(slots=True, eq=False)
-class Followed:
+class CursorLag:
     """One cursor in one partition."""
 
     topic_id: bytes
@@ -48,7 +48,7 @@ class Lags:
     def __init__(self, catalog: Catalog, cursors: Callable[[], Cursors | None]) -> None:
         self._catalog = catalog
         self._cursors = cursors
-        self._followed: dict[bytes, Followed] = {}
+        self._followed: dict[bytes, CursorLag] = {}
         self._asked: dict[str, float] = {}
         """Topics that somebody wanted the history of, and when; the latest last."""
         self._counted: dict[Hosted, tuple[int, int | None]] = {}
@@ -78,7 +78,7 @@ class Lags:
                     continue
                 before = self._followed.get(key)
                 if before is None or before.topic_id != standing.topic_id:
-                    before = Followed(standing.topic_id)
+                    before = CursorLag(standing.topic_id)
                 lag = self._lag(key, standing.topic_id, standing.seqno)
                 before.lag[number % SLOTS] = UNKNOWN if lag is None else lag
                 followed[key] = before

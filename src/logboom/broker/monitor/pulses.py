@@ -46,7 +46,7 @@ def _ring() -> array[int]:
 
 
 @dataclass(slots=True, eq=False)
-class Recent:
+class RecentRecords:
     """Records of the samples up to the last one that had any: what is behind that in the rings is of long ago."""
 
     came: array[int] = field(default_factory=_ring)
@@ -71,13 +71,13 @@ class Pulse:
     busy_at: int = -1
     """The last sample that had something."""
     size_bytes: int = 0
-    recent: Recent | None = None
+    recent: RecentRecords | None = None
 
     def note(self, change: Flow, number: int, elapsed_s: float) -> None:
         """What came and went in the sample with this number."""
         self.rates = change.per(elapsed_s)
         if self.recent is None:
-            self.recent = Recent()
+            self.recent = RecentRecords()
         self.recent.note(int(change.records_in), int(change.records_out), number, self.busy_at)
         self.busy_at = number
 

@@ -47,7 +47,7 @@ logger = logging.getLogger("logboom.broker")
 Answer = TypeVar("Answer")
 
 
-class Look(Generic[Answer]):
+class SystemProbe(Generic[Answer]):
     """A question to the system that may take for ever: asked on a thread of its own, one at a time."""
 
     def __init__(self, ask: Callable[[], Answer]) -> None:
@@ -70,20 +70,20 @@ class Look(Generic[Answer]):
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class DiskVolume:
     """What the data directory lies on."""
 
     total_bytes: int
     free_bytes: int
 
 
-def look_at_volume(path: str) -> Volume:
+def look_at_volume(path: str) -> DiskVolume:
     volume = os.statvfs(path)
-    return Volume(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
+    return DiskVolume(volume.f_blocks * volume.f_frsize, volume.f_bavail * volume.f_frsize)
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class CountedTotals:
     """Of what is counted since the start: a sample is made of the difference of two."""
 
     append: Durations
@@ -97,7 +97,7 @@ Middle = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class NodeSample:
     at: int
     rates: Flow
     append: Middle
@@ -116,18 +116,18 @@ class Watcher:
         self,
         counters: Counters,
         cursors: Callable[[], Cursors | None],
-        volume: Callable[[], Volume],
+        volume: Callable[[], DiskVolume],
         reserve_bytes: int,
     ) -> None:
         self._counters = counters
         self._reserve_bytes = reserve_bytes
         self.clock: Callable[[], float] = time.monotonic
         self.now: Callable[[], int] = now_us
-        self.volume = Look(volume)
+        self.volume = SystemProbe(volume)
         self._pulses = Pulses()
         self._lags = Lags(counters.catalog, cursors)
         self._ranking = Ranking(counters.catalog, self._pulses, self._lags)
-        self._samples: deque[Sample] = deque(maxlen=HISTORY)
+        self._samples: deque[NodeSample] = deque(maxlen=HISTORY)
         self._number = 0
         """How many samples were taken."""
         self._since_s = self.clock()
@@ -178,9 +178,9 @@ class Watcher:
             self._number += 1
             self.volume.renew()
 
-    def _finish(self, at: int, totals: Totals, rates: Flow) -> Sample:
+    def _finish(self, at: int, totals: CountedTotals, rates: Flow) -> NodeSample:
         before, volume = self._totals, self.volume.answer
-        return Sample(
+        return NodeSample(
             at=at,
             rates=rates,
             append=_middle(totals.append.since(before.append)),
@@ -190,17 +190,17 @@ class Watcher:
             connections=sum(count() for count in self._counters.connections.values()),
             memory_bytes=memory_bytes(),
             open_files=open_files(),
-            unsynced_bytes=self._counters.committer.unsynced_bytes,
+            unsynced_bytes=self._counters.rounds.unsynced_bytes,
             disk_free_bytes=0 if volume is None else volume.free_bytes,
         )
 
-    def _count(self) -> Totals:
+    def _count(self) -> CountedTotals:
         counters = self._counters
         meters = list(counters.meters.values())
-        return Totals(
+        return CountedTotals(
             add_up(meter.append.shown() for meter in meters),
             add_up(meter.read.shown() for meter in meters),
-            counters.committer.counts.sync.shown(),
+            counters.rounds.counts.sync.shown(),
             sum(counters.rejections.values()),
         )
 

@@ -12,7 +12,7 @@ from logboom.errors import InvalidKey
 _NAME: Final = re.compile(r"[\x21-\x7e]{1,249}")
 
 
-class Key(msgspec.Struct, frozen=True, omit_defaults=True):
+class PublishKey(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a publish is known by. Of one name numbers rise; what was published is never published again.
 
     The highest number of a name is kept for ever; of one that is not `lasting`, as long as there is room: random names,
@@ -28,7 +28,7 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     digest: str = ""
     """Of what tells one publish from another, in the words of whoever publishes; empty: nothing is compared."""
 
-    def check(self) -> Key:
+    def check(self) -> PublishKey:
         """Raises InvalidKey."""
         if _NAME.fullmatch(self.name) is None:
             raise InvalidKey(self.name[:100], "a name is 1 to 249 printable ASCII characters without spaces")

@@ -33,7 +33,7 @@ import msgspec
 
 from logboom.batch import Batch
 from logboom.batch.header import SEQUENCE_MODULUS
-from logboom.broker.api import Key, KeyInfo, Part, Publication, PublishedPart, Receipt
+from logboom.broker.api import KeyInfo, Part, Publication, PublishedPart, PublishKey, Receipt
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Adoption, Entry, Promise
 from logboom.broker.catalog import Catalog, Hosted
@@ -62,8 +62,8 @@ from logboom.storage.config import MIB
 from logboom.storage.files.disk import SCARCE
 from logboom.storage.files.open_files import Space
 from logboom.storage.log import Log
-from logboom.storage.staged.piece import Piece
-from logboom.storage.staged.stage import StagedBatch, StageFile, Target
+from logboom.storage.staged.piece import StagePiece
+from logboom.storage.staged.stage import StagedBatch, StageFile, StageTarget
 
 TOPIC: Final = "_publish"
 """The internal topic behind the keys."""
@@ -98,7 +98,7 @@ logger = logging.getLogger("logboom.broker")
 class Into(msgspec.Struct, frozen=True, array_like=True):
     """A log that an intent has records for."""
 
-    target: Target
+    target: StageTarget
     index: int
     """Of the first batch that may be one of the publish."""
 
@@ -138,7 +138,7 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
 class _Log:
     """One of the logs, while records go into it."""
 
-    target: Target
+    target: StageTarget
     hosted: Hosted
     writer: LogWriter
     index: int
@@ -180,14 +180,14 @@ class _Work:
     name: str
     intent: Intent
     stages: Sequence[Stage]
-    logs: dict[Target, _Log]
+    logs: dict[StageTarget, _Log]
     room: _Room
     adopting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ADOPTED_AT_ONCE))
     slicing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One piece at a time is appended in slices: its batches are read on the loop."""
 
 
-class Publishing:
+class Publisher:
     def __init__(
         self,
         state: StateLog,
@@ -225,7 +225,7 @@ class Publishing:
         """Publishes; also those that are committed and cannot be finished."""
         return len(self._busy.keys() | {name for names in self._catalog.busy.values() for name in names})
 
-    async def publish(self, key: Key, receipts: Sequence[Receipt]) -> Publication:
+    async def publish(self, key: PublishKey, receipts: Sequence[Receipt]) -> Publication:
         """What has begun goes on, also when the caller has gone away."""
         key.check()
         while key.name in self._busy:
@@ -251,7 +251,7 @@ class Publishing:
         value = self._state.get(name.encode())
         return None if value is None else _decode(value)
 
-    def _repeat(self, key: Key, known: Intent, receipts: Sequence[Receipt]) -> Publication:
+    def _repeat(self, key: PublishKey, known: Intent, receipts: Sequence[Receipt]) -> Publication:
         if known.is_open:
             raise OutcomeUnknown(
                 f"key {key.name!r}: number {known.number} is published and not in all of its logs; "
@@ -263,7 +263,7 @@ class Publishing:
         self.repeats += 1
         return Publication(key.name, key.number, True, known.parts if known.number == key.number else None)
 
-    async def _publish(self, key: Key, receipts: Sequence[Receipt]) -> Publication:
+    async def _publish(self, key: PublishKey, receipts: Sequence[Receipt]) -> Publication:
         was_lasting = key.name in self._named
         lasting = key.lasting or was_lasting
         await self._make_room_for(key.name, lasting)
@@ -279,9 +279,9 @@ class Publishing:
         return known is not None and known.lasting
 
     async def _publish_stages(
-        self, key: Key, lasting: bool, stages: Sequence[Stage], receipts: Sequence[Receipt]
+        self, key: PublishKey, lasting: bool, stages: Sequence[Stage], receipts: Sequence[Receipt]
     ) -> Publication:
-        room, logs = _Room(self._space), dict[Target, _Log]()
+        room, logs = _Room(self._space), dict[StageTarget, _Log]()
         try:
             await self._stages.prepare(stages, receipts)
             logs = self._find_logs(stages)
@@ -325,7 +325,7 @@ class Publishing:
             if self._unnamed.is_full:
                 raise LimitExceeded(LIMIT, self._keys_max, "stages that were published could not be removed: see why")
 
-    def _claim(self, key: Key, lasting: bool, receipts: Sequence[Receipt]) -> list[Stage]:
+    def _claim(self, key: PublishKey, lasting: bool, receipts: Sequence[Receipt]) -> list[Stage]:
         try:
             return self._stages.claim(receipts)
         except StageNotFound as error:
@@ -335,7 +335,7 @@ class Publishing:
                 f"{error}; key {key.name!r} does not last, so nobody knows whether it was published before"
             ) from error
 
-    def _find_logs(self, stages: Sequence[Stage]) -> dict[Target, _Log]:
+    def _find_logs(self, stages: Sequence[Stage]) -> dict[StageTarget, _Log]:
         """As they are now. Nobody else has a turn until they are kept."""
         logs = {}
         for target, records in _count(stages).items():
@@ -347,13 +347,13 @@ class Publishing:
             logs[target] = _Log(target, hosted, writer, log.synced_index + 1, records, log.next)
         return logs
 
-    def _keep(self, name: str, logs: dict[Target, _Log]) -> None:
+    def _keep(self, name: str, logs: dict[StageTarget, _Log]) -> None:
         """Nothing of the logs is dropped, and no topic deleted, until they are let go."""
         for log in logs.values():
             log.writer.log.hold(_holder(name), log.writer.log.next if log.first is None else log.first)
             self._catalog.busy.setdefault(log.target.topic_id, set()).add(name)
 
-    def _let_go(self, name: str, targets: Iterable[Target]) -> None:
+    def _let_go(self, name: str, targets: Iterable[StageTarget]) -> None:
         for target in targets:
             names = self._catalog.busy.get(target.topic_id, set())
             names.discard(name)
@@ -429,12 +429,14 @@ class Publishing:
         await self._open(file, f"key {work.name!r}")
         await self._pour_batches(file.batches(), [0] * len(logs), producer_id, logs, work)
         file.let_go()
-        pieces: dict[int, list[Piece]] = {}
+        pieces: dict[int, list[StagePiece]] = {}
         for piece in file.pieces:
             pieces.setdefault(piece.number, []).append(piece)
         await all_done(self._pour_pieces(some, producer_id, logs, work) for some in pieces.values())
 
-    async def _pour_pieces(self, pieces: Sequence[Piece], producer_id: int, logs: Sequence[_Log], work: _Work) -> None:
+    async def _pour_pieces(
+        self, pieces: Sequence[StagePiece], producer_id: int, logs: Sequence[_Log], work: _Work
+    ) -> None:
         """Of one log, in their order."""
         for piece in pieces:
             self._check_not_ending(work)
@@ -445,7 +447,7 @@ class Publishing:
             async with work.slicing:
                 await self._pour_piece(piece, producer_id, logs, work)
 
-    async def _pour_piece(self, piece: Piece, producer_id: int, logs: Sequence[_Log], work: _Work) -> None:
+    async def _pour_piece(self, piece: StagePiece, producer_id: int, logs: Sequence[_Log], work: _Work) -> None:
         """In slices."""
         self._check_not_ending(work)
         await self._open(piece, logs[piece.number].writer.name)
@@ -455,7 +457,7 @@ class Publishing:
         await self._pour_batches(batches, counts, producer_id, logs, work)
         piece.let_go()
 
-    async def _open(self, file: Piece | StageFile, where: str) -> None:
+    async def _open(self, file: StagePiece | StageFile, where: str) -> None:
         """Where there are no more files, or no memory for maps, that may pass."""
         wait_s = 0.0
         while True:
@@ -467,7 +469,7 @@ class Publishing:
                     raise
                 wait_s = await self._wait(where, WriteFailed(f"{file.path}: {error.strerror}"), wait_s)
 
-    async def _adopt(self, piece: Piece, log: _Log, work: _Work) -> bool:
+    async def _adopt(self, piece: StagePiece, log: _Log, work: _Work) -> bool:
         """Make a piece a segment of its log. Whether that was worth it, and done."""
         small = piece.size_bytes < log.writer.log.config.segment_bytes // ADOPTED_PART
         if small or piece.is_torn or piece.batch_count > ADOPTED_BATCHES:
@@ -599,7 +601,7 @@ class Publishing:
         self._keep(name, logs)
         return _Work(name, intent, stages, logs, _Room(self._space))
 
-    def _find_writer(self, target: Target) -> tuple[Hosted, LogWriter]:
+    def _find_writer(self, target: StageTarget) -> tuple[Hosted, LogWriter]:
         hosted = self._catalog.find(target.topic, target.topic_id)
         return hosted, hosted.writer(target.partition)
 
@@ -716,9 +718,9 @@ def _batches(log: Log, index: int) -> Iterator[Batch]:
         index = run.next_index
 
 
-def _count(stages: Sequence[Stage]) -> dict[Target, int]:
+def _count(stages: Sequence[Stage]) -> dict[StageTarget, int]:
     """The records for each log."""
-    counts: dict[Target, int] = {}
+    counts: dict[StageTarget, int] = {}
     for stage in stages:
         for target, number in stage.loaded.targets.items():
             counts[target] = counts.get(target, 0) + stage.loaded.counts[number]
@@ -740,7 +742,7 @@ def _decode(value: bytes) -> Intent:
     return msgspec.msgpack.decode(value, type=Intent)
 
 
-def _fields(target: Target) -> tuple[str, str, int]:
+def _fields(target: StageTarget) -> tuple[str, str, int]:
     return target.topic, target.topic_id, target.partition
 
 

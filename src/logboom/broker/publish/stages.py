@@ -45,7 +45,7 @@ from logboom.storage.config import MIB
 from logboom.storage.files.disk import SCARCE
 from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.staged.piece import PieceName
-from logboom.storage.staged.stage import SUFFIX, Opened, StageFile, Target, remove_stages, stage_id
+from logboom.storage.staged.stage import SUFFIX, Opened, StageFile, StageTarget, remove_stages, stage_id
 
 QUEUED_BYTES: Final = 256 * MIB
 """What may wait for one stage."""
@@ -66,7 +66,7 @@ Judge = Callable[[Hosted, int, Sequence[Batch]], Awaitable[LogboomError | None]]
 
 class _Job(NamedTuple):
     hosted: Hosted
-    target: Target
+    target: StageTarget
     batches: Sequence[Batch]
     promise: Promise
     offset: int
@@ -209,7 +209,7 @@ class Stages:
             raise Overloaded("all stages", self._queued_bytes, limits.unsynced_bytes)
         if self.staged_bytes + self._queued_bytes + size > limits.staged_bytes:
             raise LimitExceeded("limits.staged_bytes", limits.staged_bytes, "publish or discard stages")
-        target = Target(hosted.topic.name, hosted.topic.id, partition)
+        target = StageTarget(hosted.topic.name, hosted.topic.id, partition)
         stage.jobs.append(_Job(hosted, target, part.batches, promise, offset, size))
         self._count_queued(stage, size)
         if stage.work is None:

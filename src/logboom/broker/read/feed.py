@@ -12,14 +12,14 @@ from struct import Struct
 from typing import Final
 
 from logboom.batch.header import HEADER_SIZE
-from logboom.broker.api import Origin, Stored
+from logboom.broker.api import FeedOrigin, FeedPiece
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.catalog import Hosted
 from logboom.broker.limits import said_again
-from logboom.broker.read.log_reader import LogReading
+from logboom.broker.read.log_reader import LogReader
 from logboom.errors import Damage, FeedEnded, IndexOutOfRange, ShuttingDown
 from logboom.storage.config import LogConfig
-from logboom.storage.data.directory import DataDirectory, Node
+from logboom.storage.data.directory import DataDirectory, NodeIdentity
 from logboom.storage.log import Log
 from logboom.storage.readable_log import READ_BYTES
 from logboom.storage.recovery import snapshot_of
@@ -29,7 +29,7 @@ _PLACE: Final = Struct("<4xI8xQ")
 
 
 async def begin_feed(
-    data: DataDirectory, reading: LogReading, hosted: Hosted, partition: int | None, index: int
+    data: DataDirectory, reading: LogReader, hosted: Hosted, partition: int | None, index: int
 ) -> LocalFeed:
     """See broker.api.Feeds. Raises IndexOutOfRange for an index above the next."""
     writer = hosted.writer(partition)
@@ -59,9 +59,9 @@ def _snapshot(data: DataDirectory, log: Log) -> bytes:
     return found.encode()
 
 
-def _origin(node: Node, hosted: Hosted, writer: LogWriter, index: int, snapshot: bytes) -> Origin:
+def _origin(node: NodeIdentity, hosted: Hosted, writer: LogWriter, index: int, snapshot: bytes) -> FeedOrigin:
     topic = hosted.topic
-    return Origin(
+    return FeedOrigin(
         node_id=node.node_id,
         cluster_id=node.cluster_id,
         topic=topic.name,
@@ -77,7 +77,7 @@ def _origin(node: Node, hosted: Hosted, writer: LogWriter, index: int, snapshot:
 class LocalFeed:
     """Implements broker.api.Feed."""
 
-    def __init__(self, reading: LogReading, hosted: Hosted, writer: LogWriter, origin: Origin) -> None:
+    def __init__(self, reading: LogReader, hosted: Hosted, writer: LogWriter, origin: FeedOrigin) -> None:
         self.origin = origin
         self._reading = reading
         self._hosted = hosted
@@ -85,7 +85,7 @@ class LocalFeed:
         self._log = writer.log
         self._index = origin.index
 
-    async def next(self, max_bytes: int = READ_BYTES, wait_ms: int = 1000) -> Stored:
+    async def next(self, max_bytes: int = READ_BYTES, wait_ms: int = 1000) -> FeedPiece:
         reading = self._reading
         deadline = reading.loop.time() + min(wait_ms, reading.limits.read_wait_ms) / 1000
         max_bytes = max(1, min(max_bytes, reading.limits.read_bytes))
@@ -94,7 +94,7 @@ class LocalFeed:
             data = await self._look(max_bytes)
             if len(data) or not await reading.wait(self._writer, deadline):
                 log = self._log
-                return Stored(data, self._index, log.first, log.committed, log.committed_index)
+                return FeedPiece(data, self._index, log.first, log.committed, log.committed_index)
 
     def _check(self) -> None:
         """Raises why there is no more to come."""

@@ -1,6 +1,6 @@
 """Reading from a node: where to begin, what comes next, and waiting for it.
 
-A position is a seqno with what makes the next look cheap. What is in memory is given at once, as views of the mapped
+A point is a seqno with what makes the next look cheap. What is in memory is given at once, as views of the mapped
 file or as bytes read from its end; what is not is read in by a thread first, so that nobody else waits for the disk.
 A filter runs on a thread, and says how far it came even where it left nothing.
 
@@ -54,7 +54,7 @@ Fetch = Callable[[str, str, int], Awaitable[str | None]]
 
 
 @dataclass(slots=True)
-class Position:
+class ReadPoint:
     """Where a reader stands in one log."""
 
     topic: Topic
@@ -81,7 +81,7 @@ class ReadCounts:
 
 
 @dataclass(slots=True)
-class LogReading:
+class LogReader:
     """Reads of all logs of a node."""
 
     loop: AbstractEventLoop
@@ -96,8 +96,8 @@ class LogReading:
 
     async def begin(
         self, topic: Topic, writer: LogWriter, partition: int, meter: Meter, request: ReadRequest
-    ) -> Position:
-        """Find the position that a request names."""
+    ) -> ReadPoint:
+        """Find the point that a request names."""
         start, log = request.start, writer.log
         bookmark = start.bookmark
         if bookmark is None and start.cursor is not None:
@@ -119,7 +119,7 @@ class LogReading:
             wanted.selection()  # what it cannot mean is said at once
             if not (wanted.tags_any or wanted.tags_all or wanted.channel is not None or wanted.key is not None):
                 wanted = None
-        return Position(topic, partition, writer, seqno, skip, meter, wanted)
+        return ReadPoint(topic, partition, writer, seqno, skip, meter, wanted)
 
     async def _seqno_at(self, topic: Topic, writer: LogWriter, partition: int, moment: int, skip: bool) -> int:
         """The first record at or after this time."""
@@ -170,36 +170,36 @@ class LogReading:
         found = await self.loop.run_in_executor(self.threads, archived.term_before, seqno)
         return TERM_UNKNOWN if found is None else found
 
-    async def next(self, position: Position, max_bytes: int, max_records: int | None, wait_ms: int | None) -> Chunk:
+    async def next(self, point: ReadPoint, max_bytes: int, max_records: int | None, wait_ms: int | None) -> Chunk:
         """What comes next. Empty only where nothing came in time, or where a filter left nothing on the way."""
         deadline = None if wait_ms is None else self.loop.time() + min(wait_ms, self.limits.read_wait_ms) / 1000
         max_bytes = max(1, min(max_bytes, self.limits.read_bytes))
-        began = position.seqno
+        began = point.seqno
         while True:
             if self.closing:
                 raise ShuttingDown
-            if position.writer.gone is not None:
-                raise said_again(position.writer.gone)
-            looked_at, log = perf_counter(), position.writer.log
+            if point.writer.gone is not None:
+                raise said_again(point.writer.gone)
+            looked_at, log = perf_counter(), point.writer.log
             try:
-                chunk = await self._look(position, max_bytes, max_records)
+                chunk = await self._look(point, max_bytes, max_records)
             except Damage:
-                if position.writer.gone is not None:  # its files are, too
-                    raise said_again(position.writer.gone) from None
+                if point.writer.gone is not None:  # its files are, too
+                    raise said_again(point.writer.gone) from None
                 if not log.closed or self.closing:
                     raise
-                if log is position.writer.log:
-                    await position.writer.news()  # another one takes its place
+                if log is point.writer.log:
+                    await point.writer.news()  # another one takes its place
                 continue
             if chunk is not None:
                 self.counts.chunks += 1
                 self.counts.bytes += len(chunk.data)
                 if chunk.record_count:
-                    position.meter.note_read(chunk.record_count, len(chunk.data), perf_counter() - looked_at)
+                    point.meter.note_read(chunk.record_count, len(chunk.data), perf_counter() - looked_at)
                 return chunk
-            moved = position.seqno > began  # a filter came to the end without a find: a subscriber is told
-            if (moved and deadline is None) or not await self.wait(position.writer, deadline):
-                return self._chunk(position, began, TERM_UNKNOWN, memoryview(b""))
+            moved = point.seqno > began  # a filter came to the end without a find: a subscriber is told
+            if (moved and deadline is None) or not await self.wait(point.writer, deadline):
+                return self._chunk(point, began, TERM_UNKNOWN, memoryview(b""))
 
     async def wait(self, writer: LogWriter, deadline: float | None) -> bool:
         """Whether there was news before the deadline. None came between the look and this: one thread does both."""
@@ -216,82 +216,82 @@ class LogReading:
         finally:
             writer.forget(news)
 
-    async def _look(self, position: Position, max_bytes: int, max_records: int | None) -> Chunk | None:
+    async def _look(self, point: ReadPoint, max_bytes: int, max_records: int | None) -> Chunk | None:
         """What there is to read now; None at the end of the log."""
-        if position.filter is not None:
-            return await self._look_filtered(position, position.filter, max_bytes)
+        if point.filter is not None:
+            return await self._look_filtered(point, point.filter, max_bytes)
         while True:
-            archived = self._archived(position)
+            archived = self._archived(point)
             try:
                 if archived is not None:
-                    run = await self._read_archived(position, archived, max_bytes, max_records)
+                    run = await self._read_archived(point, archived, max_bytes, max_records)
                     if run is None:
                         continue
                 else:
-                    run = self._run(position, max_bytes, max_records)
+                    run = self._run(point, max_bytes, max_records)
                     if run is None:
                         return None
                 data = await self.data(run)
                 break
             except Damage as damage:
-                self._pass_over(position, damage)
-        began, position.seqno, position.run = position.seqno, run.next_seqno, run
+                self._pass_over(point, damage)
+        began, point.seqno, point.run = point.seqno, run.next_seqno, run
         term = None if archived is None else archived.term_before(run.next_seqno)
-        return self._chunk(position, began, _last_term(position, run, data) if term is None else term, data)
+        return self._chunk(point, began, _last_term(point, run, data) if term is None else term, data)
 
-    def _first(self, position: Position) -> int:
-        return self.archives.first_of(position.topic.id, position.partition, position.writer.log)
+    def _first(self, point: ReadPoint) -> int:
+        return self.archives.first_of(point.topic.id, point.partition, point.writer.log)
 
-    def _archived(self, position: Position) -> ArchivedLog | None:
+    def _archived(self, point: ReadPoint) -> ArchivedLog | None:
         """What has the next record, where that is not the log itself any more. Passes over what nobody has."""
-        log = position.writer.log
-        if position.seqno >= log.first:
+        log = point.writer.log
+        if point.seqno >= log.first:
             return None
-        first = self._first(position)
-        if position.seqno < first and position.skip:
-            position.seqno = first
-        if not first <= position.seqno < log.first:
+        first = self._first(point)
+        if point.seqno < first and point.skip:
+            point.seqno = first
+        if not first <= point.seqno < log.first:
             return None
-        return self.archives.find(position.topic.id, position.partition)
+        return self.archives.find(point.topic.id, point.partition)
 
     async def _read_archived(
-        self, position: Position, archived: ArchivedLog, max_bytes: int, max_records: int | None
+        self, point: ReadPoint, archived: ArchivedLog, max_bytes: int, max_records: int | None
     ) -> Run | None:
         """None where a trim or another archive came meanwhile, which may not have the same files."""
         self.counts.archived += 1
-        seqno = position.seqno
+        seqno = point.seqno
         try:
             run = await self.loop.run_in_executor(self.threads, archived.read, seqno, max_bytes, max_records)
         except Damage:
-            if self.archives.find(position.topic.id, position.partition) is archived and seqno >= self._first(position):
+            if self.archives.find(point.topic.id, point.partition) is archived and seqno >= self._first(point):
                 raise
             return None
-        return run if seqno >= self._first(position) else None
+        return run if seqno >= self._first(point) else None
 
-    def _run(self, position: Position, max_bytes: int, max_records: int | None) -> Run | None:
+    def _run(self, point: ReadPoint, max_bytes: int, max_records: int | None) -> Run | None:
         """The next range of a file; where something is gone, and that is to be skipped, behind it."""
-        log = position.writer.log
+        log = point.writer.log
         while True:
             try:
-                if log.committed < position.seqno <= log.next:
+                if log.committed < point.seqno <= log.next:
                     return None  # written, and soon to be committed
-                if position.seqno < log.first:
-                    raise SeqnoOutOfRange(position.seqno, self._first(position), log.committed)
-                return log.read(position.seqno, max_bytes, max_records, position.run)
+                if point.seqno < log.first:
+                    raise SeqnoOutOfRange(point.seqno, self._first(point), log.committed)
+                return log.read(point.seqno, max_bytes, max_records, point.run)
             except SeqnoOutOfRange as gap:
-                if not position.skip or position.seqno >= gap.first:
+                if not point.skip or point.seqno >= gap.first:
                     raise
-                position.seqno = gap.first
+                point.seqno = gap.first
             except Damage as damage:
-                self._pass_over(position, damage)
+                self._pass_over(point, damage)
 
-    def _pass_over(self, position: Position, damage: Damage) -> None:
+    def _pass_over(self, point: ReadPoint, damage: Damage) -> None:
         if damage.seqno_until is None:
-            damage = position.writer.log.locate_damage(damage)
+            damage = point.writer.log.locate_damage(damage)
         until = damage.seqno_until
-        if not position.skip or until is None or until <= position.seqno:
+        if not point.skip or until is None or until <= point.seqno:
             raise damage
-        position.seqno = until
+        point.seqno = until
 
     async def data(self, run: Run) -> memoryview:
         """The bytes of a run, in memory."""
@@ -301,57 +301,57 @@ class LogReading:
             return await self.loop.run_in_executor(self.threads, run.view)
         return data
 
-    async def _look_filtered(self, position: Position, wanted: Filter, max_bytes: int) -> Chunk | None:
-        log, began = position.writer.log, position.seqno
+    async def _look_filtered(self, point: ReadPoint, wanted: Filter, max_bytes: int) -> Chunk | None:
+        log, began = point.writer.log, point.seqno
         patience = self.loop.time() + FILTER_PATIENCE_S
         selection = wanted.selection()
         while True:
-            if log.first <= position.seqno < log.segments[-1].first_seqno:
-                reached = await self.loop.run_in_executor(self.threads, log.skip, position.seqno, selection)
-                if reached > position.seqno:
+            if log.first <= point.seqno < log.segments[-1].first_seqno:
+                reached = await self.loop.run_in_executor(self.threads, log.skip, point.seqno, selection)
+                if reached > point.seqno:
                     self.counts.skips += 1
-                    position.seqno, position.run = reached, None
+                    point.seqno, point.run = reached, None
                     if not self.closing and self.loop.time() < patience:
                         continue  # it looks at some segments only
-                    return self._chunk(position, began, TERM_UNKNOWN, memoryview(b""), memoryview(b""))
-            archived = self._archived(position)
+                    return self._chunk(point, began, TERM_UNKNOWN, memoryview(b""), memoryview(b""))
+            archived = self._archived(point)
             try:
                 if archived is not None:
-                    run = await self._read_archived(position, archived, FILTER_BYTES, None)
+                    run = await self._read_archived(point, archived, FILTER_BYTES, None)
                     if run is None:
                         continue
                 else:
-                    run = self._run(position, FILTER_BYTES, None)
+                    run = self._run(point, FILTER_BYTES, None)
                     if run is None:
                         return None
                 self.counts.filtered += 1
-                found = await self.loop.run_in_executor(self.threads, _filter, run, wanted, position.seqno, max_bytes)
+                found = await self.loop.run_in_executor(self.threads, _filter, run, wanted, point.seqno, max_bytes)
             except Damage as damage:
-                self._pass_over(position, damage)
+                self._pass_over(point, damage)
                 continue
-            position.run = run if found.next_seqno == run.next_seqno else None
-            position.seqno = found.next_seqno
+            point.run = run if found.next_seqno == run.next_seqno else None
+            point.seqno = found.next_seqno
             if found.damage is not None and not len(found.data):
-                self._pass_over(position, found.damage)
+                self._pass_over(point, found.damage)
             if len(found.data):
-                return self._chunk(position, began, found.term, found.data, found.seqnos)
+                return self._chunk(point, began, found.term, found.data, found.seqnos)
             if self.loop.time() >= patience:
-                return self._chunk(position, began, found.term, memoryview(b""), memoryview(b""))
+                return self._chunk(point, began, found.term, memoryview(b""), memoryview(b""))
 
     def _chunk(
-        self, position: Position, began: int, term: int, data: memoryview, seqnos: memoryview | None = None
+        self, point: ReadPoint, began: int, term: int, data: memoryview, seqnos: memoryview | None = None
     ) -> Chunk:
-        log = position.writer.log
-        if position.filter is not None and seqnos is None:
+        log = point.writer.log
+        if point.filter is not None and seqnos is None:
             seqnos = memoryview(b"")
-        if term == TERM_UNKNOWN and position.seqno <= log.committed:
-            term = term_before(log, position.seqno)
+        if term == TERM_UNKNOWN and point.seqno <= log.committed:
+            term = term_before(log, point.seqno)
         facts = (
-            position.topic.id,
-            position.partition,
+            point.topic.id,
+            point.partition,
             began,
-            position.seqno,
-            self._first(position),
+            point.seqno,
+            self._first(point),
             log.committed,
             term,
         )
@@ -372,21 +372,21 @@ def term_before(log: Log, seqno: int) -> int:
     return TERM_UNKNOWN if term is None else term
 
 
-def _last_term(position: Position, run: Run, data: memoryview) -> int:
+def _last_term(point: ReadPoint, run: Run, data: memoryview) -> int:
     """The term of the last batch of a run. Terms never go back: mostly the first batch has the log's newest already."""
     try:
         term = read_header(data[:HEADER_SIZE]).term
     except BatchError:
         return TERM_UNKNOWN
-    return term if term == position.writer.log.term else term_before(position.writer.log, position.seqno)
+    return term if term == point.writer.log.term else term_before(point.writer.log, point.seqno)
 
 
 class LocalSubscription:
-    """A position, and nothing else: what was not asked for is not held."""
+    """A point, and nothing else: what was not asked for is not held."""
 
-    def __init__(self, reading: LogReading, position: Position, max_records: int | None) -> None:
+    def __init__(self, reading: LogReader, point: ReadPoint, max_records: int | None) -> None:
         self._reading = reading
-        self._position = position
+        self._position = point
         self._max_records = max_records
         self._closed = False
 

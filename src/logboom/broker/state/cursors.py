@@ -37,7 +37,7 @@ CursorKey = tuple[str, str, int]
 _NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,249}", re.ASCII)
 
 
-class Standing(msgspec.Struct, frozen=True, array_like=True):
+class CursorEntry(msgspec.Struct, frozen=True, array_like=True):
     """Where a cursor stands, as it is kept. Fields may be added with defaults; never moved."""
 
     topic_id: bytes
@@ -50,7 +50,7 @@ class Standing(msgspec.Struct, frozen=True, array_like=True):
 class Cursors:
     def __init__(self, state: StateLog) -> None:
         self._state = state
-        self._under_way: dict[bytes, Standing] = {}
+        self._under_way: dict[bytes, CursorEntry] = {}
         """The last commit of each cursor that is being written: the next one is compared with it."""
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Cursors:
         """As `split_key` takes them."""
         return [key for key, _ in self._state.items()]
 
-    def standing(self, key: bytes) -> Standing | None:
+    def standing(self, key: bytes) -> CursorEntry | None:
         value = self._state.get(key)
         return None if value is None else _decode(value)
 
@@ -113,7 +113,7 @@ class Cursors:
 
     async def list(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
         """By name, topic and partition. What lies between them and the ends of their logs is not known here."""
-        found: list[tuple[CursorKey, Standing]] = []
+        found: list[tuple[CursorKey, CursorEntry]] = []
         async for some in slices(self.keys()):
             for key in some:
                 place, standing = split_key(key), self.standing(key)
@@ -169,35 +169,35 @@ def _key(cursor: str, topic: str, partition: int) -> bytes:
     return f"{cursor}\0{topic}\0{partition}".encode()
 
 
-def _decode(value: bytes) -> Standing:
-    return msgspec.msgpack.decode(value, type=Standing)
+def _decode(value: bytes) -> CursorEntry:
+    return msgspec.msgpack.decode(value, type=CursorEntry)
 
 
-def _is_before(place: Bookmark, found: Standing) -> bool:
+def _is_before(place: Bookmark, found: CursorEntry) -> bool:
     return found.topic_id == place.topic_id and place.seqno < found.seqno
 
 
-def _is_at(found: Standing | None, place: Bookmark) -> bool:
+def _is_at(found: CursorEntry | None, place: Bookmark) -> bool:
     if found is None or (found.topic_id, found.seqno) != (place.topic_id, place.seqno):
         return False
     return not Term(found.term, found.lineage).differs(place.before)
 
 
-def _is_expected(found: Standing | None, expect: str, partition: int) -> bool:
+def _is_expected(found: CursorEntry | None, expect: str, partition: int) -> bool:
     if not expect:
         return found is None
     place = Bookmark.parse(expect)
     return place.partition == partition and _is_at(found, place)
 
 
-def _standing(place: Bookmark, now: int) -> Standing:
-    return Standing(place.topic_id, place.seqno, place.term, now, place.lineage)
+def _standing(place: Bookmark, now: int) -> CursorEntry:
+    return CursorEntry(place.topic_id, place.seqno, place.term, now, place.lineage)
 
 
-def _bookmark(standing: Standing, partition: int) -> Bookmark:
+def _bookmark(standing: CursorEntry, partition: int) -> Bookmark:
     return Bookmark(standing.topic_id, partition, standing.seqno, standing.term, standing.lineage)
 
 
-def _info(cursor: str, topic: str, partition: int, standing: Standing) -> CursorInfo:
+def _info(cursor: str, topic: str, partition: int, standing: CursorEntry) -> CursorInfo:
     bookmark = str(_bookmark(standing, partition))
     return CursorInfo(cursor, topic, standing.topic_id.hex(), partition, standing.seqno, bookmark, standing.updated)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from logboom.batch import Batch
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Entry, Promise
-from logboom.broker.append.sync_rounds import Committer
+from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.catalog import Catalog
 from logboom.broker.state.internal_log import InternalLog, StateLog
 from logboom.errors import LogboomError
@@ -18,7 +18,7 @@ from logboom.storage.data.directory import DataDirectory
 from logboom.storage.data.topic import FlushSettings, Settings
 
 
-class Place(NamedTuple):
+class StateHome(NamedTuple):
     """Where a state is kept."""
 
     topic: str
@@ -31,9 +31,9 @@ class Place(NamedTuple):
 async def open_state(
     data: DataDirectory,
     catalog: Catalog,
-    committer: Committer,
+    rounds: SyncRounds,
     trim: Callable[[LogWriter, int], Awaitable[None]],
-    place: Place,
+    place: StateHome,
 ) -> StateLog:
     """What the topic holds, which is made where there is none."""
     hosted = await catalog.create(place.topic, 1, Settings(flush=FlushSettings("each")), "node")
@@ -41,7 +41,7 @@ async def open_state(
     log = writer.log
 
     async def append(batch: Batch) -> Appended:
-        promise = Promise(committer.loop, 1, 1)
+        promise = Promise(rounds.loop, 1, 1)
         writer.submit(Entry(promise, 0, [batch], "durable", meter=hosted.meter))
         (answer,) = await promise.future
         if isinstance(answer, LogboomError):
@@ -50,7 +50,7 @@ async def open_state(
 
     async def cut(seqno: int) -> None:
         await trim(writer, seqno)
-        async with catalog.changing, committer.pause():
+        async with catalog.changing, rounds.pause():
             log.roll()
             log.drop(seqno)
 

@@ -42,7 +42,7 @@ _CONTROLS: Final = dict.fromkeys((*range(9), *range(10, 32), *range(127, 160)), 
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class HookOutcome:
     """How a run of a hook ended."""
 
     code: int | None
@@ -81,7 +81,7 @@ def run_hook(
     stop: threading.Event | None = None,
     term_grace_s: float = TERM_GRACE_S,
     is_hurried: Callable[[], bool] = lambda: False,
-) -> Outcome:
+) -> HookOutcome:
     """Run a command to its end. At the time limit, or when `stop` is set, its group gets SIGTERM, and later SIGKILL.
 
     Later is after `term_grace_s`, or as soon as `is_hurried`.
@@ -89,11 +89,11 @@ def run_hook(
     begun = time.monotonic()
     stop = stop or threading.Event()
     if stop.is_set():
-        return Outcome(None, 0.0, "stopped", "")
+        return HookOutcome(None, 0.0, "stopped", "")
     try:
         process = _start(command, environment)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return Outcome(None, time.monotonic() - begun, f"cannot be started: {error}", "")
+        return HookOutcome(None, time.monotonic() - begun, f"cannot be started: {error}", "")
     output = Output(log_line)
     run = _Run(process, output, is_hurried)
     try:
@@ -102,7 +102,7 @@ def run_hook(
         run.close()
     output.close()
     code, fault = run.verdict()
-    return Outcome(code, time.monotonic() - begun, broken_off or fault, output.tail())
+    return HookOutcome(code, time.monotonic() - begun, broken_off or fault, output.tail())
 
 
 def _start(command: str, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:

@@ -16,7 +16,7 @@ from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from logboom.broker.upkeep.hook import Outcome
+from logboom.broker.upkeep.hook import HookOutcome
 from logboom.broker.upkeep.retainer import Kept
 from logboom.broker.upkeep.throttle import Stopped
 from logboom.storage.data.topic import RecompressionSettings
@@ -30,7 +30,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(eq=False, slots=True)
-class Job(Generic[Result]):
+class BackgroundJob(Generic[Result]):
     kept: Kept
     what: str
     """In words, for people."""
@@ -49,25 +49,25 @@ class Job(Generic[Result]):
 
 
 @dataclass(eq=False, slots=True)
-class HookJob(Job[Outcome]):
+class HookJob(BackgroundJob[HookOutcome]):
     entry: HookEntry
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> HookOutcome:
         """How it ended; a hook that could not be run has failed."""
         try:
             return self.future.result()
         except Exception as error:
-            return Outcome(None, 0.0, f"could not be run: {str(error) or type(error).__name__}", "")
+            return HookOutcome(None, 0.0, f"could not be run: {str(error) or type(error).__name__}", "")
 
 
 @dataclass(eq=False, slots=True)
-class SwapJob(Job[Recompressed | None]):
+class SwapJob(BackgroundJob[Recompressed | None]):
     swap: PendingSwap
     settings: RecompressionSettings
 
 
 @dataclass(eq=False, slots=True)
-class ScrubJob(Job[ScrubResult]):
+class ScrubJob(BackgroundJob[ScrubResult]):
     segment: Segment
 
 

@@ -28,7 +28,7 @@ Queued = Collection[tuple[str, tuple[int, int]]]
 """Segments that wait for a hook: their log's name, and where they begin."""
 
 
-class Rewriter:
+class Recompressor:
     def __init__(self, files: OpenFiles, tally: Tally, jobs: Jobs, throttle: Throttle) -> None:
         self.throttle = throttle
         self._files = files

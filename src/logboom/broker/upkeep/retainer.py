@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from logboom.broker.allowances import Allowances
 from logboom.broker.read.archives import Archives
-from logboom.broker.upkeep.hook import Outcome
+from logboom.broker.upkeep.hook import HookOutcome
 from logboom.broker.upkeep.stats import FailingHook, Tally, Waiting, logger
 from logboom.errors import StorageError, TopicNotFound
 from logboom.storage.data.directory import DataDirectory
@@ -70,7 +70,7 @@ class Kept:
         return f"{self.opened.name}/{self.name.rpartition('/')[2]}"
 
 
-class Plan(NamedTuple):
+class RetentionPlan(NamedTuple):
     kept: Kept
     doomed: list[Expired]
 
@@ -135,7 +135,7 @@ class Retainer:
 
     def retain(self, logs: Iterable[Kept], now: int, swapping: Segment | None, running: Collection[HookEntry]) -> None:
         """Do for these logs what can be done now. Nothing is queued from a segment on that is being swapped."""
-        plans: list[Plan] = []
+        plans: list[RetentionPlan] = []
         for kept in logs:
             with self._tally.guard(kept.label):
                 if self._takes_writes(kept):
@@ -159,12 +159,12 @@ class Retainer:
             self._tally.note_error(kept.label, f"takes no writes and is left as it is: {refusal}")
         return refusal is None
 
-    def _plan(self, kept: Kept, now: int) -> Plan:
+    def _plan(self, kept: Kept, now: int) -> RetentionPlan:
         if is_idle(kept.log, kept.topic.settings.retention, now):
             kept.log.roll()
         found = doomed(kept, now)
         self._note_waiting(kept, found, now)
-        return Plan(kept, found)
+        return RetentionPlan(kept, found)
 
     def _note_waiting(self, kept: Kept, found: Sequence[Expired], now: int) -> None:
         """What would go if it were archived."""
@@ -179,7 +179,7 @@ class Retainer:
             until = None if kept.archived is None else kept.archived[1]
             self._waiting[kept.name] = Waiting(topic, int(number), *numbers, retention.hard_bytes, until)
 
-    def _withdraw(self, plans: Sequence[Plan], running: Collection[HookEntry]) -> None:
+    def _withdraw(self, plans: Sequence[RetentionPlan], running: Collection[HookEntry]) -> None:
         """What was queued, has not run, and is to stay after all. Entries of segments that are gone go too."""
         logs = {entry.log for entry in self.queue.entries}
         may_go: dict[str, set[Key]] = {}
@@ -193,7 +193,7 @@ class Retainer:
             if entry.log in may_go and (entry.place, entry.end) not in may_go[entry.log] and entry not in running
         )
 
-    def _drop(self, plan: Plan, done: Collection[tuple[str, Key]]) -> None:
+    def _drop(self, plan: RetentionPlan, done: Collection[tuple[str, Key]]) -> None:
         kept, found = plan
         if kept.topic.settings.hook.delete is not None:
             until = _done_until(plan, done)
@@ -261,7 +261,7 @@ class Retainer:
             logger.info("%s: dropped %s (%s)", kept.label, range_of(*key_of(segment)), reason)
         return gone
 
-    def ended(self, kept: Kept, entry: HookEntry, outcome: Outcome, now: int) -> None:
+    def ended(self, kept: Kept, entry: HookEntry, outcome: HookOutcome, now: int) -> None:
         """A hook ran. One that was stopped because we stop has neither failed nor succeeded."""
         if outcome.error == "stopped":
             return
@@ -324,7 +324,7 @@ def range_of(place: tuple[int, int], end: tuple[int, int] | None) -> str:
     return f"seqnos {first} to {until - 1}" if until > first else f"a segment without records at seqno {first}"
 
 
-def _entries(plan: Plan, now: int, swapping: Segment | None) -> Iterable[HookEntry]:
+def _entries(plan: RetentionPlan, now: int, swapping: Segment | None) -> Iterable[HookEntry]:
     """A prefix of the log, never cut between a segment and the ones without records behind it."""
     if plan.kept.topic.settings.hook.delete is None:
         return
@@ -335,7 +335,7 @@ def _entries(plan: Plan, now: int, swapping: Segment | None) -> Iterable[HookEnt
         yield HookEntry(plan.kept.name, segment.first_seqno, segment.first_index, *segment.after, reason, now)
 
 
-def _done_until(plan: Plan, done: Collection[tuple[str, Key]]) -> int | None:
+def _done_until(plan: RetentionPlan, done: Collection[tuple[str, Key]]) -> int | None:
     """Up to where the segments that may go have had their hooks, from the log's first one on.
 
     A segment without records ends where the one before it does: until it is done, both stay.

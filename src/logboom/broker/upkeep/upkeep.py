@@ -29,7 +29,7 @@ from logboom.broker.config import UpkeepSettings
 from logboom.broker.read.archives import Archives
 from logboom.broker.upkeep.hook import TERM_GRACE_S, environment_of, run_hook
 from logboom.broker.upkeep.jobs import HookJob, Jobs, SwapJob
-from logboom.broker.upkeep.recompressor import Rewriter
+from logboom.broker.upkeep.recompressor import Recompressor
 from logboom.broker.upkeep.retainer import Kept, Retainer, doomed, key_of, range_of, stored_bytes
 from logboom.broker.upkeep.scrubber import Scrubber
 from logboom.broker.upkeep.stats import HookStats, Tally, UpkeepStats, logger
@@ -70,7 +70,9 @@ class Upkeep:
         self._tally = Tally()
         self._jobs = Jobs(settings.hooks_max + 3, wake, threads)
         self._retainer = Retainer(data.files.disk, f"{data.path}/internal/hooks", self._tally, self._allowed)
-        self._rewriter = Rewriter(data.files, self._tally, self._jobs, Throttle(settings.recompress_bytes_per_second))
+        self._rewriter = Recompressor(
+            data.files, self._tally, self._jobs, Throttle(settings.recompress_bytes_per_second)
+        )
         self._scrubber = Scrubber(
             *(data.files.disk, f"{data.path}/internal/scrub", self._tally, self._jobs),
             *(Throttle(settings.scrub_bytes_per_second), settings.scrub_every_ms * 1000),

@@ -15,7 +15,7 @@ from logboom.cli.show.output import show_json, show_pairs
 from logboom.server.units import show_duration, show_size, size_of
 
 if TYPE_CHECKING:
-    from logboom.cli.load_run import Load, Run
+    from logboom.cli.load_run import Load, LoadRun
 
 DETAILS = """\
 Puts load on a node and tells how it did. It makes a topic of its own and
@@ -138,7 +138,7 @@ def _topic(server: str | None, topic: str | None) -> Iterator[str]:
         ask(server, lambda broker: broker.delete_topic(name))
 
 
-def _show(load: Load, run: Run, as_json: bool) -> None:
+def _show(load: Load, run: LoadRun, as_json: bool) -> None:
     latencies = run.percentiles()
     if as_json:
         rates = {"records_per_second": run.records / run.seconds, "bytes_per_second": run.bytes / run.seconds}

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import io
 
     from logboom.storage.moving.contents import Contents
-    from logboom.storage.moving.dump import Dumped, Plan
-    from logboom.storage.moving.origin import Origin
+    from logboom.storage.moving.dump import Dumped, DumpPlan
+    from logboom.storage.moving.origin import DumpOrigin
     from logboom.storage.moving.outline import Request
 
 DONE, DAMAGED, REFUSED = 0, 1, 2
@@ -93,7 +93,7 @@ def dump(
     quiet
         No progress and no summary.
     """
-    from logboom.storage.moving.origin import Origin
+    from logboom.storage.moving.origin import DumpOrigin
     from logboom.storage.moving.outline import Request
 
     to_pipe = output == "-"
@@ -103,7 +103,7 @@ def dump(
         return REFUSED
     names = None if not topic else tuple(sorted(set(topic)))
     request = Request(names, partition, seqno_from, seqno_until, compress)
-    with Origin.open(str(directory)) as origin:
+    with DumpOrigin.open(str(directory)) as origin:
         origin.takes_unfinished = unfinished
         try:
             done = _to_pipe(origin, request, quiet) if to_pipe else _to_file(origin, request, output, resume, quiet)
@@ -113,7 +113,7 @@ def dump(
     return DONE
 
 
-def _tell_why(error: BaseException, origin: Origin, output: str, force: bool) -> int:
+def _tell_why(error: BaseException, origin: DumpOrigin, output: str, force: bool) -> int:
     """Why a dump is not complete; the exit code. Raises the error again where it is for others to tell."""
     told = [str(error)]
     if isinstance(error, Damage):
@@ -148,13 +148,13 @@ def _problem_with(output: str, to_pipe: bool, resume: bool, force: bool) -> str 
     return None
 
 
-def _to_pipe(origin: Origin, request: Request, quiet: bool) -> Dumped:
+def _to_pipe(origin: DumpOrigin, request: Request, quiet: bool) -> Dumped:
     plan = _plan(origin, request)
     with os.fdopen(os.dup(sys.stdout.fileno()), "wb", buffering=0) as sink:
         return _run(origin, plan, sink, None, quiet)
 
 
-def _to_file(origin: Origin, request: Request, output: str, resume: bool, quiet: bool) -> Dumped:
+def _to_file(origin: DumpOrigin, request: Request, output: str, resume: bool, quiet: bool) -> Dumped:
     from logboom.storage.moving.dump import plan_rest
 
     begun: Contents | None = None
@@ -179,13 +179,13 @@ def _sync_name(output: str) -> None:
         os.close(parent)
 
 
-def _plan(origin: Origin, request: Request) -> Plan:
+def _plan(origin: DumpOrigin, request: Request) -> DumpPlan:
     from logboom.storage.moving.dump import plan_dump
 
     return plan_dump(origin, request, time.time_ns() // 1000)
 
 
-def _read_begun(file: io.FileIO, origin: Origin, request: Request, quiet: bool) -> Contents | None:
+def _read_begun(file: io.FileIO, origin: DumpOrigin, request: Request, quiet: bool) -> Contents | None:
     """What the file holds already; the torn rest is cut off."""
     from logboom.storage.moving.dump import resume
 
@@ -229,7 +229,7 @@ class _Counted:
         return data
 
 
-def _run(origin: Origin, plan: Plan, sink: io.FileIO, begun: Contents | None, quiet: bool) -> Dumped:
+def _run(origin: DumpOrigin, plan: DumpPlan, sink: io.FileIO, begun: Contents | None, quiet: bool) -> Dumped:
     from logboom.storage.moving.dump import dump as write_dump
 
     with bytes_read("dumping", plan.size_bytes, not quiet) as progress:
@@ -243,7 +243,7 @@ def _run(origin: Origin, plan: Plan, sink: io.FileIO, begun: Contents | None, qu
             raise
 
 
-def _advice(damage: Damage, origin: Origin) -> str:
+def _advice(damage: Damage, origin: DumpOrigin) -> str:
     directory, log = shlex.quote(origin.path), os.path.relpath(damage.path, origin.path).split("/")
     mend = f"the dump is not complete: run `logboom repair {directory}` and dump again"
     topic = next((topic for topic in origin.topics() if topic.directory == "/".join(log[:2])), None)

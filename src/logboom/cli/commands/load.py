@@ -22,7 +22,7 @@ from logboom.errors import DirectoryUnusable, DumpCorrupt, DumpIncomplete, DumpU
 
 if TYPE_CHECKING:
     from logboom.storage.data.directory import DataDirectory
-    from logboom.storage.moving.load import Loaded, Loader, TopicLoaded
+    from logboom.storage.moving.load import Loader, LoadResult, TopicLoaded
 
 DONE, DAMAGED, REFUSED = 0, 1, 2
 _BEGUN = {"lock", "node.json.tmp", "lost+found"}
@@ -76,9 +76,9 @@ def load(
     if file == "-" and sys.stdin.isatty():
         print("logboom: a dump comes from a file or a pipe: name the file", file=sys.stderr)
         return REFUSED
-    from logboom.storage.moving.load import Loaded
+    from logboom.storage.moving.load import LoadResult
 
-    loaded, trouble = Loaded(), None
+    loaded, trouble = LoadResult(), None
     with _source(file) as source:
         try:
             source.check_is_dump()
@@ -152,7 +152,7 @@ def _run(
     source: _Source,
     names: set[str] | None,
     how: tuple[bool, str | None],
-    loaded: Loaded,
+    loaded: LoadResult,
     quiet: bool,
 ) -> None:
     from logboom.storage.data.directory import DataDirectory
@@ -204,7 +204,7 @@ def _advance(progress: Callable[[int], None] | None) -> Callable[[int], None] | 
     return advance
 
 
-def _show(loaded: Loaded, only_read: bool) -> None:
+def _show(loaded: LoadResult, only_read: bool) -> None:
     if loaded.head is not None and only_read:
         head = loaded.head
         dump_id, node_id, creator = map(printable, (head.dump_id, head.node_id, head.creator))
@@ -238,7 +238,7 @@ def _hook_of(topic: TopicLoaded) -> str:
     return f"\n    delete hook, run only if the node's configuration has it: {printable(topic.hook)}"
 
 
-def _show_json(loaded: Loaded, trouble: Exception | None) -> None:
+def _show_json(loaded: LoadResult, trouble: Exception | None) -> None:
     import msgspec
 
     said = msgspec.to_builtins(loaded) | {"error": None if trouble is None else str(trouble)}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from logboom.client.remote import RemoteBroker
     from logboom.results.job_standings import JobInfo
     from logboom.spark.jobs.config import PipelineConfig
-    from logboom.spark.jobs.job_run import Report, Work
+    from logboom.spark.jobs.job_run import JobWork, RunReport
 
 DONE, FAILED = 0, 1
 PROBLEMS = "problems"
@@ -196,7 +196,7 @@ def _chosen(config: PipelineConfig, names: list[str] | None) -> PipelineConfig:
     return msgspec.structs.replace(config, jobs=jobs)
 
 
-def _work_of(config: PipelineConfig, name: str, options: dict[str, list[str]]) -> Work:
+def _work_of(config: PipelineConfig, name: str, options: dict[str, list[str]]) -> JobWork:
     """The job of this name with these options, else one of this kind."""
     from logboom.spark.jobs.kinds import lists_of, make_work
 
@@ -214,7 +214,7 @@ def _work_of(config: PipelineConfig, name: str, options: dict[str, list[str]]) -
     return make_work(kind, given, "--", strict=False)
 
 
-def _run(config: PipelineConfig, work: Work, wait: bool, progress: bool, verbose: bool) -> Report:
+def _run(config: PipelineConfig, work: JobWork, wait: bool, progress: bool, verbose: bool) -> RunReport:
     from logboom.cli.pipeline_progress import shown_progress
     from logboom.spark.jobs.engine import Engine
     from logboom.spark.jobs.job_run import run_job
@@ -236,7 +236,7 @@ def _run(config: PipelineConfig, work: Work, wait: bool, progress: bool, verbose
         engine.stop()
 
 
-def _show(report: Report) -> None:
+def _show(report: RunReport) -> None:
     result = report.result
     place = None if result is None else result.place
     facts = [("job", report.job), ("run", report.run), ("seconds", round(report.seconds, 1)), *report.summary.items()]
@@ -246,13 +246,13 @@ def _show(report: Report) -> None:
 def _stand(config: Path | None, server: str | None) -> list[JobInfo]:
     from logboom.cli.pipeline_file import find_file, load
     from logboom.results.job_standings import JobInfo, known_jobs, stand
-    from logboom.results.pipeline_ledger import Ledger
+    from logboom.results.pipeline_ledger import PipelineLedger
 
     async def look(broker: RemoteBroker) -> list[JobInfo]:
         async def connected() -> RemoteBroker:
             return broker
 
-        catalogue = await Ledger(connected).refresh()
+        catalogue = await PipelineLedger(connected).refresh()
         now = (await broker.stats()).now
         return await known_jobs(broker, stand(catalogue, await broker.list_topics(), now), now)
 

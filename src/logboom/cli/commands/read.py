@@ -15,7 +15,7 @@ from logboom.cli.connection import servers_of
 from logboom.cli.options import Cursor, Flag, Quiet, Server, Topic
 from logboom.cli.show.progress import records_read
 from logboom.cli.show.sink import BINARY, Format, LineSink, TableSink
-from logboom.cli.target import Target, parse_target
+from logboom.cli.target import LogTarget, parse_target
 from logboom.errors import ConfigError, PartitionNotFound
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def read(
         No progress, and no word about gaps.
     """
     from logboom.cli.bounds import Bounds
-    from logboom.cli.record_pump import Copy
+    from logboom.cli.record_pump import RecordPump
     from logboom.cli.start import parse_checkpoint, parse_end, parse_start
 
     problem = _problem_with(form, output, force, numbers)
@@ -150,14 +150,14 @@ def read(
     try:
         with reader, _destination(output) as file, records_read("reading", output is not None and not quiet) as advance:
             sink = TableSink(file, form) if form in BINARY else LineSink(file, form == "ndjson", numbers)
-            Copy(reader, bounds, sink, follow, advance, may_go_back=start is not None).run()
+            RecordPump(reader, bounds, sink, follow, advance, may_go_back=start is not None).run()
     finally:
         if reader.skipped and not quiet:
             print(f"logboom: {reader.skipped:,} records were passed over: {reader.last_gap}", file=sys.stderr)
     return DONE
 
 
-def _open_reader(target: Target, servers: list[str], begin: Start, **which: Any) -> Reader:
+def _open_reader(target: LogTarget, servers: list[str], begin: Start, **which: Any) -> Reader:
     from logboom import Reader
 
     try:

@@ -20,8 +20,8 @@ from logboom.errors import DirectoryInUse
 
 if TYPE_CHECKING:
     from logboom.storage.files.disk import OsDisk
-    from logboom.storage.health.check import Place
-    from logboom.storage.health.repair import Plan
+    from logboom.storage.health.check import CheckTarget
+    from logboom.storage.health.repair import RepairPlan
 
 DONE, DAMAGED, REFUSED = 0, 1, 2
 DETAILS = """\
@@ -90,7 +90,7 @@ def repair(
 
 
 @contextmanager
-def _look_on(disk: OsDisk, place: Place) -> Iterator[None]:
+def _look_on(disk: OsDisk, place: CheckTarget) -> Iterator[None]:
     """As `hold`, without keeping anybody away."""
     from logboom.storage.health.check import writer_of
 
@@ -99,7 +99,7 @@ def _look_on(disk: OsDisk, place: Place) -> Iterator[None]:
     yield
 
 
-def _show_json(plan: Plan, path: str, done: bool) -> None:
+def _show_json(plan: RepairPlan, path: str, done: bool) -> None:
     import msgspec
 
     said = {
@@ -112,7 +112,7 @@ def _show_json(plan: Plan, path: str, done: bool) -> None:
     show_json(said)
 
 
-def _show(plan: Plan, path: str) -> None:
+def _show(plan: RepairPlan, path: str) -> None:
     for finding in plan.beyond:
         print(f"beyond repair: {describe(finding, path)}")
     if not plan.steps:

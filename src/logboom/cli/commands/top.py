@@ -20,7 +20,7 @@ from logboom.cli.show.output import show_json
 from logboom.errors import ConfigError
 
 if TYPE_CHECKING:
-    from logboom.cli.top.look import Look, Looker, View
+    from logboom.cli.top.look import Looker, NodeLook, View
 
 TERMINATED: Final = 143
 INTERVAL_MIN_S: Final = 0.2
@@ -110,7 +110,7 @@ def _draw_plainly(error: UnicodeError) -> tuple[str, int]:
     return text.encode("ascii", "replace").decode(), error.end
 
 
-async def _look_once(looker: Looker, view: View) -> Look:
+async def _look_once(looker: Looker, view: View) -> NodeLook:
     import msgspec
 
     try:
@@ -120,7 +120,7 @@ async def _look_once(looker: Looker, view: View) -> Look:
         await looker.close()
 
 
-def _print(look: Look, as_json: bool) -> None:
+def _print(look: NodeLook, as_json: bool) -> None:
     if as_json:
         show_json(_summary(look))
         return
@@ -129,7 +129,7 @@ def _print(look: Look, as_json: bool) -> None:
     sys.stdout.write(plain_text(look, shutil.get_terminal_size((WIDTH, 0)).columns))
 
 
-def _summary(look: Look) -> dict[str, Any]:
+def _summary(look: NodeLook) -> dict[str, Any]:
     import msgspec
 
     history = msgspec.to_builtins(look.history)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from logboom.broker.wording import printable
 
 if TYPE_CHECKING:
-    from logboom.storage.health.findings import Finding, Report
+    from logboom.storage.health.findings import CheckReport, Finding
 
 __all__ = ["count_of", "describe", "printable", "seqnos_of", "summarise"]
 
@@ -33,7 +33,7 @@ def seqnos_of(finding: Finding) -> str:
     return f"seqno {start}" if until == start + 1 else f"seqnos {start} to {until - 1}"
 
 
-def summarise(report: Report) -> str:
+def summarise(report: CheckReport) -> str:
     counts = ", ".join(
         count_of(number, noun)
         for number, noun in (

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from logboom.cli.setting import list_settings
 from logboom.cli.show.wording import count_of, printable
-from logboom.cli.top.lines import BAD, FAINT, GOOD, HALF_GAP, LABEL, PLOT, TITLE, Series, beside, line, tall_plot
+from logboom.cli.top.lines import BAD, FAINT, GOOD, HALF_GAP, LABEL, PLOT, TITLE, PlotSeries, beside, line, tall_plot
 from logboom.cli.top.plot import bars, bucket_us, columns, short_age, short_number, short_size
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def _plots(history: TopicHistory, width: int) -> list[Text]:
     room = max(1, half - LABEL - 1)
     size_us = bucket_us(history.interval_ms, history.at, room)
     pair = [
-        tall_plot(Series(label, [count / seconds for count in counts], short_number), history.at, size_us, room)
+        tall_plot(PlotSeries(label, [count / seconds for count in counts], short_number), history.at, size_us, room)
         for label, counts in (("records in/s", history.records_in), ("records out/s", history.records_out))
     ]
     return [*beside(pair[0], pair[1], width), line(width, "")]

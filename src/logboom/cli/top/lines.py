@@ -154,27 +154,30 @@ def health_lines(findings: Sequence[Complaint] | None, width: int, most: int) ->
     return wrapped(printable(text), _STYLES[worst.severity], width, most)
 
 
-class Series(NamedTuple):
+class PlotSeries(NamedTuple):
     label: str
     values: Sequence[float | None]
     show: Callable[[float], str]
 
 
-def series_of(history: History) -> list[tuple[Series, Series]]:
+def series_of(history: History) -> list[tuple[PlotSeries, PlotSeries]]:
     """What is plotted, in pairs side by side."""
     seconds = max(1, history.interval_ms) / 1000
     refused = [count / seconds for count in history.rejections]
     return [
         (
-            Series("records in/s", history.records_in, short_number),
-            Series("append p99", history.append.p99, short_duration),
+            PlotSeries("records in/s", history.records_in, short_number),
+            PlotSeries("append p99", history.append.p99, short_duration),
         ),
         (
-            Series("records out/s", history.records_out, short_number),
-            Series("sync p99", history.sync.p99, short_duration),
+            PlotSeries("records out/s", history.records_out, short_number),
+            PlotSeries("sync p99", history.sync.p99, short_duration),
         ),
-        (Series("bytes in/s", history.bytes_in, short_number), Series("read p99", history.read.p99, short_duration)),
-        (Series("bytes out/s", history.bytes_out, short_number), Series("rejections/s", refused, short_number)),
+        (
+            PlotSeries("bytes in/s", history.bytes_in, short_number),
+            PlotSeries("read p99", history.read.p99, short_duration),
+        ),
+        (PlotSeries("bytes out/s", history.bytes_out, short_number), PlotSeries("rejections/s", refused, short_number)),
     ]
 
 
@@ -201,21 +204,21 @@ def plot_lines(history: History, width: int, tall: bool) -> list[Text]:
     return made
 
 
-def _measured(series: Series, at: Sequence[int], size_us: int, room: int) -> tuple[list[float | None], str, str]:
+def _measured(series: PlotSeries, at: Sequence[int], size_us: int, room: int) -> tuple[list[float | None], str, str]:
     shown = columns(at, series.values, size_us, room)
     known = [value for value in shown if value is not None]
     now = series.values[-1] if series.values else None
     return shown, "-" if now is None else series.show(now), series.show(max(known)) if known else "-"
 
 
-def low_plot(series: Series, at: Sequence[int], size_us: int, room: int) -> list[Text]:
+def low_plot(series: PlotSeries, at: Sequence[int], size_us: int, room: int) -> list[Text]:
     shown, now, most = _measured(series, at, size_us, room)
     made = Text(f"{series.label:{LABEL}}", end="")
     made.append(f"{now:>{NUMBER}}", TITLE).append(f" {most:>{NUMBER}} ")
     return [made.append(bars(shown)[0], PLOT)]
 
 
-def tall_plot(series: Series, at: Sequence[int], size_us: int, room: int) -> list[Text]:
+def tall_plot(series: PlotSeries, at: Sequence[int], size_us: int, room: int) -> list[Text]:
     shown, now, most = _measured(series, at, size_us, room)
     sides = [(f"{series.label:{LABEL}}", ""), (f"now {now:>{NUMBER}}", TITLE), (f"max {most:>{NUMBER}}", "")]
     made = []

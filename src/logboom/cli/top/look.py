@@ -59,7 +59,7 @@ class Detail(msgspec.Struct, frozen=True):
     """Those that lag most come first."""
 
 
-class Look(msgspec.Struct, frozen=True):
+class NodeLook(msgspec.Struct, frozen=True):
     address: str
     view: View
     """That it answers; with the offset there really is."""
@@ -84,7 +84,7 @@ class Looker:
         self._findings: list[Complaint] | None = None
         self._examine_at = 0.0
 
-    async def look(self, view: View) -> Look:
+    async def look(self, view: View) -> NodeLook:
         """Raises LogboomError; the next look connects again."""
         try:
             async with asyncio.timeout(ANSWER_S):
@@ -141,7 +141,7 @@ class Looker:
         assert failure is not None
         raise failure
 
-    async def _ask(self, broker: Broker, view: View) -> Look:
+    async def _ask(self, broker: Broker, view: View) -> NodeLook:
         stats, news, activity, incidents = await asyncio.gather(
             broker.stats(), broker.history(self._since), broker.activity(view.request()), broker.incidents()
         )
@@ -152,7 +152,7 @@ class Looker:
         detail = None if view.topic is None else await _describe(broker, view.topic)
         self._history = history = join_histories(self._history, news)
         self._since = history.at[-1] if history.at and history.at[-1] <= stats.now else 0
-        return Look(self._address, view, stats, history, activity, incidents, self._findings, detail)
+        return NodeLook(self._address, view, stats, history, activity, incidents, self._findings, detail)
 
 
 async def _describe(broker: Broker, topic: str) -> Detail:

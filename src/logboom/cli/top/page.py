@@ -30,7 +30,7 @@ from logboom.cli.top.lines import (
 from logboom.cli.top.table import table_lines, title_line
 
 if TYPE_CHECKING:
-    from logboom.cli.top.look import Look
+    from logboom.cli.top.look import NodeLook
 
 TALL: Final = 42
 """From this height on the plots have three lines each."""
@@ -71,7 +71,7 @@ class Mood(NamedTuple):
     gone_since: float = 0.0
 
 
-class Page(NamedTuple):
+class TopPage(NamedTuple):
     lines: list[Text]
     table_top: int
     """The line of the first topic."""
@@ -79,7 +79,7 @@ class Page(NamedTuple):
     """For topics."""
 
 
-def overview(look: Look, width: int, height: int, mood: Mood = Mood()) -> Page:  # noqa: B008
+def overview(look: NodeLook, width: int, height: int, mood: Mood = Mood()) -> TopPage:  # noqa: B008
     tall = height >= TALL
     above = _top(look, width, 4 if tall else 3 if height >= 14 else 1, mood)
     head = len(above)
@@ -94,10 +94,10 @@ def overview(look: Look, width: int, height: int, mood: Mood = Mood()) -> Page: 
     above.append(title_line(look.activity, look.view, width, rows))
     table = table_lines(look.activity, look.view, look.stats.now, width, rows, mood.selected)
     made = [*above, *table, *below][:height]
-    return Page(_dimmed(made, mood, head), len(above) + 1, rows)
+    return TopPage(_dimmed(made, mood, head), len(above) + 1, rows)
 
 
-def _top(look: Look, width: int, most: int, mood: Mood) -> list[Text]:
+def _top(look: NodeLook, width: int, most: int, mood: Mood) -> list[Text]:
     marks: list[Part] = [("PAUSED", WARN)] if mood.paused else []
     made = [head_line(look.stats, look.address, marks, width)]
     if mood.gone is not None:
@@ -105,7 +105,7 @@ def _top(look: Look, width: int, most: int, mood: Mood) -> list[Text]:
     return [*made, state_line(look.stats, look.findings, width), *health_lines(look.findings, width, most)]
 
 
-def _bottom(look: Look, width: int, incidents: int, mood: Mood) -> list[Text]:
+def _bottom(look: NodeLook, width: int, incidents: int, mood: Mood) -> list[Text]:
     made = incident_lines(look.incidents, look.stats.now, width, incidents)
     if made:
         more = len(look.incidents) - len(made)
@@ -133,7 +133,7 @@ def _dimmed(lines: list[Text], mood: Mood, head: int) -> list[Text]:
     return made
 
 
-def scrolled(body: Sequence[Text], at: int, look: Look, width: int, height: int, mood: Mood) -> Page:
+def scrolled(body: Sequence[Text], at: int, look: NodeLook, width: int, height: int, mood: Mood) -> TopPage:
     """A longer text, from its line `at` on, below the head of the page."""
     above = _top(look, width, 3, mood)[: max(0, height - 2)]
     rows = max(0, height - len(above) - 1)
@@ -142,14 +142,14 @@ def scrolled(body: Sequence[Text], at: int, look: Look, width: int, height: int,
     where = f"  lines {at + 1:,} to {end:,} of {len(body):,}" if len(body) > rows else ""
     foot = line(width, (f"Escape back  arrows, PageUp, PageDown move  q quit{where}", FAINT))
     made = [*above, *shown, *[Text(end="")] * (rows - len(shown)), foot]
-    return Page(_dimmed(made, mood, len(above)), len(above), rows)
+    return TopPage(_dimmed(made, mood, len(above)), len(above), rows)
 
 
 def help_lines(width: int) -> list[Text]:
     return [line(width, (text, TITLE if text.isupper() else "")) for text in HELP.splitlines()]
 
 
-def plain_text(look: Look, width: int) -> str:
+def plain_text(look: NodeLook, width: int) -> str:
     """The overview without a terminal: as high as it must be, with all topics there are in the look."""
     count = len(look.activity.topics)
     parts = [

@@ -26,8 +26,8 @@ from textual.widget import Widget
 
 from logboom.cli.top.detail import detail_lines
 from logboom.cli.top.lines import line, trouble_lines
-from logboom.cli.top.look import Look, Looker, View
-from logboom.cli.top.page import Mood, Page, help_lines, overview, scrolled
+from logboom.cli.top.look import Looker, NodeLook, View
+from logboom.cli.top.page import Mood, TopPage, help_lines, overview, scrolled
 from logboom.cli.top.table import SORTS
 from logboom.client.link.backoff import Backoff
 from logboom.errors import LogboomError
@@ -78,7 +78,7 @@ class Board(Widget, can_focus=True):
     ALLOW_SELECT = False
     DEFAULT_CSS = "Board { width: 100%; height: 100%; }"
 
-    def __init__(self, look: Look, nudge: Callable[[], None]) -> None:
+    def __init__(self, look: NodeLook, nudge: Callable[[], None]) -> None:
         super().__init__()
         self.look = look
         self.view = look.view
@@ -92,9 +92,9 @@ class Board(Widget, can_focus=True):
         self._followed: str | None = None
         """The topic that was chosen: the bar stays on it wherever it goes."""
         self._scroll = 0
-        self._page = Page([], 0, 0)
+        self._page = TopPage([], 0, 0)
 
-    def show(self, look: Look, asked: View) -> None:
+    def show(self, look: NodeLook, asked: View) -> None:
         """What the node said to that."""
         self.look, self._gone = look, None
         if self.view == asked:
@@ -315,7 +315,7 @@ class TopApp(App[int]):
         Binding("ctrl+z", "suspend_process", show=False, priority=True),
     ]
 
-    def __init__(self, looker: Looker, first: Look, interval_s: float) -> None:
+    def __init__(self, looker: Looker, first: NodeLook, interval_s: float) -> None:
         super().__init__(driver_class=Terminal, ansi_color=True)
         self._looker = looker
         self._interval_s = interval_s

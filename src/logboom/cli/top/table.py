@@ -99,7 +99,7 @@ _COLUMNS: Final = (
 )
 
 
-class Plan(NamedTuple):
+class TablePlan(NamedTuple):
     """How wide everything is."""
 
     name: int
@@ -107,7 +107,7 @@ class Plan(NamedTuple):
     bars: int
 
 
-def plan_table(width: int, names: Sequence[str], sort: ActivitySort) -> Plan:
+def plan_table(width: int, names: Sequence[str], sort: ActivitySort) -> TablePlan:
     wanted = min(NAME_MAX, max(NAME_MIN, *map(len, names), 0))
     chosen = [_BYTES_OUT if sort == "bytes_out" and column.title == "BYTES/s" else column for column in _COLUMNS]
     by_weight = sorted((column for column in chosen if column.weight), key=lambda column: -column.weight)
@@ -115,7 +115,7 @@ def plan_table(width: int, names: Sequence[str], sort: ActivitySort) -> Plan:
         chosen.remove(by_weight.pop(0))
     left = max(NAME_MIN, width - _used(chosen))
     name = min(wanted, max(NAME_MIN, left - BARS_MIN))
-    return Plan(name, chosen, max(0, min(BARS_MAX, left - name)))
+    return TablePlan(name, chosen, max(0, min(BARS_MAX, left - name)))
 
 
 def _used(chosen: Sequence[Column]) -> int:
@@ -154,7 +154,7 @@ def table_lines(
     return made + [Text(end="")] * (rows - len(topics))
 
 
-def _titles(plan: Plan, view: View, width: int) -> Text:
+def _titles(plan: TablePlan, view: View, width: int) -> Text:
     arrow = "▼" if view.descending else "▲"
 
     def title(text: str, sorts: tuple[ActivitySort, ...]) -> str:
@@ -165,7 +165,7 @@ def _titles(plan: Plan, view: View, width: int) -> Text:
     return line(width, (" ".join([*cells, "RECENT"[: plan.bars]]).ljust(width), "underline"))
 
 
-def _row(topic: TopicActivity, plan: Plan, now: int, width: int) -> Text:
+def _row(topic: TopicActivity, plan: TablePlan, now: int, width: int) -> Text:
     mark, style = ("X ", BAD) if topic.damaged else ("! ", WARN) if topic.refused is not None else ("  ", "")
     cells = [_cell(column.show(topic, now), column.width) for column in plan.columns]
     return line(

@@ -10,8 +10,8 @@ from contextlib import suppress
 
 from logboom.broker.api import PIPELINE_TOPIC
 from logboom.errors import LogboomError
-from logboom.results.archived import ArchivedLog, find_archives
-from logboom.results.pipeline_state import Catalogue
+from logboom.results.archived import ArchivedLogReader, find_archives
+from logboom.results.pipeline_state import PipelineState
 from logboom.storage.data.state import StateReader
 from logboom.storage.data.topic import find_topic
 from logboom.storage.files.disk import OsDisk
@@ -29,15 +29,15 @@ class FileArchives:
         self._directory = directory
         self._files = OpenFiles(disk, FILES_MAX)
         self._view: LogView | None = None
-        self._catalogue = Catalogue()
-        self._found: dict[tuple[str, int], ArchivedLog] = {}
+        self._catalogue = PipelineState()
+        self._found: dict[tuple[str, int], ArchivedLogReader] = {}
 
-    def find(self, topic_id: str, partition: int, stored: int, floor: int) -> ArchivedLog | None:
+    def find(self, topic_id: str, partition: int, stored: int, floor: int) -> ArchivedLogReader | None:
         """What there is of a log whose own records begin with `stored`, if it has all between its floor and those."""
         found = self.get(topic_id, partition) if floor < stored else None
         return found if found is not None and max(found.first, floor) < stored <= found.until else None
 
-    def get(self, topic_id: str, partition: int) -> ArchivedLog | None:
+    def get(self, topic_id: str, partition: int) -> ArchivedLogReader | None:
         with suppress(LogGone, LogboomError, OSError):
             self._refresh()
         return self._found.get((topic_id, partition))
@@ -54,7 +54,7 @@ class FileArchives:
             return
         view = self._view
         if view.committed < self._catalogue.next:
-            self._catalogue = Catalogue()  # an older copy has taken the place of the directory
+            self._catalogue = PipelineState()  # an older copy has taken the place of the directory
         known = self._catalogue
         # What was trimmed stands in the event that the log begins with.
         for batch in view.batches(max(known.next, view.first), skip_damage=True):
@@ -68,4 +68,4 @@ class FileArchives:
     def close(self) -> None:
         self._files.clear()
         self._view = None
-        self._catalogue = Catalogue()
+        self._catalogue = PipelineState()

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, microseconds
 from logboom.batch.tables import BatchFailure, join_tables, to_table
 from logboom.client.files.file_archives import FileArchives
-from logboom.client.files.file_watch import Pace, Watch
+from logboom.client.files.file_watch import FileWatch, ReadPace
 from logboom.client.files.sieve import choose, columns_for, sift
 from logboom.client.keywords import explained
 from logboom.client.read.start import At, Gaps, check_seqno, check_start
@@ -40,7 +40,7 @@ from logboom.errors import (
     TopicNotFound,
     TopicRecreated,
 )
-from logboom.results.archived import ArchivedLog
+from logboom.results.archived import ArchivedLogReader
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
 from logboom.storage.data.directory import read_node
 from logboom.storage.data.near_names import near_names
@@ -48,7 +48,7 @@ from logboom.storage.data.state import StateReader
 from logboom.storage.data.topic import Topic, find_topic, read_topics
 from logboom.storage.files.disk import OsDisk, is_network
 from logboom.storage.files.open_files import OpenFiles
-from logboom.storage.readable_log import READ_BYTES, Piece
+from logboom.storage.readable_log import READ_BYTES, SeqnoRange
 from logboom.storage.run import Run
 from logboom.storage.view import LogGone, LogView
 
@@ -99,8 +99,8 @@ class FileReader:
             raise DirectoryUnusable(f"{self.directory} is no data directory: it has no node.json")
         self.node_id = node.node_id
         self._files = OpenFiles(self._disk, FILES_MAX)
-        self._watch: Watch | None = None  # made when it first waits: the kernel takes milliseconds to forget one
-        self._pace = Pace()
+        self._watch: FileWatch | None = None  # made when it first waits: the kernel takes milliseconds to forget one
+        self._pace = ReadPace()
         self._states: StateReader | None = None
         self._archives = FileArchives(self._disk, self.directory)
         self._skip = gaps == "skip"
@@ -154,7 +154,7 @@ class FileReader:
         return self._topic
 
     @property
-    def position(self) -> int | None:
+    def seqno(self) -> int | None:
         """The seqno that is read next; None while no writer has opened the log yet."""
         return self._seqno
 
@@ -298,7 +298,7 @@ class FileReader:
         """Which of all terms of this number the log has; 0 where nobody knows."""
         return 0 if self._view is None else self._view.lineage_of(term)
 
-    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+    def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[SeqnoRange]:
         """What there is of these records, in pieces of about so many bytes, for several to read."""
         self.refresh()
         try:
@@ -334,7 +334,7 @@ class FileReader:
             if rest_s <= 0:
                 return False
             if self._watch is None:
-                self._watch = Watch(f"{self.directory}/state")
+                self._watch = FileWatch(f"{self.directory}/state")
                 continue  # what was written before it watched is to be seen first
             self._watch.wait(min(rest_s, LOOK_AGAIN_S))
             self._pace.begin()
@@ -482,7 +482,7 @@ class FileReader:
                 raise lost
             self.last_gap, self._term, self._lineage = lost, found, lineage
 
-    def _archived(self, view: LogView, seqno: int) -> ArchivedLog | None:
+    def _archived(self, view: LogView, seqno: int) -> ArchivedLogReader | None:
         """The archive, if it has this record and all from there to the log's own."""
         if self._topic.name.startswith("_"):
             return None
@@ -491,7 +491,7 @@ class FileReader:
         return found if found is not None and max(found.first, floor) <= seqno < view.first else None
 
     def _read_archived(
-        self, view: LogView, archived: ArchivedLog, seqno: int, max_bytes: int, limit: int | None
+        self, view: LogView, archived: ArchivedLogReader, seqno: int, max_bytes: int, limit: int | None
     ) -> Run | None:
         """None where a trim or another archive came meanwhile, which may not have the same files."""
         try:
@@ -512,7 +512,7 @@ class FileReader:
         archived = self._archived(view, seqno) if seqno < view.first else None
         return view.term_before(seqno) if archived is None else archived.term_before(seqno)
 
-    def _cut(self, view: LogView, seqno_from: int, seqno_until: int, every_bytes: int) -> list[Piece]:
+    def _cut(self, view: LogView, seqno_from: int, seqno_until: int, every_bytes: int) -> list[SeqnoRange]:
         seqno_from = max(seqno_from, self._first_of(view))
         archived = self._archived(view, seqno_from) if seqno_from < view.first else None
         if archived is None:

@@ -30,7 +30,7 @@ _IN_MODIFY: Final = 0x2
 _DRAIN_BYTES: Final = 65536
 
 
-class Watch:
+class FileWatch:
     """Wakes when the file at `path` is written to. Not for several threads."""
 
     def __init__(self, path: str, use_inotify: bool = True) -> None:
@@ -91,7 +91,7 @@ class Watch:
         self.close()
 
 
-class Pace:
+class ReadPace:
     """When a reader at the end of a busy log may read again."""
 
     def __init__(self) -> None:

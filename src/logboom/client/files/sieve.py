@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Stretch(NamedTuple):
+class BatchStretch(NamedTuple):
     """Neighbouring batches that may hold what is wanted: where in the run, and the numbers of the first."""
 
     offset: int
@@ -28,10 +28,10 @@ class Stretch(NamedTuple):
     first_index: int
 
 
-def sift(run: Run, view: memoryview, wanted: Selection | None) -> Iterator[Stretch]:
+def sift(run: Run, view: memoryview, wanted: Selection | None) -> Iterator[BatchStretch]:
     """The parts of a run to be read. From a header that is not sound on, all the rest: whoever reads it is told."""
     if wanted is None:
-        yield Stretch(0, run.size, run.base_seqno, run.first_index)
+        yield BatchStretch(0, run.size, run.base_seqno, run.first_index)
         return
     start: tuple[int, int, int] | None = None
     offset, seqno, index = 0, run.base_seqno, run.first_index
@@ -47,11 +47,11 @@ def sift(run: Run, view: memoryview, wanted: Selection | None) -> Iterator[Stret
         if wanted.may_hold(header):
             start = start or (offset, seqno, index)
         elif start is not None:
-            yield Stretch(start[0], offset - start[0], *start[1:])
+            yield BatchStretch(start[0], offset - start[0], *start[1:])
             start = None
         offset, seqno, index = offset + header.size, header.next_seqno, header.index + 1
     if start is not None:
-        yield Stretch(start[0], offset - start[0], *start[1:])
+        yield BatchStretch(start[0], offset - start[0], *start[1:])
 
 
 def columns_for(columns: Sequence[str] | None, wanted: Selection | None) -> tuple[str, ...] | None:

@@ -40,7 +40,7 @@ EVENTS_MAX: Final = 200_000
 """Frames that wait here, however small they are."""
 
 
-class Link:
+class BlockingLink:
     """A connection on a blocking socket, for one thread. Made by `connect`."""
 
     def __init__(self, address: Address, sock: socket.socket) -> None:
@@ -56,7 +56,7 @@ class Link:
         self._heard = time.monotonic()
 
     @classmethod
-    def connect(cls, address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> Link:
+    def connect(cls, address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> BlockingLink:
         """Connected, greeted and welcomed. Raises ConnectionLost, or what the server has against us."""
         deadline = time.monotonic() + timeout_s
         try:
@@ -186,7 +186,7 @@ class Link:
 class LinkPushes:
     """A subscription on a Link: chunks wait in the socket, no more than there was credit for."""
 
-    def __init__(self, link: Link, correlation: int) -> None:
+    def __init__(self, link: BlockingLink, correlation: int) -> None:
         self._link = link
         self._correlation = correlation
         self._taken = 0

@@ -18,7 +18,7 @@ from msgspec.msgpack import Decoder
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.async_link import CONNECT_TIMEOUT_S
 from logboom.client.link.backoff import Backoff
-from logboom.client.link.blocking_link import Link
+from logboom.client.link.blocking_link import BlockingLink
 from logboom.client.link.session import Event
 from logboom.errors import (
     ConnectionLost,
@@ -43,7 +43,7 @@ class Calls:
     def __init__(self, servers: Servers = None) -> None:
         self._servers = parse_servers(servers)
         self._server = 0
-        self._link: Link | None = None
+        self._link: BlockingLink | None = None
         self._events: deque[Event] = deque()
         self._backoff = Backoff(len(self._servers))
         self._was_connected = False
@@ -55,7 +55,7 @@ class Calls:
         """Now, not with the first call. Raises why no server can be called."""
         self.link(time.monotonic() + timeout_s)
 
-    def link(self, give_up: float) -> Link:
+    def link(self, give_up: float) -> BlockingLink:
         """The link, or a new one. Raises why there is none, when it is `give_up`.
 
         Where no server has ever been of use, and that is no matter of time, it raises at once.
@@ -72,9 +72,9 @@ class Calls:
                 self.pause(error, give_up)
         return self._link
 
-    def _connect(self, give_up: float) -> Link:
+    def _connect(self, give_up: float) -> BlockingLink:
         rest_s = give_up - time.monotonic()
-        link = Link.connect(self._servers[self._server], min(CONNECT_TIMEOUT_S, max(rest_s, 0.001)))
+        link = BlockingLink.connect(self._servers[self._server], min(CONNECT_TIMEOUT_S, max(rest_s, 0.001)))
         if link.welcome.replica_of is not None:
             link.close()
             raise ReadOnlyReplica(link.welcome.replica_of)
@@ -135,7 +135,7 @@ class Calls:
                     self._turn()
                 self.pause(failure, give_up)
 
-    def _answer(self, link: Link, correlation: int, give_up: float) -> bytes:
+    def _answer(self, link: BlockingLink, correlation: int, give_up: float) -> bytes:
         while True:
             event = link.next_event(max(0.0, give_up - time.monotonic()))
             if event is None:

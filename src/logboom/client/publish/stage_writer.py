@@ -27,14 +27,14 @@ from logboom.batch.codec import CODECS
 from logboom.batch.header import SEQUENCE_MODULUS
 from logboom.batch.partitioner import partition_of
 from logboom.broker.api import TopicInfo
-from logboom.broker.publish.publication import Key, KeyInfo, Publication, Receipt, StageInfo
+from logboom.broker.publish.publication import KeyInfo, Publication, PublishKey, Receipt, StageInfo
 from logboom.client.link.address import Servers
-from logboom.client.link.blocking_link import Link
+from logboom.client.link.blocking_link import BlockingLink
 from logboom.client.link.calls import PASSING, Calls
 from logboom.client.write.contact import append_answer
 from logboom.client.write.gathered import RECORD_BYTES, Gathered, as_bytes, check_fields
-from logboom.client.write.pieces import Piece, joined
-from logboom.client.write.slices import Columns
+from logboom.client.write.pieces import ColumnPiece, joined
+from logboom.client.write.slices import BuildColumns
 from logboom.errors import (
     BatchTooLarge,
     ConfigError,
@@ -83,7 +83,7 @@ class _Log:
         self.partition = partition
         self.seq = 0
         """Of the next batch: how many records went before."""
-        self.pieces: list[Piece] = []
+        self.pieces: list[ColumnPiece] = []
         self.gathered = Gathered()
         self.size = 0
 
@@ -162,7 +162,7 @@ class StageWriter:
         """Without an answer, by correlation id, in their order."""
         self._sent_bytes = 0
         self._refused: list[tuple[_Parcel, LogboomError]] = []
-        self._link: Link | None = None
+        self._link: BlockingLink | None = None
         """What they were sent on."""
         self._give_up = 0.0
         self._parcels = 0
@@ -269,20 +269,22 @@ class StageWriter:
         All go to `partition`; without one, where their keys or channels say.
         """
         self._check()
-        columns = Columns.of(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        columns = BuildColumns.of(
+            values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers
+        )
         found = self._find(topic)
         fixed = None if partition is None else found.log(partition)
-        whole = Piece.from_columns(columns)
+        whole = ColumnPiece.from_columns(columns)
         with self._all_or_failed():
             for part in whole.slices(found.partitions if fixed is None else 1, self._batch_bytes):
                 log = fixed or (found.sticky if part.partition is None else found.log(part.partition))
-                self._add(log, Piece.from_columns(part.columns), part.size)
+                self._add(log, ColumnPiece.from_columns(part.columns), part.size)
                 self.records += part.columns.count
             self._held += whole.held_bytes
             if self._held > HELD_BYTES:
                 self._compact()
 
-    def _add(self, log: _Log, piece: Piece, size: int) -> None:
+    def _add(self, log: _Log, piece: ColumnPiece, size: int) -> None:
         """What is nearly a batch becomes one by itself; less is gathered."""
         if 2 * size >= self._batch_bytes:
             self._cut(log)
@@ -322,7 +324,7 @@ class StageWriter:
     def _end_rows(self, log: _Log) -> None:
         """What was added one by one is a piece like others."""
         if log.gathered.values:
-            log.pieces.append(Piece.from_rows(log.gathered))
+            log.pieces.append(ColumnPiece.from_rows(log.gathered))
             log.gathered = Gathered()
 
     def _cut(self, log: _Log) -> None:
@@ -341,7 +343,7 @@ class StageWriter:
         if log is log.topic.sticky:
             log.topic.unstick()
 
-    def _put(self, log: _Log, piece: Piece) -> None:
+    def _put(self, log: _Log, piece: ColumnPiece) -> None:
         """As a batch; as several, where the node would not take it."""
         producer, limit = Producer(self._producer_id, 0, log.seq), self._limit_bytes
         try:
@@ -368,7 +370,7 @@ class StageWriter:
             self._receipt = Receipt(self.stage, self.records)
         return self._receipt
 
-    def publish(self, key: Key, timeout_s: float = PUBLISH_TIMEOUT_S) -> Publication:
+    def publish(self, key: PublishKey, timeout_s: float = PUBLISH_TIMEOUT_S) -> Publication:
         """Finish, and publish this stage alone."""
         if self._receipt is None:
             self._flush()
@@ -431,7 +433,7 @@ class StageWriter:
                     raise
                 self._calls.pause(error, self._give_up)
 
-    def _hold(self) -> Link:
+    def _hold(self) -> BlockingLink:
         """The link. What went over another one is to be sent again."""
         link = self._calls.link(self._give_up)
         if link is not self._link:
@@ -440,7 +442,7 @@ class StageWriter:
             self._recall()
         return link
 
-    def _send(self, link: Link) -> None:
+    def _send(self, link: BlockingLink) -> None:
         while self._waiting and not self._refused:
             parcel = self._waiting[0]
             log, data = parcel.log, parcel.batch.data
@@ -484,7 +486,9 @@ class StageWriter:
         self._sent_bytes = 0
 
 
-def publish(servers: Servers, key: Key, stages: Sequence[Receipt], timeout_s: float = PUBLISH_TIMEOUT_S) -> Publication:
+def publish(
+    servers: Servers, key: PublishKey, stages: Sequence[Receipt], timeout_s: float = PUBLISH_TIMEOUT_S
+) -> Publication:
     """Append what is in these stages, in their order; where this raises anything but OutcomeUnknown, nothing.
 
     Said again until the node has answered. OutcomeUnknown: it has not, in all that time. Say it once more then.
@@ -496,7 +500,7 @@ def publish(servers: Servers, key: Key, stages: Sequence[Receipt], timeout_s: fl
         calls.close()
 
 
-def _publish(calls: Calls, key: Key, stages: Sequence[Receipt], timeout_s: float) -> Publication:
+def _publish(calls: Calls, key: PublishKey, stages: Sequence[Receipt], timeout_s: float) -> Publication:
     head = messages.Publish(key, list(stages))
     return calls.ask(head, _publication, timeout_s, (*PASSING, OutcomeUnknown), is_doubtful=True)
 

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 from msgspec.msgpack import Decoder
 
 from logboom.batch.builder import table_columns
-from logboom.broker.publish.publication import Key, KeyInfo, Publication, StageInfo
+from logboom.broker.publish.publication import KeyInfo, Publication, PublishKey, StageInfo
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.calls import Calls
@@ -90,7 +90,7 @@ class Client:
     def transaction(self, name: str | None = None, number: int = 0) -> Transaction:
         """To be used with `with`. Without a name it has a random one, which nobody will say again."""
         self._check()
-        key = Key(secrets.token_hex(16), 0, False) if name is None else Key(name, number).check()
+        key = PublishKey(secrets.token_hex(16), 0, False) if name is None else PublishKey(name, number).check()
         writer_options = {"codec": self._codec, "batch_bytes": self._batch_bytes, "timeout_s": self._timeout_s}
         return Transaction(self._servers, key, self._publish_timeout_s, writer_options)
 
@@ -126,7 +126,7 @@ class Transaction:
     """One block of records. Made by `Client.transaction`."""
 
     def __init__(
-        self, servers: Sequence[str], key: Key, publish_timeout_s: float, writer_options: dict[str, Any]
+        self, servers: Sequence[str], key: PublishKey, publish_timeout_s: float, writer_options: dict[str, Any]
     ) -> None:
         self.key = key
         self.publication: Publication | None = None

@@ -12,8 +12,8 @@ from logboom.batch import Batch, Record
 from logboom.batch.tables import join_tables
 from logboom.client.link.async_link import AsyncLink
 from logboom.client.link.pushes import Pushes
-from logboom.client.read.fetcher import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe, Work
-from logboom.client.read.reader_state import Standing, need_pandas
+from logboom.client.read.fetcher import Ask, Connect, Drop, LongWork, Next, Sleep, Step, Steps, Subscribe
+from logboom.client.read.reader_state import ReaderState, need_pandas
 from logboom.client.read.start import check_seqno
 from logboom.errors import LogboomError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Piece = TypeVar("Piece")
 
 
-class AsyncReader(Standing):
+class AsyncReader(ReaderState):
     """
     async with AsyncReader("events", "localhost:1773", at="latest") as reader:
         async for record in reader.records(follow=True):
@@ -165,7 +165,7 @@ class AsyncReader(Standing):
             return await asyncio.sleep(step.seconds)
         if isinstance(step, Drop):
             return await self._drop(step.connection)
-        if isinstance(step, Work):
+        if isinstance(step, LongWork):
             return await asyncio.to_thread(step.do)
         assert self._link is not None
         if isinstance(step, Ask):

@@ -1,7 +1,7 @@
 """A reader that begins with a checkpoint: finds it, gives its records, and leaves the reader where the log goes on.
 
 Which checkpoint there is the node's log of the pipeline says; its files the reader opens itself, at the place that the
-result names. `find_state` is steps as `fetching` has them; a `State` reads files when it is told to `fill`.
+result names. `find_state` is steps as `fetching` has them; a `CheckpointRecords` reads files when it is told to `fill`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from logboom.batch import Record, Selection
 from logboom.batch.arrow import ORDER, to_list
 from logboom.broker.api import PIPELINE_TOPIC, Chunk, Filter, ReadRequest, Start, TopicInfo
 from logboom.client.files.sieve import choose
-from logboom.client.read.fetcher import Ask, Steps, Work
-from logboom.client.read.reader_core import Reading
+from logboom.client.read.fetcher import Ask, LongWork, Steps
+from logboom.client.read.reader_core import ReaderCore
 from logboom.errors import RemoteProtocolError
 from logboom.protocols.binary.messages import DescribeTopic, FetchCursor, Kind, Read
 from logboom.results.checkpoint import By, Checkpoint, find_result
 from logboom.results.pipeline_ledger import READ_BYTES
-from logboom.results.pipeline_state import Catalogue, Result
+from logboom.results.pipeline_state import PipelineState, Result
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,7 +32,7 @@ _topic = Decoder(TopicInfo)
 _text: Decoder[str | None] = Decoder(str | None)
 
 
-class State:
+class CheckpointRecords:
     """The records of a checkpoint, a piece at a time. A piece that was not taken to its end stays."""
 
     def __init__(self, tables: Iterator[pa.Table]) -> None:
@@ -79,7 +79,7 @@ def _lists(table: pa.Table, columns: Sequence[str]) -> list[list[Any]]:
     return [to_list(name, table.column(name).combine_chunks()) for name in columns]
 
 
-class Wanted(NamedTuple):
+class WantedCheckpoint(NamedTuple):
     """Which checkpoint, and what of it."""
 
     by: By | None
@@ -89,7 +89,7 @@ class Wanted(NamedTuple):
     """Where this one has a place, the reader goes on there."""
 
 
-def choose_checkpoint(by: By | None, wanted: Filter, cursor: str | None) -> Wanted:
+def choose_checkpoint(by: By | None, wanted: Filter, cursor: str | None) -> WantedCheckpoint:
     """Raises ValueError for what cannot be said of a state: the latest record of a key may not be the latest that a
     filter lets through."""
     if by not in (None, "key", "channel"):
@@ -103,10 +103,10 @@ def choose_checkpoint(by: By | None, wanted: Filter, cursor: str | None) -> Want
             "by key, or the channel of one by channel"
         )
     where = Selection(key=wanted.key, channel=wanted.channel) if named else None
-    return Wanted(named[0] if named else by, next(iter(tags), None), where, cursor)
+    return WantedCheckpoint(named[0] if named else by, next(iter(tags), None), where, cursor)
 
 
-def find_state(reading: Reading, wanted: Wanted) -> Steps:
+def find_state(reading: ReaderCore, wanted: WantedCheckpoint) -> Steps:
     """Let the reading begin with its checkpoint. Raises CheckpointNotFound, ResultsUnreadable."""
     if wanted.cursor is not None:
         told = yield Ask(Kind.CALL, FetchCursor(wanted.cursor, reading.topic, reading.partition))
@@ -119,18 +119,18 @@ def find_state(reading: Reading, wanted: Wanted) -> Steps:
     result = find_result(catalogue, reading.topic, topic.id, wanted.by, wanted.tag)
     partition = reading.partition or 0
     floor = next((log.floor for log in topic.partitions if log.partition == partition), 0)
-    state, bookmark = yield Work(lambda: _open(result, partition, floor, wanted.where))
+    state, bookmark = yield LongWork(lambda: _open(result, partition, floor, wanted.where))
     reading.begin(state, bookmark)
 
 
-def _open(result: Result, partition: int, floor: int, where: Selection | None) -> tuple[State, str]:
+def _open(result: Result, partition: int, floor: int, where: Selection | None) -> tuple[CheckpointRecords, str]:
     checkpoint = Checkpoint.open(result)
     tables = (choose(table, None, where) for table in checkpoint.tables(partition, floor))
-    return State(table for table in tables if table.num_rows), checkpoint.bookmark(partition, floor)
+    return CheckpointRecords(table for table in tables if table.num_rows), checkpoint.bookmark(partition, floor)
 
 
 def _read_catalogue() -> Steps:
-    catalogue = Catalogue()
+    catalogue = PipelineState()
     while True:
         start = Start(seqno=catalogue.next) if catalogue.next else Start()
         chunk = yield Ask(Kind.READ, Read(ReadRequest(PIPELINE_TOPIC, start, max_bytes=READ_BYTES, gaps="skip")))

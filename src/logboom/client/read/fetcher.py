@@ -1,6 +1,6 @@
 """What a reader does to get its next chunk: connect, find its start, subscribe, wait; and all of it again after a loss.
 
-No input, no output: each procedure is a generator that yields steps (`Connect`, `Ask`, `Work`, `Subscribe`, `Next`,
+No input, no output: each procedure is a generator that yields steps (`Connect`, `Ask`, `LongWork`, `Subscribe`, `Next`,
 `Drop`, `Sleep`), is sent what came of them, and is thrown what went wrong. The blocking reader and the asyncio one
 carry out the same steps. One immediate try follows a lost connection, then the waits grow; servers are tried in turn.
 """
@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.link.address import Address
 from logboom.client.link.backoff import Backoff
-from logboom.client.read.reader_core import Reading
+from logboom.client.read.reader_core import ReaderCore
 from logboom.errors import LogboomError, ReadOnlyReplica, RemoteProtocolError, TopicRecreated, Unavailable
 from logboom.protocols.binary.messages import CommitCursor, Kind, Read
 
@@ -42,7 +42,7 @@ class Next(NamedTuple):
     timeout_s: float | None
 
 
-class Work(NamedTuple):
+class LongWork(NamedTuple):
     """Something that takes long and asks no node, such as reading files."""
 
     do: Callable[[], Any]
@@ -58,16 +58,16 @@ class Sleep(NamedTuple):
     seconds: float
 
 
-Step = Connect | Ask | Work | Subscribe | Next | Drop | Sleep
+Step = Connect | Ask | LongWork | Subscribe | Next | Drop | Sleep
 Steps = Generator[Step, Any, Any]
 
 
-class Fetching:
+class Fetcher:
     """The connection and the subscription of one reader, as far as they are known here."""
 
     def __init__(
         self,
-        reading: Reading,
+        reading: ReaderCore,
         servers: Sequence[Address],
         clock: Callable[[], float],
         prepare: Callable[[], Steps] | None = None,

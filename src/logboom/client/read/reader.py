@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logboom.batch import Batch, Record
 from logboom.batch.tables import join_tables
-from logboom.client.link.blocking_link import Link, LinkPushes
-from logboom.client.read.fetcher import Ask, Connect, Drop, Next, Sleep, Step, Steps, Subscribe, Work
-from logboom.client.read.reader_state import Standing, need_pandas
+from logboom.client.link.blocking_link import BlockingLink, LinkPushes
+from logboom.client.read.fetcher import Ask, Connect, Drop, LongWork, Next, Sleep, Step, Steps, Subscribe
+from logboom.client.read.reader_state import ReaderState, need_pandas
 from logboom.client.read.start import check_seqno
 from logboom.errors import LogboomError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Piece = TypeVar("Piece")
 
 
-class Reader(Standing):
+class Reader(ReaderState):
     """
     with Reader("events", "localhost:1773", timestamp=datetime(2026, 1, 1, tzinfo=UTC)) as reader:
         for record in reader.records(follow=True):
@@ -39,7 +39,7 @@ class Reader(Standing):
     more, for ever, or until nothing has come for `timeout_s`.
     """
 
-    _link: Link | None = None
+    _link: BlockingLink | None = None
     _pushes: LinkPushes | None = None
 
     def _begin(self) -> None:
@@ -169,13 +169,13 @@ class Reader(Standing):
             assert self._pushes is not None
             return self._pushes.next(step.timeout_s)
         if isinstance(step, Connect):
-            self._link = Link.connect(step.address)
+            self._link = BlockingLink.connect(step.address)
             return None
         if isinstance(step, Sleep):
             return time.sleep(step.seconds)
         if isinstance(step, Drop):
             return self._drop(step.connection)
-        if isinstance(step, Work):
+        if isinstance(step, LongWork):
             return step.do()
         assert self._link is not None
         if isinstance(step, Ask):

@@ -32,7 +32,7 @@ from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logboom.client.read.checkpoints import State
+    from logboom.client.read.checkpoints import CheckpointRecords
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """What is asked for at once: a table of many batches is made in vectors."""
@@ -45,7 +45,7 @@ _TOPIC_ID: Final = re.compile("[0-9a-f]{32}")
 _GAPS: Final = (SeqnoOutOfRange, Damage, BookmarkLost, TopicDeleted, TopicRecreated)
 
 
-class Reading:
+class ReaderCore:
     def __init__(
         self, topic: str, partition: int | None, start: Start, wanted: Filter | None = None, skip: bool = False
     ) -> None:
@@ -65,10 +65,10 @@ class Reading:
         self.last_gap: LogboomError | None = None
         self.current: Chunk | None = None
         """What has come and was not read to its end."""
-        self.state: State | None = None
+        self.state: CheckpointRecords | None = None
         """What comes before the log's own records, as long as some of it was not given."""
 
-    def begin(self, state: State, bookmark: str) -> None:
+    def begin(self, state: CheckpointRecords, bookmark: str) -> None:
         """Give this first, then what the log has from the bookmark on."""
         self.state, self.start = None if state.is_over else state, Start(bookmark=bookmark)
 

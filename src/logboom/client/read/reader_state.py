@@ -12,15 +12,15 @@ from logboom.broker.api import Filter, Start
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.read.checkpoints import choose_checkpoint, find_state
-from logboom.client.read.fetcher import Fetching
-from logboom.client.read.reader_core import Reading
+from logboom.client.read.fetcher import Fetcher
+from logboom.client.read.reader_core import ReaderCore
 from logboom.client.read.start import CONNECT_PATIENCE_S, At, Gaps, check_seqno, check_start
 from logboom.errors import LogboomError, PackageMissing
 from logboom.results.checkpoint import By
 from logboom.storage.bookmark import Bookmark
 
 
-class Standing:
+class ReaderState:
     """Where a reader stands. Starts at `seqno`, at the first record at or after `timestamp`, at a `bookmark`, where its
     `cursor` was committed last, or `at` the earliest record or the latest.
 
@@ -74,11 +74,11 @@ class Standing:
         self._connect_timeout_s = connect_timeout_s
         self.cursor = cursor
         """Where `commit` goes."""
-        self._reading = Reading(topic, partition, start, None if wanted == Filter() else wanted, gaps == "skip")
+        self._reading = ReaderCore(topic, partition, start, None if wanted == Filter() else wanted, gaps == "skip")
         prepare = None
         if from_checkpoint:
             prepare = partial(find_state, self._reading, choose_checkpoint(checkpoint, wanted, cursor))
-        self._fetching = Fetching(self._reading, parse_servers(servers), time.monotonic, prepare)
+        self._fetching = Fetcher(self._reading, parse_servers(servers), time.monotonic, prepare)
         self._begin()
 
     def _begin(self) -> None:
@@ -103,7 +103,7 @@ class Standing:
         return self._reading.partition
 
     @property
-    def position(self) -> int | None:
+    def seqno(self) -> int | None:
         """The seqno that is read next."""
         return self._reading.seqno if self._reading.state is None else None
 

@@ -11,14 +11,14 @@ from logboom.client.link.address import Address
 from logboom.client.link.async_link import CONNECT_TIMEOUT_S, close_transport, no_connection
 from logboom.client.write.driver import TICK_MIN_S
 from logboom.client.write.ledger import OnError, tell
-from logboom.client.write.writer_core import Writing
+from logboom.client.write.writer_core import WriterCore
 from logboom.errors import ConnectionLost, LogboomError
 
 
 class AsyncDriver:
     """Made in the event loop that it is to run in."""
 
-    def __init__(self, core: Writing, servers: Sequence[Address], on_error: OnError | None) -> None:
+    def __init__(self, core: WriterCore, servers: Sequence[Address], on_error: OnError | None) -> None:
         self.core = core
         self.loop = asyncio.get_running_loop()
         self._servers = servers

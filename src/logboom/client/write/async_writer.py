@@ -25,10 +25,10 @@ from logboom.client.write.gathered import Waiter, Written
 from logboom.client.write.lane import all_safe
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.options import WriterArguments, WriterOptions
-from logboom.client.write.slices import Columns
+from logboom.client.write.slices import BuildColumns
 from logboom.client.write.spill import Spill
 from logboom.client.write.writer import Payload
-from logboom.client.write.writer_core import Writing
+from logboom.client.write.writer_core import WriterCore
 from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, LogboomError
 
 
@@ -50,7 +50,7 @@ class AsyncWriter:
         spill = self.options.spill
         file = None if spill is None else Spill(spill, self.options.spill_bytes)
         try:
-            self._core = Writing(topic, self.options, len(self._servers), file)
+            self._core = WriterCore(topic, self.options, len(self._servers), file)
         except BaseException:
             if file is not None:
                 file.close()
@@ -153,7 +153,9 @@ class AsyncWriter:
         headers: Any = None,
     ) -> None:
         """Columns of records. See Writer.write_many."""
-        columns = Columns.of(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        columns = BuildColumns.of(
+            values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers
+        )
         routing, driver = self._core.routing, self._running()
         batch_bytes, partitions = min(self.options.batch_bytes, routing.limit_bytes), routing.partitions
         for part in columns.slices(partitions, batch_bytes):

@@ -24,7 +24,7 @@ from logboom.client.link.address import Address
 from logboom.client.link.async_link import CONNECT_TIMEOUT_S, no_connection
 from logboom.client.link.blocking_link import open_socket
 from logboom.client.write.ledger import Losses, OnError, Results, tell
-from logboom.client.write.writer_core import Writing
+from logboom.client.write.writer_core import WriterCore
 from logboom.errors import ConnectionLost, LogboomError
 
 TICK_MIN_S: Final = 0.001
@@ -37,7 +37,7 @@ _BUFFERS_MAX: Final = 512
 
 
 class Driver:
-    def __init__(self, core: Writing, servers: Sequence[Address], on_error: OnError | None) -> None:
+    def __init__(self, core: WriterCore, servers: Sequence[Address], on_error: OnError | None) -> None:
         self.core = core
         self.lock = Lock()
         self._servers = servers

@@ -48,14 +48,14 @@ TRANSIENT: Final = (Unavailable, Overloaded, LowSpace)
 _NOT_APPENDED: Final = (AppendRefused, Unavailable, BatchError, TopicError, LimitExceeded, InvalidColumn)
 
 
-class State(Enum):
+class LaneState(Enum):
     WAITING = 0
     SENT = 1
     REFUSED = 2
     SETTLED = 3
 
 
-class Place(NamedTuple):
+class SpillPlace(NamedTuple):
     """Where in the spill file a batch is."""
 
     position: int
@@ -83,10 +83,10 @@ class Parcel:
         self.since = since
         """When its first record was written: it fails when that is too long ago."""
         self.waiters = waiters
-        self.state = State.WAITING
+        self.state = LaneState.WAITING
         self.doubt = False
         self.error: LogboomError | None = None
-        self.place: Place | None = None
+        self.place: SpillPlace | None = None
         self.parts: list[Parcel] | None = None
         """What it was dealt out as, when there were partitions to choose from."""
 
@@ -95,7 +95,7 @@ class Parcel:
         """Whether its writer may forget it: answered, failed, or in the spill file."""
         if self.parts is not None and self.place is None:
             return all(part.is_safe for part in self.parts)
-        return self.state is State.SETTLED or self.place is not None
+        return self.state is LaneState.SETTLED or self.place is not None
 
     def failure(self, error: LogboomError) -> LogboomError:
         """What to tell those who wait, when this is why it is given up."""
@@ -111,7 +111,7 @@ def all_safe(parcels: list[Parcel]) -> bool:
     return not parcels
 
 
-class Verdict(NamedTuple):
+class LaneVerdict(NamedTuple):
     """What the lane has decided: parcels that are done with an answer or an error."""
 
     parcel: Parcel
@@ -173,12 +173,12 @@ class Lane:
     @property
     def is_halted(self) -> bool:
         """Whether a refusal waits for the other answers."""
-        return any(parcel.state is State.REFUSED for parcel in self._sent_ones())
+        return any(parcel.state is LaneState.REFUSED for parcel in self._sent_ones())
 
     def next_to_send(self, window: int) -> Parcel | None:
         if self.under_way < self.sent and self.is_halted:
             return None
-        while self.sent < len(self.queue) and self.queue[self.sent].state is State.SETTLED:
+        while self.sent < len(self.queue) and self.queue[self.sent].state is LaneState.SETTLED:
             self.sent += 1
         if self.sent >= min(window, len(self.queue)):
             return None
@@ -188,36 +188,36 @@ class Lane:
         return parcel
 
     def mark_sent(self, parcel: Parcel) -> None:
-        parcel.state = State.SENT
+        parcel.state = LaneState.SENT
         self._has_sent = self._has_sent or parcel.producer.id == self._producer_id
         self.sent += 1
         self.under_way += 1
 
-    def answered(self, parcel: Parcel, answer: AppendedAt | LogboomError) -> list[Verdict]:
+    def answered(self, parcel: Parcel, answer: AppendedAt | LogboomError) -> list[LaneVerdict]:
         """An answer has come for a parcel that was sent. An empty list where more answers must come first."""
-        if parcel.state is not State.SENT:
+        if parcel.state is not LaneState.SENT:
             return []
         self.under_way -= 1
         if isinstance(answer, AppendedAt):
             self.refusals, self.refusal = 0, None
-            parcel.state, parcel.data = State.SETTLED, None
+            parcel.state, parcel.data = LaneState.SETTLED, None
             self._drop_settled()
-            return [Verdict(parcel, answer)]
-        parcel.state, parcel.error = State.REFUSED, answer
+            return [LaneVerdict(parcel, answer)]
+        parcel.state, parcel.error = LaneState.REFUSED, answer
         if not isinstance(answer, _NOT_APPENDED):
             parcel.doubt = True
         return []
 
-    def judge(self, new_id: int) -> tuple[list[Verdict], bool, bool]:
+    def judge(self, new_id: int) -> tuple[list[LaneVerdict], bool, bool]:
         """When nothing is under way any more: what becomes of the refused. Also: whether to wait, whether renumbered.
 
         To be called where `is_halted` and nothing is under way.
         """
         self._drop_settled()
-        first = next(parcel for parcel in self._sent_ones() if parcel.state is State.REFUSED)
+        first = next(parcel for parcel in self._sent_ones() if parcel.state is LaneState.REFUSED)
         error = first.error
         assert error is not None
-        verdicts: list[Verdict] = []
+        verdicts: list[LaneVerdict] = []
         wait = renumber = False
         if isinstance(error, TRANSIENT):
             self.refusals += 1
@@ -228,11 +228,11 @@ class Lane:
             renumber = True
         elif isinstance(error, UnknownProducer):
             lost = [parcel for parcel in self.unsettled() if parcel.doubt and parcel.producer.id == first.producer.id]
-            verdicts = [Verdict(parcel, parcel.failure(error)) for parcel in lost]
+            verdicts = [LaneVerdict(parcel, parcel.failure(error)) for parcel in lost]
         elif isinstance(error, RepeatForgotten):
-            verdicts = [Verdict(first, None)]
+            verdicts = [LaneVerdict(first, None)]
         else:
-            verdicts = [Verdict(first, first.failure(error))]
+            verdicts = [LaneVerdict(first, first.failure(error))]
         self.recall()
         self.remove(verdict.parcel for verdict in verdicts)
         return verdicts, wait, renumber
@@ -240,14 +240,14 @@ class Lane:
     def recall(self) -> None:
         """Nothing is under way, and nothing counts as sent."""
         for parcel in self._sent_ones():
-            if parcel.state is not State.SETTLED:
-                parcel.state, parcel.error = State.WAITING, None
+            if parcel.state is not LaneState.SETTLED:
+                parcel.state, parcel.error = LaneState.WAITING, None
         self.sent = self.under_way = 0
         self._drop_settled()
 
-    def disconnected(self, repeat: bool) -> list[Verdict]:
+    def disconnected(self, repeat: bool) -> list[LaneVerdict]:
         """The connection is gone. `repeat`: what had no answer is sent again on the next; else it has failed."""
-        lost = [parcel for parcel in self._sent_ones() if parcel.state is State.SENT]
+        lost = [parcel for parcel in self._sent_ones() if parcel.state is LaneState.SENT]
         for parcel in lost:
             parcel.doubt = True
         self.recall()
@@ -255,7 +255,7 @@ class Lane:
             return []
         self.remove(lost)
         unknown = OutcomeUnknown("the connection was lost before the answer came")
-        return [Verdict(parcel, unknown) for parcel in lost]
+        return [LaneVerdict(parcel, unknown) for parcel in lost]
 
     def expired(self, before: float) -> list[Parcel]:
         """Parcels whose first record was written before this time: they are in front, and leave. Those spilled stay."""
@@ -265,19 +265,19 @@ class Lane:
                 break
             old.append(parcel)
         for parcel in old:
-            parcel.doubt = parcel.doubt or parcel.state is State.SENT
+            parcel.doubt = parcel.doubt or parcel.state is LaneState.SENT
         self.remove(old)
         return old
 
     def remove(self, parcels: Iterable[Parcel]) -> None:
         for parcel in list(parcels):
-            if parcel.state is State.SENT:
+            if parcel.state is LaneState.SENT:
                 self.under_way -= 1
-            parcel.state, parcel.data = State.SETTLED, None
+            parcel.state, parcel.data = LaneState.SETTLED, None
         self._drop_settled()
 
     def unsettled(self) -> list[Parcel]:
-        return [parcel for parcel in self.queue if parcel.state is not State.SETTLED]
+        return [parcel for parcel in self.queue if parcel.state is not LaneState.SETTLED]
 
     def _sent_ones(self) -> list[Parcel]:
         return [self.queue[i] for i in range(self.sent)]
@@ -287,7 +287,7 @@ class Lane:
 
         The log remembers a producer's last batches only: were others sent in its place, the log might forget the first.
         """
-        while self.queue and self.queue[0].state is State.SETTLED:
+        while self.queue and self.queue[0].state is LaneState.SETTLED:
             self.queue.popleft()
             self.sent = max(0, self.sent - 1)
 
@@ -295,7 +295,7 @@ class Lane:
         """What stands under this id is not in the log: it goes under another one, from 0."""
         seq = 0
         for parcel in self.queue:
-            if parcel.producer.id != old_id or parcel.state is State.SETTLED:
+            if parcel.producer.id != old_id or parcel.state is LaneState.SETTLED:
                 continue
             parcel.producer, parcel.doubt = Producer(new_id, 0, seq), False
             seq = (seq + parcel.count) % SEQUENCE_MODULUS

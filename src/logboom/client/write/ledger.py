@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from logboom.client.write.gathered import Gathered, Waiter, Written
-from logboom.client.write.lane import Lane, Parcel, Verdict
+from logboom.client.write.lane import Lane, LaneVerdict, Parcel
 from logboom.errors import LogboomError, OutcomeUnknown
 from logboom.protocols.binary.messages import AppendedAt
 
@@ -18,7 +18,7 @@ Losses = list[tuple[LogboomError, int]]
 OnError = Callable[[LogboomError, int], Any]
 
 
-class Ledger:
+class WriterLedger:
     def __init__(self, topic: str) -> None:
         self.topic = topic
         self.buffered = 0
@@ -40,7 +40,7 @@ class Ledger:
         self.results[:0] = results[::-1]
         self.losses[:0] = losses
 
-    def settle(self, lane: Lane, verdicts: Iterable[Verdict]) -> None:
+    def settle(self, lane: Lane, verdicts: Iterable[LaneVerdict]) -> None:
         for parcel, outcome in verdicts:
             if parcel.place is None:
                 self.buffered -= parcel.size

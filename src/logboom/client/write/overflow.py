@@ -14,9 +14,9 @@ from logboom.batch import Batch
 from logboom.batch.header import Buffer, Producer
 from logboom.batch.rewrite import without_producer
 from logboom.client.write.gathered import Gathered
-from logboom.client.write.lane import Lane, Parcel, State
-from logboom.client.write.ledger import Ledger
-from logboom.client.write.router import Routing
+from logboom.client.write.lane import Lane, LaneState, Parcel
+from logboom.client.write.ledger import WriterLedger
+from logboom.client.write.router import Router
 from logboom.client.write.spill import Label, Spill
 from logboom.errors import ConfigError
 
@@ -24,7 +24,7 @@ Pair = tuple[Lane, Parcel]
 
 
 class Overflow:
-    def __init__(self, routing: Routing, ledger: Ledger, spill: Spill | None) -> None:
+    def __init__(self, routing: Router, ledger: WriterLedger, spill: Spill | None) -> None:
         self._routing = routing
         self._ledger = ledger
         self._spill = spill
@@ -130,7 +130,7 @@ class Overflow:
     def _spilled(self) -> Iterator[Pair]:
         for lane in self._routing.active.values():
             for parcel in lane.queue:
-                if parcel.place is not None and parcel.state is not State.SETTLED:
+                if parcel.place is not None and parcel.state is not LaneState.SETTLED:
                     yield lane, parcel
 
     def _rewrite(self, pairs: Iterable[Pair]) -> None:
@@ -149,7 +149,7 @@ class Overflow:
 
     def _entry(self, pair: Pair) -> tuple[Label, Buffer]:
         lane, parcel = pair
-        doubt = parcel.doubt or parcel.state is State.SENT
+        doubt = parcel.doubt or parcel.state is LaneState.SENT
         return Label(self._ledger.topic, self.topic_id, lane.partition, doubt), self.load(parcel)
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ class Overflow:
 def _in_memory(lane: Lane) -> list[Parcel]:
     """They are behind those in the file, of which there may be very many."""
     found = list(takewhile(lambda parcel: parcel.place is None, reversed(lane.queue)))
-    return [parcel for parcel in reversed(found) if parcel.state is not State.SETTLED]
+    return [parcel for parcel in reversed(found) if parcel.state is not LaneState.SETTLED]
 
 
 def _numbered(data: Buffer, producer: Producer) -> Buffer:

@@ -13,16 +13,16 @@ from typing import Any
 from logboom.batch import vector
 from logboom.batch.partitioner import ANYWHERE
 from logboom.client.write.gathered import Gathered
-from logboom.client.write.slices import Columns, Slice
+from logboom.client.write.slices import BuildColumns, Slice
 
 
-class Piece(Columns):
+class ColumnPiece(BuildColumns):
     @classmethod
-    def from_columns(cls, columns: Columns) -> Piece:
+    def from_columns(cls, columns: BuildColumns) -> ColumnPiece:
         return cls(columns.count, columns._entries)
 
     @classmethod
-    def from_rows(cls, rows: Gathered) -> Piece:
+    def from_rows(cls, rows: Gathered) -> ColumnPiece:
         """Records that were added one by one."""
         entries = {
             "values": rows.values,
@@ -47,7 +47,7 @@ class Piece(Columns):
         ends = np.concatenate(([0], np.cumsum(dealt._sizes())))
         for start, until in pairwise(starts):
             partition, size = int(chosen[start]), int(ends[until] - ends[start])
-            part = Piece.from_columns(dealt._range(start, until))
+            part = ColumnPiece.from_columns(dealt._range(start, until))
             named = None if partition == ANYWHERE else partition
             if size > batch_bytes:
                 yield from part._cut(named, batch_bytes)
@@ -71,22 +71,24 @@ class Piece(Columns):
         """The memory its arrays hold on to, which may be far more than they show."""
         return sum(entry.get_total_buffer_size() for entry in self._entries.values() if _is_array(entry))
 
-    def halves(self) -> tuple[Piece, Piece]:
+    def halves(self) -> tuple[ColumnPiece, ColumnPiece]:
         middle = self.count // 2
-        return Piece.from_columns(self._range(0, middle)), Piece.from_columns(self._range(middle, self.count))
+        return ColumnPiece.from_columns(self._range(0, middle)), ColumnPiece.from_columns(
+            self._range(middle, self.count)
+        )
 
-    def compact(self) -> Piece:
+    def compact(self) -> ColumnPiece:
         """The same, without the memory of what it was sliced from."""
-        return Piece(self.count, {name: _compact(entry) for name, entry in self._entries.items()})
+        return ColumnPiece(self.count, {name: _compact(entry) for name, entry in self._entries.items()})
 
-    def fits(self, other: Piece) -> bool:
+    def fits(self, other: ColumnPiece) -> bool:
         """Whether `other` may follow in the same batch."""
         if self._entries.keys() != other._entries.keys():
             return False
         return all(_alike(entry, other._entries[name]) for name, entry in self._entries.items())
 
     @classmethod
-    def join(cls, pieces: Sequence[Piece]) -> Piece:
+    def join(cls, pieces: Sequence[ColumnPiece]) -> ColumnPiece:
         """As one; they fit."""
         if len(pieces) == 1:
             return pieces[0]
@@ -95,12 +97,12 @@ class Piece(Columns):
         return cls(sum(piece.count for piece in pieces), entries)
 
 
-def joined(pieces: Sequence[Piece]) -> Iterator[Piece]:
+def joined(pieces: Sequence[ColumnPiece]) -> Iterator[ColumnPiece]:
     """As few as can be, in the same order."""
     start = 0
     for end in range(1, len(pieces) + 1):
         if end == len(pieces) or not pieces[start].fits(pieces[end]):
-            yield Piece.join(pieces[start:end])
+            yield ColumnPiece.join(pieces[start:end])
             start = end
 
 

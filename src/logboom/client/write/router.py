@@ -17,13 +17,13 @@ from logboom.batch.header import Buffer, own_id
 from logboom.batch.partitioner import partition_of
 from logboom.client.write.gathered import RECORD_BYTES, Gathered, Waiter, as_bytes, check_fields
 from logboom.client.write.lane import Lane, Parcel
-from logboom.client.write.ledger import Ledger
+from logboom.client.write.ledger import WriterLedger
 from logboom.client.write.options import WriterOptions
 from logboom.errors import BatchTooLarge, LogboomError, PartitionNotFound
 
 
-class Routing:
-    def __init__(self, options: WriterOptions, ledger: Ledger) -> None:
+class Router:
+    def __init__(self, options: WriterOptions, ledger: WriterLedger) -> None:
         self._options = options
         self._ledger = ledger
         self.limit_bytes = BATCH_SIZE_DEFAULT

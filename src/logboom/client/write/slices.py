@@ -17,7 +17,7 @@ from logboom.batch.encode import SHORT, is_arrow
 from logboom.batch.murmur import is_hashable, partitions_of_column
 from logboom.batch.partitioner import ANYWHERE, partitions_of
 from logboom.client.write.gathered import RECORD_BYTES, as_bytes
-from logboom.client.write.router import Routing
+from logboom.client.write.router import Router
 from logboom.errors import InvalidColumn
 
 _ITEM_BYTES: Final = 16
@@ -28,7 +28,7 @@ class Slice(NamedTuple):
 
     partition: int | None
     """None: any."""
-    columns: Columns
+    columns: BuildColumns
     size: int
     is_rest: bool
     """Less than a batch."""
@@ -40,7 +40,7 @@ class Slice(NamedTuple):
         else:
             yield from self.columns.slices(now_known, batch_bytes)
 
-    def add_to(self, routing: Routing, codec: str, now: float) -> None:
+    def add_to(self, routing: Router, codec: str, now: float) -> None:
         """As a batch; but what is less than one, and nothing but values, joins what is gathered."""
         values = self.columns.plain_values() if self.is_rest else None
         if values is not None:
@@ -49,7 +49,7 @@ class Slice(NamedTuple):
             routing.add_batch(self.partition, self.columns.make(codec), self.columns.count, now)
 
 
-class Columns:
+class BuildColumns:
     """The arguments of `batch.build`, checked for their lengths, that can be sliced together."""
 
     def __init__(self, count: int, entries: dict[str, Any]) -> None:
@@ -57,7 +57,7 @@ class Columns:
         self._entries = entries
 
     @classmethod
-    def of(cls, values: Any, **others: Any) -> Columns:
+    def of(cls, values: Any, **others: Any) -> BuildColumns:
         values = _column("values", values)
         count = len(values)
         entries = {"values": values}
@@ -105,10 +105,10 @@ class Columns:
             yield Slice(partition, columns, size, total - done < batch_bytes)
             start, done = until, int(ends[until - 1])
 
-    def _range(self, start: int, until: int) -> Columns:
-        return Columns(until - start, {name: _part(entry, start, until) for name, entry in self._entries.items()})
+    def _range(self, start: int, until: int) -> BuildColumns:
+        return BuildColumns(until - start, {name: _part(entry, start, until) for name, entry in self._entries.items()})
 
-    def _take(self, numbers: Any) -> Columns:
+    def _take(self, numbers: Any) -> BuildColumns:
         entries: dict[str, Any] = {}
         for name, entry in self._entries.items():
             if isinstance(entry, int | datetime | str):
@@ -117,7 +117,7 @@ class Columns:
                 entries[name] = [entry[number] for number in numbers.tolist()]
             else:
                 entries[name] = entry.take(vector.pa.array(numbers))
-        return Columns(len(numbers), entries)
+        return BuildColumns(len(numbers), entries)
 
     def _partitions(self, partitions: int) -> Any:
         keys, channels = self._entries.get("keys"), self._entries.get("channels")

@@ -33,7 +33,7 @@ from crc32c import crc32c
 
 from logboom.batch import Batch
 from logboom.batch.header import Buffer
-from logboom.client.write.lane import Place
+from logboom.client.write.lane import SpillPlace
 from logboom.errors import BatchError, ConfigError, DirectoryUnusable
 
 log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Spilled(NamedTuple):
     """A frame as it was found."""
 
     label: Label
-    place: Place
+    place: SpillPlace
     batch: Batch
 
 
@@ -92,13 +92,13 @@ class Spill:
     def has_room(self, size: int) -> bool:
         return self._end + size + 1024 <= self.limit_bytes
 
-    def append(self, batches: Sequence[tuple[Label, Buffer]]) -> list[Place]:
+    def append(self, batches: Sequence[tuple[Label, Buffer]]) -> list[SpillPlace]:
         """Write and sync these. Raises OSError where the disk does not take them; then nothing of them is kept."""
         position, places = self._end, []
         buffers: list[bytes] = []
         for label, data in batches:
             front = _front(label, data)
-            places.append(Place(position + len(front), len(data)))
+            places.append(SpillPlace(position + len(front), len(data)))
             buffers += (front, bytes(data))
             position += len(front) + len(data)
         try:
@@ -112,19 +112,19 @@ class Spill:
         self._live.update(places)
         return places
 
-    def read(self, place: Place) -> bytes:
+    def read(self, place: SpillPlace) -> bytes:
         data = os.pread(self._fd, place.size, place.position)
         if len(data) != place.size:
             raise DirectoryUnusable(f"{self.path} is shorter than it was: somebody else has changed it")
         return data
 
-    def sending(self, place: Place) -> None:
+    def sending(self, place: SpillPlace) -> None:
         """This one is about to be sent."""
         if place.position >= self._sent:
             self._sent = place.position + place.size
             self._write_header()
 
-    def settle(self, place: Place) -> None:
+    def settle(self, place: SpillPlace) -> None:
         """This one is not needed any more."""
         first = next(iter(self._live), None)
         self._live.pop(place.position, None)
@@ -134,7 +134,7 @@ class Spill:
             self._drained = next(iter(self._live))
             self._write_header()
 
-    def replace(self, batches: Iterable[tuple[Label, Buffer]]) -> list[Place]:
+    def replace(self, batches: Iterable[tuple[Label, Buffer]]) -> list[SpillPlace]:
         """The file as if only these had ever been written, none of them sent: whole or not at all."""
         path = f"{self.path}.new"
         with suppress(FileNotFoundError):
@@ -207,7 +207,7 @@ class Spill:
                 batch = Batch.parse(memoryview(frame)[body_at:])
             except (msgspec.MsgspecError, BatchError):
                 return
-            place = Place(self._end + body_at, frame_size - body_at)
+            place = SpillPlace(self._end + body_at, frame_size - body_at)
             self._end += frame_size
             if place.position >= self._drained:
                 sent = label.doubt or place.position < self._sent

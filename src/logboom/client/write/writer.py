@@ -28,9 +28,9 @@ from logboom.client.write.gathered import Waiter, Written
 from logboom.client.write.lane import all_safe
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.options import WriterArguments, WriterOptions
-from logboom.client.write.slices import Columns
+from logboom.client.write.slices import BuildColumns
 from logboom.client.write.spill import Spill
-from logboom.client.write.writer_core import Writing
+from logboom.client.write.writer_core import WriterCore
 from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, LogboomError
 
 Payload = bytes | bytearray | memoryview | str | None
@@ -58,7 +58,7 @@ class Writer:
         spill = self.options.spill
         file = None if spill is None else Spill(spill, self.options.spill_bytes)
         try:
-            self._core = Writing(topic, self.options, len(self._servers), file)
+            self._core = WriterCore(topic, self.options, len(self._servers), file)
             self._driver = Driver(self._core, self._servers, on_error)
             self._lock = self._driver.lock
             self._add = self._core.routing.add
@@ -175,7 +175,9 @@ class Writer:
 
         Far cheaper than as many calls of `write`. Where an entry cannot be taken, nothing of its batch is.
         """
-        columns = Columns.of(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        columns = BuildColumns.of(
+            values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers
+        )
         routing = self._core.routing
         batch_bytes = min(self.options.batch_bytes, routing.limit_bytes)
         partitions = routing.partitions

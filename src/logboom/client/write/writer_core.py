@@ -22,11 +22,11 @@ from logboom.client.link.backoff import FIRST_S, LONGEST_S
 from logboom.client.link.session import Event
 from logboom.client.write.contact import Contact, append_answer
 from logboom.client.write.gathered import Gathered, Written
-from logboom.client.write.lane import Lane, Parcel, State, Verdict
-from logboom.client.write.ledger import Ledger
+from logboom.client.write.lane import Lane, LaneState, LaneVerdict, Parcel
+from logboom.client.write.ledger import WriterLedger
 from logboom.client.write.options import WriterOptions
 from logboom.client.write.overflow import Overflow
-from logboom.client.write.router import Routing
+from logboom.client.write.router import Router
 from logboom.client.write.spill import Spill
 from logboom.errors import (
     ConnectionLost,
@@ -37,19 +37,19 @@ from logboom.errors import (
 )
 from logboom.protocols.binary.messages import Append, AppendedAt, AppendPart, Kind
 
-__all__ = ["Writing", "Written"]
+__all__ = ["WriterCore", "Written"]
 
 WINDOW: Final = 16
 _SLACK_BYTES: Final = 1024
 """What a batch takes besides its records: the header, and what alignment adds."""
 
 
-class Writing:
+class WriterCore:
     def __init__(self, topic: str, options: WriterOptions, servers: int = 1, spill: Spill | None = None) -> None:
         self.options = options
-        self.ledger = Ledger(topic)
+        self.ledger = WriterLedger(topic)
         self.contact = Contact(topic, servers)
-        self.routing = Routing(options, self.ledger)
+        self.routing = Router(options, self.ledger)
         self.overflow = Overflow(self.routing, self.ledger, spill)
         self.contact.topic_id = self.overflow.topic_id
         self.outgoing: list[Buffer] = []
@@ -281,9 +281,9 @@ class Writing:
                 return
             reason = (lane.refusal if self.contact.ready else self.contact.error) or "no node has answered"
             error = ConnectionLost(f"not written within {self.options.delivery_timeout_s:g} s: {reason}")
-            self._settle(lane, [Verdict(parcel, parcel.failure(error)) for parcel in lane.expired(before)])
+            self._settle(lane, [LaneVerdict(parcel, parcel.failure(error)) for parcel in lane.expired(before)])
 
-    def _settle(self, lane: Lane, verdicts: Iterable[Verdict]) -> None:
+    def _settle(self, lane: Lane, verdicts: Iterable[LaneVerdict]) -> None:
         settled = list(verdicts)
         self.ledger.settle(lane, settled)
         for parcel, _ in settled:
@@ -303,9 +303,9 @@ class Writing:
         """Nothing is kept waiting any more. What was spilled stays in its file."""
         for lane in self._active.values():
             for parcel in lane.unsettled():
-                parcel.doubt = parcel.doubt or parcel.state is State.SENT
+                parcel.doubt = parcel.doubt or parcel.state is LaneState.SENT
                 if parcel.place is None:
-                    self.ledger.settle(lane, [Verdict(parcel, parcel.failure(error))])
+                    self.ledger.settle(lane, [LaneVerdict(parcel, parcel.failure(error))])
                 else:
                     self.ledger.keep(parcel, OutcomeUnknown(f"it is in {self.overflow.path}, to be written later"))
             lane.remove(lane.queue)

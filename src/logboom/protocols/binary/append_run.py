@@ -27,7 +27,7 @@ Slots = int | list[BatchError | None]
 """How many batches of a frame the broker answers; or, where some were broken, each one's place: None is for it."""
 
 
-class Run:
+class AppendRun:
     """Frames of different logs, or with a demand, are runs of their own: no answer waits for another log's promise."""
 
     __slots__ = ("_began", "_log", "acks", "frames", "parts", "size", "stage")

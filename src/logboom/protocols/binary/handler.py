@@ -19,7 +19,7 @@ from msgspec.msgpack import Decoder
 
 from logboom.broker.api import Answer, ReadRequest, Start
 from logboom.errors import LimitExceeded, LogboomError, OutcomeUnknown, ProtocolError, RemoteProtocolError
-from logboom.protocols.binary.append_run import Run
+from logboom.protocols.binary.append_run import AppendRun
 from logboom.protocols.binary.codec import Frame, encode_front
 from logboom.protocols.binary.messages import Append, Call, Credit, Hello, Kind, Read
 from logboom.protocols.binary.push import Push, encode_chunk
@@ -54,7 +54,7 @@ class Handler:
     def __init__(self, connection: BinaryConnection, front_end: BinaryFrontEnd) -> None:
         self._connection = connection
         self._front_end = front_end
-        self._run: Run | None = None
+        self._run: AppendRun | None = None
         self._held_bytes = 0
         """Of appends that have no answer yet."""
         self._tasks: dict[asyncio.Task[None], int] | None = None
@@ -98,7 +98,7 @@ class Handler:
         run = self._run
         if run is None or not run.takes(head):
             self.end_run()
-            run = Run(head)
+            run = AppendRun(head)
         for error in run.add(frame.correlation, head, frame.payload):
             self._front_end.rejections.note(error)
         self._run = run
@@ -122,13 +122,13 @@ class Handler:
         future.add_done_callback(lambda future: self._appended(run, future))
         self._connection.regulate()
 
-    def _appended(self, run: Run, future: asyncio.Future[list[Answer]]) -> None:
+    def _appended(self, run: AppendRun, future: asyncio.Future[list[Answer]]) -> None:
         self._held_bytes -= run.size
         given_up = OutcomeUnknown("the append was given up") if future.cancelled() else None
         self._answer(run, given_up or future.exception() or future.result())
         self._connection.regulate()
 
-    def _answer(self, run: Run, outcome: list[Answer] | BaseException) -> None:
+    def _answer(self, run: AppendRun, outcome: list[Answer] | BaseException) -> None:
         if not isinstance(outcome, BaseException):
             if run.stage is None:
                 run.measure(self._front_end.meter, outcome)

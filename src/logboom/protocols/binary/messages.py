@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from logboom.broker.api import Acks, ActivityRequest, Key, ReadRequest, Receipt, Settings, TopicInfo
+from logboom.broker.api import Acks, ActivityRequest, PublishKey, ReadRequest, Receipt, Settings, TopicInfo
 
 VERSION: Final = 1
 
@@ -254,7 +254,7 @@ class OpenStage(msgspec.Struct, tag="open_stage", omit_defaults=True):
 
 
 class Publish(msgspec.Struct, tag="publish"):
-    key: Key
+    key: PublishKey
     stages: list[Receipt]
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from logboom.batch import Record
 from logboom.batch.ndjson import decode_bytes, decode_record
-from logboom.broker.append.gatherer import Columns
+from logboom.broker.append.gatherer import RecordColumns
 from logboom.errors import InvalidColumn, LogboomError
 from logboom.protocols.http.problem import RequestError
 
@@ -40,7 +40,7 @@ class BadRecord(RequestError):
         self.parameter = where
 
 
-def decode_json(body: bytes, form: Form) -> Columns:
+def decode_json(body: bytes, form: Form) -> RecordColumns:
     """Raises BadRecord, RequestError."""
     try:
         if form != "value" and body.lstrip()[:1] == b"[":
@@ -59,7 +59,7 @@ def decode_json(body: bytes, form: Form) -> Columns:
         ) from None
 
 
-def decode_lines(body: bytes, form: Form) -> Columns:
+def decode_lines(body: bytes, form: Form) -> RecordColumns:
     """Raises BadRecord, RequestError. Empty lines are passed over."""
     _check_count(body.count(b"\n"))
     rows: list[msgspec.Raw] = []
@@ -73,7 +73,7 @@ def decode_lines(body: bytes, form: Form) -> Columns:
     return _columns(rows, form)
 
 
-def _columns(rows: Sequence[msgspec.Raw], form: Form) -> Columns:
+def _columns(rows: Sequence[msgspec.Raw], form: Form) -> RecordColumns:
     if not rows:
         raise _no_records()
     return columns_of([_record(row, number, form) for number, row in enumerate(rows)])
@@ -99,22 +99,22 @@ def _is_record(text: bytes) -> bool:
     return "value" in names and names <= FIELDS
 
 
-def columns_of(records: Sequence[Record]) -> Columns:
+def columns_of(records: Sequence[Record]) -> RecordColumns:
     def column(name: str) -> list[Any] | None:
         entries = [getattr(record, name) for record in records]
         return entries if any(entry is not None and entry != () for entry in entries) else None
 
     values = [record.value for record in records]
-    return Columns(values, *(column(name) for name in ("key", "timestamp", "channel", "tags", "headers")))
+    return RecordColumns(values, *(column(name) for name in ("key", "timestamp", "channel", "tags", "headers")))
 
 
-def take(columns: Columns, rows: Iterable[int]) -> Columns:
+def take(columns: RecordColumns, rows: Iterable[int]) -> RecordColumns:
     """Some of the records."""
     wanted = list(rows)
-    return Columns(*(None if column is None else [column[row] for row in wanted] for column in columns))  # type: ignore[arg-type]
+    return RecordColumns(*(None if column is None else [column[row] for row in wanted] for column in columns))  # type: ignore[arg-type]
 
 
-def name_row(columns: Columns, error: InvalidColumn) -> BadRecord:
+def name_row(columns: RecordColumns, error: InvalidColumn) -> BadRecord:
     """Which record it is that no batch can be built with."""
     low, high = 0, len(columns.values)
     while high - low > 1:
@@ -123,7 +123,7 @@ def name_row(columns: Columns, error: InvalidColumn) -> BadRecord:
     return BadRecord(low, _SINGULAR.get(error.column, error.column), error.reason)
 
 
-def _fails(columns: Columns) -> bool:
+def _fails(columns: RecordColumns) -> bool:
     try:
         columns.build()
     except (LogboomError, ValueError, TypeError, OverflowError):

@@ -39,11 +39,11 @@ _HEAD_END: Final = b"\r\n\r\n"
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 
 
-class Gone(OSError):
+class ClientGone(OSError):
     """Nobody is there any more to be answered."""
 
 
-class Cycle(RequestResponseCycle):
+class RequestCycle(RequestResponseCycle):
     """One request and its answer."""
 
     transport: HttpConnection  # type: ignore[assignment]
@@ -52,7 +52,7 @@ class Cycle(RequestResponseCycle):
     async def run_asgi(self, app: Any) -> None:
         try:
             await app(self.scope, self.receive, self.send)
-        except Gone:
+        except ClientGone:
             pass
         except Exception as error:
             self.transport.report(error)
@@ -68,7 +68,7 @@ class Cycle(RequestResponseCycle):
             self._speak_old(message)
         await super().send(message)
         if self.disconnected:
-            raise Gone  # else whoever has much to say would never stop
+            raise ClientGone  # else whoever has much to say would never stop
         if message.get("more_body"):
             await asyncio.sleep(0)  # nor let others have their turn
 
@@ -90,7 +90,7 @@ class HttpConnection(HttpToolsProtocol):
     def __init__(self, front_end: HttpFrontEnd) -> None:
         super().__init__(front_end.config_of_uvicorn, front_end.state, {}, front_end.loop)
         self._front_end = front_end
-        self._active: Cycle | None = None
+        self._active: RequestCycle | None = None
         """The request that is being answered; `cycle` is the last that came."""
         self._rest = b""
         """What came after a request that waits for its turn."""
@@ -234,7 +234,7 @@ class HttpConnection(HttpToolsProtocol):
             scope["authority"] = _authority(url.host.decode("latin-1"), url.port)  # type: ignore[typeddict-unknown-key]
         self._body_left = _length(self.headers)
         self._body_bytes, self._body_since = 0, self._heard_at
-        cycle = Cycle(
+        cycle = RequestCycle(
             scope=scope,
             transport=self,  # type: ignore[arg-type]
             flow=self.flow,
@@ -254,7 +254,7 @@ class HttpConnection(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
 
-    def _start(self, cycle: Cycle) -> None:
+    def _start(self, cycle: RequestCycle) -> None:
         self._active = cycle
         self._start_asgi_task(cycle, self.app)
 
@@ -292,7 +292,7 @@ class HttpConnection(HttpToolsProtocol):
         if self.is_closing():
             return
         if self.pipeline:
-            cycle = cast(Cycle, self.pipeline.pop()[0])
+            cycle = cast(RequestCycle, self.pipeline.pop()[0])
             if self._farewell is None or not cycle.more_body:
                 self._start(cycle)
         if not self.pipeline:
@@ -343,7 +343,7 @@ class HttpConnection(HttpToolsProtocol):
         self._head_bytes += 1  # there is more to come, for all we know
         self.close()
 
-    def _leave(self, cycle: Cycle) -> None:
+    def _leave(self, cycle: RequestCycle) -> None:
         """Nobody is there any more to answer it to."""
         if not cycle.response_complete:
             cycle.disconnected = True

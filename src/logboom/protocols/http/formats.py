@@ -69,7 +69,7 @@ class RecordShown(msgspec.Struct, gc=False):
     headers: Sequence[tuple[str, Any]]
 
 
-class Place(NamedTuple):
+class RecordSource(NamedTuple):
     """Whose records they are."""
 
     topic: str
@@ -135,7 +135,7 @@ def _quality(wanted: dict[str, float], media_type: str) -> float:
     return 0.0
 
 
-def encode(form: Format, tables: Iterable[pa.Table], place: Place, facts: msgspec.Struct) -> Iterator[bytes]:
+def encode(form: Format, tables: Iterable[pa.Table], place: RecordSource, facts: msgspec.Struct) -> Iterator[bytes]:
     """The body of a page. JSON holds `facts` too, whose first field is an empty list of records."""
     if form == "json":
         return enclose(facts, map(show, cut(tables, LINES_BYTES)))
@@ -148,10 +148,10 @@ def respond(pieces: Iterator[bytes], size: int, media_type: str, headers: dict[s
     """A body made of records of so many bytes: at once, or where that takes long in pieces, each made on a thread."""
     if size <= INLINE_BYTES:
         return Response(b"".join(pieces), headers=headers, media_type=media_type)
-    return Stream(on_thread(pieces), headers, media_type)
+    return StreamedResponse(on_thread(pieces), headers, media_type)
 
 
-class Stream(StreamingResponse):
+class StreamedResponse(StreamingResponse):
     """Its generator is closed with it, wherever it was left: what that holds may be large, and has to go at once."""
 
     def __init__(self, pieces: AsyncGenerator[bytes, None], headers: dict[str, str], media_type: str) -> None:
@@ -249,7 +249,7 @@ def _encode_lines(tables: Iterable[pa.Table]) -> Iterator[bytes]:
             yield _encoder.encode_lines(rows(part))
 
 
-def _encode_arrow(tables: Iterable[pa.Table], place: Place) -> Iterator[bytes]:
+def _encode_arrow(tables: Iterable[pa.Table], place: RecordSource) -> Iterator[bytes]:
     sink = _Sink()
     with vector.pa.ipc.new_stream(sink, _schema()) as writer:
         for part in cut(tables, TABLES_BYTES):
@@ -258,7 +258,7 @@ def _encode_arrow(tables: Iterable[pa.Table], place: Place) -> Iterator[bytes]:
     yield from sink.drain()
 
 
-def _encode_parquet(tables: Iterable[pa.Table], place: Place) -> Iterator[bytes]:
+def _encode_parquet(tables: Iterable[pa.Table], place: RecordSource) -> Iterator[bytes]:
     import pyarrow.parquet as pq
 
     sink = _Sink()
@@ -275,7 +275,7 @@ def _schema() -> pa.Schema:
     return pa.schema([("topic", pa.string()), ("partition", pa.int32()), *schema()])
 
 
-def _with_place(table: pa.Table, place: Place) -> pa.Table:
+def _with_place(table: pa.Table, place: RecordSource) -> pa.Table:
     """In one piece, with a topic and a partition for each record."""
     pa, count = vector.pa, len(table)
     columns = [pa.repeat(place.topic, count), pa.repeat(pa.scalar(place.partition, pa.int32()), count)]

@@ -25,7 +25,7 @@ from logboom.protocols.http.connection import STALL_S, HttpConnection
 from logboom.protocols.http.handler import Handler
 from logboom.protocols.http.problem import RequestError, raw_problem
 from logboom.protocols.http.settings import HttpSettings
-from logboom.results.pipeline_ledger import Ledger
+from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.place_rules import PlaceRules
 
 SWEEP_S: Final = 1.0
@@ -69,7 +69,7 @@ class HttpFrontEnd:
         """Set when nothing new is taken: what waits for news ends."""
         self.held_bytes = 0
         """Of bodies that have come, or are coming, and whose requests are not answered yet; and of heads that come."""
-        self.pipeline = Ledger(self._its_broker)
+        self.pipeline = PipelineLedger(self._its_broker)
         """What the pipeline has made, as of the last time it was asked for."""
         self.changing = asyncio.Lock()
         """For whoever changes a topic's settings by what they are."""

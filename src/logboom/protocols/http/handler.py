@@ -23,7 +23,7 @@ from logboom.protocols.http.api.write import plain_write, write_plainly
 from logboom.protocols.http.hosts import Hosts
 from logboom.protocols.http.origins import Origins
 from logboom.protocols.http.problem import RequestError, encode_problem, problem_headers, problem_of
-from logboom.protocols.http.request_body import Body
+from logboom.protocols.http.request_body import RequestBody
 from logboom.protocols.http.schema.operation import Operation
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Handler:
             await send({"type": "http.response.body", "body": body})
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        body = Body(self._front_end, scope, receive)
+        body = RequestBody(self._front_end, scope, receive)
         try:
             try:
                 response = await self._respond(scope, body)
@@ -89,7 +89,7 @@ class Handler:
         finally:
             body.release()
 
-    async def _respond(self, scope: Scope, body: Body) -> Response:
+    async def _respond(self, scope: Scope, body: RequestBody) -> Response:
         self._origins.check(scope)
         _check_upgrade(scope)
         path, method = self._find(scope), scope["method"]

@@ -19,7 +19,7 @@ from logboom.broker.api import Broker, CursorInfo, DiskStats, Measures, NodeStat
 from logboom.broker.monitor.measures import BOUNDS_S, Durations, Measured
 from logboom.broker.upkeep.stats import UpkeepStats, Waiting
 from logboom.results.job_standings import JobInfo, known_jobs, stand
-from logboom.results.pipeline_state import Catalogue
+from logboom.results.pipeline_state import PipelineState
 
 MEDIA_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 NONE: Final = "none"
@@ -34,7 +34,7 @@ Samples = Iterable[tuple[tuple[str, ...], Value]]
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class MetricFacts:
     stats: NodeStats
     measures: Measures
     topics: list[TopicInfo]
@@ -68,27 +68,27 @@ class Family(NamedTuple):
     kind: Literal["counter", "gauge", "histogram"]
     meaning: str
     labels: tuple[str, ...]
-    samples: Callable[[Facts], Samples]
+    samples: Callable[[MetricFacts], Samples]
 
 
-async def collect(broker: Broker, catalogue: Catalogue, prefix: str = "") -> Facts:
+async def collect(broker: Broker, catalogue: PipelineState, prefix: str = "") -> MetricFacts:
     """What there is to tell of the node, its pipeline, and of the topics whose name begins so."""
     stats, measures = await broker.stats(), await broker.measures()
     if prefix == NONE:
         jobs = await known_jobs(broker, stand(catalogue, [], stats.now), stats.now)
-        return Facts(stats, measures, [], [], prefix, jobs)
+        return MetricFacts(stats, measures, [], [], prefix, jobs)
     topics = await broker.list_topics(prefix, internal=True)
     cursors = [info for info in await broker.list_cursors() if info.topic.startswith(prefix)]
     jobs = await known_jobs(broker, stand(catalogue, topics, stats.now), stats.now)
-    return Facts(stats, measures, topics, cursors, prefix, jobs)
+    return MetricFacts(stats, measures, topics, cursors, prefix, jobs)
 
 
-def render(facts: Facts) -> bytes:
+def render(facts: MetricFacts) -> bytes:
     """The page. Takes long where there are many topics: not on the event loop."""
     return "".join(line for family in FAMILIES for line in _lines(family, facts)).encode()
 
 
-def _lines(family: Family, facts: Facts) -> Iterator[str]:
+def _lines(family: Family, facts: MetricFacts) -> Iterator[str]:
     name, begun = family.name, False
     for labels, value in family.samples(facts):
         if not begun:
@@ -108,66 +108,66 @@ def _buckets(name: str, pairs: str, durations: Durations) -> str:
     return "".join([*lines, f"{name}_sum{around} {durations.sum_s!r}\n", f"{name}_count{around} {counts[-1]}\n"])
 
 
-def _one(get: Callable[[Facts], Value | None]) -> Callable[[Facts], Samples]:
-    def samples(facts: Facts) -> Samples:
+def _one(get: Callable[[MetricFacts], Value | None]) -> Callable[[MetricFacts], Samples]:
+    def samples(facts: MetricFacts) -> Samples:
         value = get(facts)
         return [] if value is None else [((), value)]
 
     return samples
 
 
-def _each(get: Callable[[Facts], Mapping[str, Value]]) -> Callable[[Facts], Samples]:
+def _each(get: Callable[[MetricFacts], Mapping[str, Value]]) -> Callable[[MetricFacts], Samples]:
     return lambda facts: [((key,), value) for key, value in sorted(get(facts).items())]
 
 
-def _counter(name: str, meaning: str, get: Callable[[Facts], Value | None]) -> Family:
+def _counter(name: str, meaning: str, get: Callable[[MetricFacts], Value | None]) -> Family:
     return Family(f"logboom_{name}_total", "counter", meaning, (), _one(get))
 
 
-def _gauge(name: str, meaning: str, get: Callable[[Facts], Value | None]) -> Family:
+def _gauge(name: str, meaning: str, get: Callable[[MetricFacts], Value | None]) -> Family:
     return Family(f"logboom_{name}", "gauge", meaning, (), _one(get))
 
 
-def _counters(name: str, meaning: str, label: str, get: Callable[[Facts], Mapping[str, Value]]) -> Family:
+def _counters(name: str, meaning: str, label: str, get: Callable[[MetricFacts], Mapping[str, Value]]) -> Family:
     return Family(f"logboom_{name}_total", "counter", meaning, (label,), _each(get))
 
 
-def _gauges(name: str, meaning: str, label: str, get: Callable[[Facts], Mapping[str, Value]]) -> Family:
+def _gauges(name: str, meaning: str, label: str, get: Callable[[MetricFacts], Mapping[str, Value]]) -> Family:
     return Family(f"logboom_{name}", "gauge", meaning, (label,), _each(get))
 
 
-def _writes(key: str) -> Callable[[Facts], Value | None]:
+def _writes(key: str) -> Callable[[MetricFacts], Value | None]:
     return lambda facts: facts.stats.writes.get(key)
 
 
-def _reads(key: str) -> Callable[[Facts], Value | None]:
+def _reads(key: str) -> Callable[[MetricFacts], Value | None]:
     return lambda facts: facts.stats.reads.get(key)
 
 
-def _staging(key: str) -> Callable[[Facts], Value | None]:
+def _staging(key: str) -> Callable[[MetricFacts], Value | None]:
     return lambda facts: facts.stats.staging.get(key)
 
 
-def _upkeep(get: Callable[[UpkeepStats], Value]) -> Callable[[Facts], Value | None]:
-    def value(facts: Facts) -> Value | None:
+def _upkeep(get: Callable[[UpkeepStats], Value]) -> Callable[[MetricFacts], Value | None]:
+    def value(facts: MetricFacts) -> Value | None:
         upkeep = facts.upkeep
         return None if upkeep is None else get(upkeep)
 
     return value
 
 
-def _waiting(facts: Facts) -> list[Waiting]:
+def _waiting(facts: MetricFacts) -> list[Waiting]:
     return [] if facts.upkeep is None else facts.upkeep.waiting
 
 
-def _unarchived_bytes(facts: Facts) -> Mapping[str, Value]:
+def _unarchived_bytes(facts: MetricFacts) -> Mapping[str, Value]:
     found: dict[str, int] = {}
     for log in _waiting(facts):
         found[log.topic] = found.get(log.topic, 0) + log.bytes
     return found
 
 
-def _hard_bytes_used(facts: Facts) -> Mapping[str, Value]:
+def _hard_bytes_used(facts: MetricFacts) -> Mapping[str, Value]:
     found: dict[str, float] = {}
     for log in _waiting(facts):
         if log.hard_bytes:
@@ -175,8 +175,8 @@ def _hard_bytes_used(facts: Facts) -> Mapping[str, Value]:
     return found
 
 
-def _dropped(what: Literal["segments", "bytes"]) -> Callable[[Facts], Mapping[str, Value]]:
-    def values(facts: Facts) -> Mapping[str, Value]:
+def _dropped(what: Literal["segments", "bytes"]) -> Callable[[MetricFacts], Mapping[str, Value]]:
+    def values(facts: MetricFacts) -> Mapping[str, Value]:
         upkeep = facts.upkeep
         dropped = {} if upkeep is None else upkeep.dropped
         return {reason: getattr(amount, what) for reason, amount in dropped.items()}
@@ -184,15 +184,15 @@ def _dropped(what: Literal["segments", "bytes"]) -> Callable[[Facts], Mapping[st
     return values
 
 
-def _replica(get: Callable[[ReplicaStats], Value | None]) -> Callable[[Facts], Value | None]:
+def _replica(get: Callable[[ReplicaStats], Value | None]) -> Callable[[MetricFacts], Value | None]:
     return lambda facts: None if facts.stats.replica is None else get(facts.stats.replica)
 
 
-def _disk(get: Callable[[DiskStats], Value]) -> Callable[[Facts], Value | None]:
+def _disk(get: Callable[[DiskStats], Value]) -> Callable[[MetricFacts], Value | None]:
     return lambda facts: None if facts.stats.disk is None else get(facts.stats.disk)
 
 
-def _info(facts: Facts) -> Samples:
+def _info(facts: MetricFacts) -> Samples:
     stats = facts.stats
     return [((stats.version, stats.node_id, stats.cluster_id), 1)]
 
@@ -202,13 +202,13 @@ def _limits(limits: Mapping[str, int]) -> Iterator[tuple[str, Value]]:
         yield (f"{name.removesuffix('_ms')}_seconds", value / 1000) if name.endswith("_ms") else (name, value)
 
 
-def _cursor_lags(facts: Facts) -> Samples:
+def _cursor_lags(facts: MetricFacts) -> Samples:
     found = sorted(facts.lagging, key=lambda info: (info.cursor, info.topic, info.partition))
     return [((info.cursor, info.topic, str(info.partition)), info.lag or 0) for info in found]
 
 
-def _jobs(get: Callable[[JobInfo, int], Value | None]) -> Callable[[Facts], Mapping[str, Value]]:
-    def values(facts: Facts) -> Mapping[str, Value]:
+def _jobs(get: Callable[[JobInfo, int], Value | None]) -> Callable[[MetricFacts], Mapping[str, Value]]:
+    def values(facts: MetricFacts) -> Mapping[str, Value]:
         found = ((info.job, get(info, facts.stats.now)) for info in facts.jobs)
         return {job: value for job, value in found if value is not None}
 
@@ -219,7 +219,7 @@ def _since_success(info: JobInfo, now: int) -> float | None:
     return None if info.succeeded is None else max(0, now - info.succeeded) / 1e6
 
 
-def _topics(get: Callable[[TopicInfo], Value]) -> Callable[[Facts], Mapping[str, Value]]:
+def _topics(get: Callable[[TopicInfo], Value]) -> Callable[[MetricFacts], Mapping[str, Value]]:
     return lambda facts: {info.name: get(info) for info in facts.shown}
 
 
@@ -227,23 +227,23 @@ def _size_bytes(info: TopicInfo) -> int:
     return sum(partition.size_bytes for partition in info.partitions)
 
 
-def _disk_bytes(facts: Facts) -> Value | None:
+def _disk_bytes(facts: MetricFacts) -> Value | None:
     return None if facts.prefix == NONE else sum(map(_size_bytes, facts.topics))
 
 
-def _refusing(facts: Facts) -> Value | None:
+def _refusing(facts: MetricFacts) -> Value | None:
     if facts.prefix == NONE:
         return None
     return sum(partition.refusal is not None for info in facts.topics for partition in info.partitions)
 
 
-def _traffic(label: str, whose: str, get: Callable[[Facts], Mapping[str, Measured]]) -> tuple[Family, ...]:
+def _traffic(label: str, whose: str, get: Callable[[MetricFacts], Mapping[str, Measured]]) -> tuple[Family, ...]:
     """The same seven of everything that has a meter."""
 
-    def field(name: str) -> Callable[[Facts], Mapping[str, Any]]:
+    def field(name: str) -> Callable[[MetricFacts], Mapping[str, Any]]:
         return lambda facts: {key: getattr(measured, name) for key, measured in get(facts).items()}
 
-    def durations(name: str) -> Callable[[Facts], Samples]:
+    def durations(name: str) -> Callable[[MetricFacts], Samples]:
         """Of those that have any: most lines of a page are buckets."""
         return lambda facts: [pair for pair in _each(field(name))(facts) if sum(pair[1].counts)]  # type: ignore[union-attr]
 

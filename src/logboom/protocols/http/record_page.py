@@ -21,7 +21,7 @@ from starlette.requests import Request
 
 from logboom.batch import Batch, read_header, to_table, vector
 from logboom.batch.moment import parse_rfc3339
-from logboom.batch.tables import BatchFailure, Stretch
+from logboom.batch.tables import BatchFailure, TableStretch
 from logboom.broker.api import Broker, Chunk, Filter, ReadRequest, Start
 from logboom.errors import BatchError, Damage, InvalidBookmark, LogboomError, SeqnoOutOfRange
 from logboom.protocols.http.problem import BadParameter
@@ -47,7 +47,7 @@ Result = TypeVar("Result")
 Seqno = int
 
 
-class End(NamedTuple):
+class PageEnd(NamedTuple):
     """Before this seqno, or where a read from this time on would begin. Neither is the end of the log."""
 
     seqno: Seqno | None = None
@@ -82,15 +82,15 @@ MEANINGS: Final = {
 """Of the parameters of `Which`, and of the topic in the path."""
 
 
-class Wanted(NamedTuple):
+class PageRequest(NamedTuple):
     request: ReadRequest
     limit: int
-    until: End = End()
+    until: PageEnd = PageEnd()
     wait_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class RecordPage:
     topic: str
     topic_id: str
     partition: int
@@ -142,11 +142,11 @@ def parse_start(text: str, parameter: str = "from") -> Start:
         raise BadParameter(parameter, f"{error}, nor any other place: there are {places}") from None
 
 
-def parse_end(text: str | None, parameter: str = "until") -> End:
+def parse_end(text: str | None, parameter: str = "until") -> PageEnd:
     if text is None:
-        return End()
-    end = End(parse_seqno(text), _parse_time(text))
-    if end == End():
+        return PageEnd()
+    end = PageEnd(parse_seqno(text), _parse_time(text))
+    if end == PageEnd():
         raise BadParameter(parameter, f"{text[:100]!r} is no seqno and no time as 2026-01-31T12:00:00Z")
     return end
 
@@ -196,7 +196,7 @@ async def term_before(broker: Broker, topic: str, place: Chunk, seqno: Seqno) ->
         return TERM_UNKNOWN
 
 
-async def read_page(front_end: HttpFrontEnd, request: Request, wanted: Wanted) -> Page:
+async def read_page(front_end: HttpFrontEnd, request: Request, wanted: PageRequest) -> RecordPage:
     reading = _Reading(front_end, request, wanted)
     began = time.perf_counter()
     page = await reading.run()
@@ -207,16 +207,16 @@ async def read_page(front_end: HttpFrontEnd, request: Request, wanted: Wanted) -
 
 async def read_record(
     front_end: HttpFrontEnd, request: Request, topic: str, partition: int | None, seqno: Seqno
-) -> Page:
+) -> RecordPage:
     """The page of this record alone. Raises SeqnoOutOfRange where it is not there."""
-    page = await read_page(front_end, request, Wanted(ReadRequest(topic, Start(seqno=seqno), partition), 1))
+    page = await read_page(front_end, request, PageRequest(ReadRequest(topic, Start(seqno=seqno), partition), 1))
     if not page.records:
         raise SeqnoOutOfRange(seqno, page.first, page.committed)
     return page
 
 
 class _Reading:
-    def __init__(self, front_end: HttpFrontEnd, asked: Request, wanted: Wanted) -> None:
+    def __init__(self, front_end: HttpFrontEnd, asked: Request, wanted: PageRequest) -> None:
         self._front_end = front_end
         self._asked = asked
         self._broker = front_end.broker
@@ -234,7 +234,7 @@ class _Reading:
         self._give_up_at = time.monotonic() + max(PATIENCE_S, self._wait_s)
         self.waited_s = 0.0
 
-    async def run(self) -> Page:
+    async def run(self) -> RecordPage:
         chunk = await self._read()
         start = chunk.seqno
         while True:
@@ -320,11 +320,11 @@ class _Reading:
         found = await self._broker.read(msgspec.structs.replace(request, gaps=self._request.gaps))
         self._end, self._end_is_open = found.seqno, found.seqno >= found.committed
 
-    async def _page(self, chunk: Chunk, start: Seqno, next_seqno: Seqno) -> Page:
+    async def _page(self, chunk: Chunk, start: Seqno, next_seqno: Seqno) -> RecordPage:
         term = _term_within(chunk, next_seqno)
         if term is None:
             term = await term_before(self._broker, self._request.topic, chunk, next_seqno)
-        return Page(
+        return RecordPage(
             topic=self._request.topic,
             topic_id=chunk.topic_id,
             partition=chunk.partition,
@@ -408,7 +408,7 @@ def stretches(chunk: Chunk, topic: str, skip: bool, budget_bytes: int) -> Iterat
             data = data[read_header(data).size :]
 
 
-def _stretch(data: memoryview, seqno: Seqno, budget_bytes: int) -> tuple[Stretch | None, BatchFailure | None]:
+def _stretch(data: memoryview, seqno: Seqno, budget_bytes: int) -> tuple[TableStretch | None, BatchFailure | None]:
     """Whole batches, and the one that stopped them."""
     try:
         header = read_header(data)

@@ -62,7 +62,7 @@ class Inflater:
         return self._inside.eof
 
 
-class Body:
+class RequestBody:
     def __init__(self, front_end: HttpFrontEnd, scope: Scope, receive: Receive) -> None:
         self._front_end = front_end
         self._limit_bytes = front_end.settings.body_bytes

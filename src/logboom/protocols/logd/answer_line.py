@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from logboom.broker.append.gatherer import Columns, Placed
+from logboom.broker.append.gatherer import Placed, RecordColumns
 from logboom.errors import LogboomError, OutcomeUnknown
 from logboom.protocols.logd.answers import encode_error, encode_ok, encode_oks
 from logboom.protocols.logd.requests import Messages, Mixed
@@ -116,7 +116,7 @@ class AnswerLine:
             self._front_end.rejections.note(error)
             append.place.fill(append.number, encode_error(error) * messages.answers_due)
             return
-        future = self._front_end.gatherer.add(log.topic, log.partition, Columns(messages.values), messages.size)
+        future = self._front_end.gatherer.add(log.topic, log.partition, RecordColumns(messages.values), messages.size)
         if future.done():
             self._appended(append, future)
         else:

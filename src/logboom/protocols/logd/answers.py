@@ -8,7 +8,7 @@ from zlib import crc32
 
 import msgspec
 
-from logboom.broker.api import Chunk, CursorInfo, Deletion, Stored, TopicInfo
+from logboom.broker.api import Chunk, CursorInfo, Deletion, FeedPiece, TopicInfo
 from logboom.broker.limits import Limits
 from logboom.errors import BatchError, Damage, LogboomError
 from logboom.protocols.logd.errors import reason_of
@@ -21,7 +21,7 @@ PIECE_RECORDS: Final = 16_384
 UNPRINTABLE: Final = frozenset(map(chr, (*range(32), 127)))
 
 
-class Page(NamedTuple):
+class ChunkPage(NamedTuple):
     """Records of a chunk, as they go out."""
 
     topic_id: str
@@ -108,7 +108,7 @@ def encode_batch(log: LogName, values: list[bytes | None]) -> bytes:
     return b"BATCH %d %b %d %d\r\n%b" % (len(data), log.text, crc32(data), len(values), data)
 
 
-def encode_chunk(log: LogName, chunk: Chunk, page_bytes: int, most: int | None = None) -> Iterator[Page]:
+def encode_chunk(log: LogName, chunk: Chunk, page_bytes: int, most: int | None = None) -> Iterator[ChunkPage]:
     """The records of a chunk from where it begins, no more than `most`; up to the first that cannot be read.
 
     A little that is stored may be much: each page has about `page_bytes`, and is made when it is asked for.
@@ -120,7 +120,7 @@ def encode_chunk(log: LogName, chunk: Chunk, page_bytes: int, most: int | None =
     try:
         for base, values in _pieces(chunk, until):
             if size >= page_bytes or base - start >= PIECE_RECORDS:
-                yield Page(chunk.topic_id, start, base, found)
+                yield ChunkPage(chunk.topic_id, start, base, found)
                 found, start, size = [], base, 0
             found.append(encode_batch(log, values))
             following = base + len(values)
@@ -129,7 +129,7 @@ def encode_chunk(log: LogName, chunk: Chunk, page_bytes: int, most: int | None =
         error = reason
     else:
         following = until
-    yield Page(chunk.topic_id, start, following, found, error)
+    yield ChunkPage(chunk.topic_id, start, following, found, error)
 
 
 def _pieces(chunk: Chunk, until: int) -> Iterator[tuple[int, list[bytes | None]]]:
@@ -147,11 +147,11 @@ def _pieces(chunk: Chunk, until: int) -> Iterator[tuple[int, list[bytes | None]]
             yield base + at, column.slice(at, min(PIECE_RECORDS, end - at)).to_pylist()
 
 
-def encode_page(page: Page) -> bytes:
+def encode_page(page: ChunkPage) -> bytes:
     return b"".join((encode_ok(page.seqno, len(page.batches)), *page.batches))
 
 
-def encode_stored(log: LogName, stored: Stored) -> bytes:
+def encode_stored(log: LogName, stored: FeedPiece) -> bytes:
     """What goes before the stored bytes."""
     facts = (len(stored.data), stored.next_index, stored.first, stored.committed, stored.committed_index)
     return b"STORED %b %d %d %d %d %d\r\n" % (log.text, *facts)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from logboom.broker.api import Chunk, Feed, ReadRequest, Start, Stored, Subscription
+from logboom.broker.api import Chunk, Feed, FeedPiece, ReadRequest, Start, Subscription
 from logboom.errors import LogboomError
 from logboom.protocols.logd import answers
 from logboom.protocols.logd.requests import LogName
@@ -27,7 +27,7 @@ FEED_WAIT_MS: Final = 2000
 NO_LIMIT: Final = 2**31
 
 
-async def read_page(front_end: LogdFrontEnd, log: LogName, start: int, limit: int) -> answers.Page:
+async def read_page(front_end: LogdFrontEnd, log: LogName, start: int, limit: int) -> answers.ChunkPage:
     """What is there now. Raises where the very first record cannot be read."""
     began = time.perf_counter()
     size = min(CHUNK_BYTES, front_end.limits.read_bytes)
@@ -90,13 +90,13 @@ async def push_stored(peer: Peer, front_end: LogdFrontEnd, log: LogName, feed: F
     peer.send(b"GONE %b\r\n" % log.text)
 
 
-def _send_stored(peer: Peer, log: LogName, stored: Stored) -> None:
+def _send_stored(peer: Peer, log: LogName, stored: FeedPiece) -> None:
     peer.send(answers.encode_stored(log, stored))
     if len(stored.data):
         peer.send(stored.data)
 
 
-def _note(front_end: LogdFrontEnd, page: answers.Page, began: float) -> None:
+def _note(front_end: LogdFrontEnd, page: answers.ChunkPage, began: float) -> None:
     if page.batches:
         front_end.meter.note_read(
             page.next_seqno - page.seqno, sum(map(len, page.batches)), time.perf_counter() - began

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from logboom.broker.wording import printable
-from logboom.results.report.sums import Codec, Rates, Spread, Sums, Weights, add, bounds_of
+from logboom.results.report.sums import Codec, Rates, ReportSums, Spread, Weights, add, bounds_of
 
 FORMAT: Final = 1
 PAGE: Final = "report.html"
@@ -129,7 +129,7 @@ class ProducerAccount(msgspec.Struct, frozen=True):
     epochs: tuple[int, int]
 
 
-class Producers(msgspec.Struct, frozen=True):
+class ProducersAccount(msgspec.Struct, frozen=True):
     most: list[ProducerAccount]
     others: ProducerAccount | None
     known: int
@@ -166,7 +166,7 @@ class Account(msgspec.Struct, frozen=True):
     silences: Silences
     late: Late
     duplicates: Duplicates
-    producers: Producers
+    producers: ProducersAccount
     batch_records: Distribution
     batch_bytes: Distribution
     codecs: list[CodecAccount]
@@ -221,7 +221,7 @@ class Report(msgspec.Struct, frozen=True):
 decode_report: Final = msgspec.json.Decoder(Report).decode
 
 
-class Limit(msgspec.Struct, frozen=True):
+class RetentionLimit(msgspec.Struct, frozen=True):
     """What retention keeps of a log; None is everything."""
 
     size_bytes: int | None = None
@@ -236,17 +236,17 @@ class LogFacts(msgspec.Struct, frozen=True):
     first: int
     until: int
     size_bytes: int
-    sums: Sums
+    sums: ReportSums
 
 
 class TopicFacts(msgspec.Struct, frozen=True):
     name: str
     id: str
-    limit: Limit
+    limit: RetentionLimit
     logs: list[LogFacts]
 
 
-class Volume(msgspec.Struct, frozen=True):
+class VolumeReport(msgspec.Struct, frozen=True):
     total_bytes: int
     free_bytes: int
     reserve_bytes: int
@@ -262,7 +262,9 @@ class Wishes(msgspec.Struct, frozen=True):
     window_us: int
 
 
-def make_report(wishes: Wishes, at: int, node_id: str, topics: Sequence[TopicFacts], volume: Volume | None) -> Report:
+def make_report(
+    wishes: Wishes, at: int, node_id: str, topics: Sequence[TopicFacts], volume: VolumeReport | None
+) -> Report:
     accounts, sums = [], []
     for topic in topics:
         together = add([log.sums for log in topic.logs])
@@ -279,7 +281,7 @@ def make_report(wishes: Wishes, at: int, node_id: str, topics: Sequence[TopicFac
     return Report(FORMAT, wishes.name, at, node_id, describe(add(sums), wishes, at), accounts, forecast)
 
 
-def describe(sums: Sums, wishes: Wishes, at: int) -> Account:
+def describe(sums: ReportSums, wishes: Wishes, at: int) -> Account:
     codecs = _codecs(sums.codecs)
     return Account(
         records=sums.records,
@@ -388,7 +390,7 @@ def _names(weights: Weights, top: int) -> Names:
     )
 
 
-def _duplicates(sums: Sums) -> Duplicates:
+def _duplicates(sums: ReportSums) -> Duplicates:
     """Each hash is in the sample or not, by chance: a sum over those that are varies with the squares of its terms."""
     copies = sums.copies
     squares = sum((count - 1) ** 2 for count in copies.counts.values())
@@ -396,7 +398,7 @@ def _duplicates(sums: Sums) -> Duplicates:
     return Duplicates(sums.repeats + copies.repeats, sums.repeats, copies.one_in, deviation)
 
 
-def _producers(sums: Sums) -> Producers:
+def _producers(sums: ReportSums) -> ProducersAccount:
     order = sorted(sums.producers, key=lambda number: (-sums.producers[number].records, number))
     accounts = []
     for number in order[:PRODUCERS]:
@@ -411,7 +413,7 @@ def _producers(sums: Sums) -> Producers:
         counts = (sum(other.records for other in rest), sum(other.batches for other in rest))
         epochs = min(other.epochs[0] for other in rest), max(other.epochs[1] for other in rest)
         others = ProducerAccount("", *counts, sum(other.size_bytes for other in rest), epochs)
-    return Producers(accounts, others, len(sums.producers.keys() - {0}))
+    return ProducersAccount(accounts, others, len(sums.producers.keys() - {0}))
 
 
 def _codecs(codecs: Mapping[str, Codec]) -> list[CodecAccount]:
@@ -422,7 +424,7 @@ def _codecs(codecs: Mapping[str, Codec]) -> list[CodecAccount]:
     ]
 
 
-def growth_per_day(sums: Sums, window_us: int, at: int) -> float | None:
+def growth_per_day(sums: ReportSums, window_us: int, at: int) -> float | None:
     """Bytes stored, by the time of their append, in the time before the report; None where that is under a minute."""
     if sums.appended is None:
         return None
@@ -439,7 +441,7 @@ def growth_per_day(sums: Sums, window_us: int, at: int) -> float | None:
     return total * DAY_US / (at - start)
 
 
-def _limit(limit: Limit, sums: Sums, window_us: int, at: int) -> int | None:
+def _limit(limit: RetentionLimit, sums: ReportSums, window_us: int, at: int) -> int | None:
     """What a log grows to at this pace, by the rule that holds it first."""
     growth = growth_per_day(sums, window_us, at) or 0.0
     stored = sum(codec.stored for codec in sums.codecs.values())
@@ -453,7 +455,7 @@ def _limit(limit: Limit, sums: Sums, window_us: int, at: int) -> int | None:
     return int(min(bounds)) if bounds else None
 
 
-def foresee(topics: Sequence[TopicFacts], volume: Volume, window_us: int, at: int) -> Forecast:
+def foresee(topics: Sequence[TopicFacts], volume: VolumeReport, window_us: int, at: int) -> Forecast:
     """Each log goes on growing at its pace until retention holds it. The volume is full when the sum is."""
     speeds: list[tuple[float, float]] = []
     size = 0.0

@@ -8,7 +8,7 @@ Nothing here depends on the order in which sums are put together, nor on which a
 everything can be kept, what stays is decided by what was counted alone:
 
 - `Spread` and `Rates` have buckets, and fewer and wider ones where there would be too many;
-- `Sample` keeps what has a small hash, and halves that range where it would be too much;
+- `HashSample` keeps what has a small hash, and halves that range where it would be too much;
 - `Weights` keeps the heaviest of each cell, and how heavy those can be that it left out;
 - `Presence` keeps the longest silences of each cell, and how long those can be that it left out.
 """
@@ -111,7 +111,7 @@ class Rates(msgspec.Struct):
         return Rates(rung, found)
 
 
-class Sample(msgspec.Struct):
+class HashSample(msgspec.Struct):
     """Of many hashes of 64 bits those whose first `level` bits are zero: the same ones wherever they occur."""
 
     level: int = 0
@@ -153,7 +153,7 @@ class Weights(msgspec.Struct):
     missed_records: int = 0
     """A name that no cell has kept has no more records than this; so has one that some have kept, beyond those."""
     missed_bytes: int = 0
-    distinct: Sample = msgspec.field(default_factory=Sample)
+    distinct: HashSample = msgspec.field(default_factory=HashSample)
 
 
 class Presence(msgspec.Struct):
@@ -169,7 +169,7 @@ class Presence(msgspec.Struct):
         return sorted((gap for gap in between if gap[1] - gap[0] > self.missed), key=lambda gap: (gap[0] - gap[1], gap))
 
 
-class Producer(msgspec.Struct):
+class ProducerSums(msgspec.Struct):
     records: int
     batches: int
     size_bytes: int
@@ -188,7 +188,7 @@ class Codec(msgspec.Struct):
     """What they would take without compression."""
 
 
-class Sums(msgspec.Struct):
+class ReportSums(msgspec.Struct):
     """Everything that is counted of some records. Sizes of records are those of key and value."""
 
     records: int = 0
@@ -208,16 +208,16 @@ class Sums(msgspec.Struct):
     channels: Weights = msgspec.field(default_factory=Weights)
     repeats: int = 0
     """Records with the key, timestamp and value of one before them in their cell."""
-    copies: Sample = msgspec.field(default_factory=Sample)
+    copies: HashSample = msgspec.field(default_factory=HashSample)
     """Hashes of log, key, timestamp and value: of different logs they are never the same."""
     behind: int = 0
     """Records with an earlier timestamp than one before them in their cell."""
     late: Spread = msgspec.field(default_factory=Spread)
     """Of those that are so by more than a threshold: by how many microseconds."""
     presence: Presence = msgspec.field(default_factory=Presence)
-    producers: dict[int, Producer] = {}
+    producers: dict[int, ProducerSums] = {}
     """By id, 0 where a batch has none; of each cell those with the most records."""
-    other_producers: Producer | None = None
+    other_producers: ProducerSums | None = None
     """All others."""
     batch_records: Spread = msgspec.field(default_factory=Spread)
     batch_bytes: Spread = msgspec.field(default_factory=Spread)
@@ -231,7 +231,7 @@ class Cell(msgspec.Struct):
     partition: int
     seqno_from: int
     seqno_until: int
-    sums: Sums
+    sums: ReportSums
 
 
 class Cells(msgspec.Struct):
@@ -248,9 +248,9 @@ Kind = TypeVar("Kind")
 Name = TypeVar("Name", int, str)
 
 
-def add(parts: Sequence[Sums], keep: int = MERGED) -> Sums:
+def add(parts: Sequence[ReportSums], keep: int = MERGED) -> ReportSums:
     """All of them together; the same in any order, and whatever was put together before."""
-    return Sums(
+    return ReportSums(
         records=sum(part.records for part in parts),
         size_bytes=sum(part.size_bytes for part in parts),
         tombstones=sum(part.tombstones for part in parts),
@@ -306,8 +306,8 @@ def add_rates(parts: Sequence[Rates], most: int) -> Rates:
     return found
 
 
-def add_samples(parts: Sequence[Sample], most: int) -> Sample:
-    found = Sample(max((part.level for part in parts), default=0))
+def add_samples(parts: Sequence[HashSample], most: int) -> HashSample:
+    found = HashSample(max((part.level for part in parts), default=0))
     for part in parts:
         for number, count in part.counts.items():
             if not number >> 64 - found.level:
@@ -315,7 +315,7 @@ def add_samples(parts: Sequence[Sample], most: int) -> Sample:
     while len(found.counts) > most:
         level = found.level + 1
         kept = {number: count for number, count in found.counts.items() if not number >> 64 - level}
-        found = Sample(level, kept)
+        found = HashSample(level, kept)
     return found
 
 
@@ -350,10 +350,10 @@ def add_presence(parts: Sequence[Presence]) -> Presence:
     return Presence(spans, max((part.missed for part in parts), default=0))
 
 
-def _join_producers(one: Producer, other: Producer) -> Producer:
+def _join_producers(one: ProducerSums, other: ProducerSums) -> ProducerSums:
     epochs = min(one.epochs[0], other.epochs[0]), max(one.epochs[1], other.epochs[1])
     counts = one.records + other.records, one.batches + other.batches, one.size_bytes + other.size_bytes
-    return Producer(*counts, epochs)
+    return ProducerSums(*counts, epochs)
 
 
 def _join_codecs(one: Codec, other: Codec) -> Codec:

@@ -45,14 +45,23 @@ from logboom.errors import (
     TopicNotFound,
     TopicRecreated,
 )
-from logboom.results.archive import FORMAT, MANIFEST, ArchivedFile, Lost, Manifest, decode_manifest, job_id, schema
-from logboom.results.archive_file import CODECS, Piece, write_file
-from logboom.results.pipeline_state import Covered, Result, Stored
-from logboom.results.places import UNFINISHED, Place
-from logboom.spark.jobs.job_run import RUNS, Outcome, Run
+from logboom.results.archive import (
+    FORMAT,
+    MANIFEST,
+    ArchivedFile,
+    ArchiveManifest,
+    LostRecords,
+    decode_manifest,
+    job_id,
+    schema,
+)
+from logboom.results.archive_file import CODECS, ArchivePiece, write_file
+from logboom.results.pipeline_state import Covered, Result, ResultFile
+from logboom.results.places import UNFINISHED, ResultPlace
+from logboom.spark.jobs.job_run import RUNS, JobOutcome, JobRun
 from logboom.spark.jobs.tasks import run_tasks
 from logboom.spark.read.planner import Split
-from logboom.spark.read.split_read import Job, read_split
+from logboom.spark.read.split_read import ScanSpec, read_split
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -98,7 +107,7 @@ class ArchiveWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
         if levels is not None and not levels[0] <= self.level <= levels[1]:
             raise ConfigError("level", f"is {self.level}, allowed for {self.codec} are {levels[0]} to {levels[1]}")
 
-    def do(self, run: Run) -> Outcome:
+    def do(self, run: JobRun) -> JobOutcome:
         self.check()
         try:
             with closing(_Node(run.servers)) as node:
@@ -110,7 +119,7 @@ class ArchiveWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 class _Order(msgspec.Struct, frozen=True):
     """A file to write: of the log, or of a file that has more."""
 
-    piece: Piece
+    piece: ArchivePiece
     size: int
     """About how many bytes it is read from."""
     old: ArchivedFile | None = None
@@ -131,7 +140,7 @@ class _Task(msgspec.Struct, frozen=True):
 
 class _Answer(msgspec.Struct, frozen=True):
     files: list[ArchivedFile]
-    lost: list[Lost]
+    lost: list[LostRecords]
     gone: str | None = None
     """Why some of it is not there: retention or a trim was sooner."""
     error: str | None = None
@@ -172,22 +181,22 @@ async def _read_header(broker: RemoteBroker, request: ReadRequest) -> Header:
 class _Archiving:
     """One run."""
 
-    def __init__(self, work: ArchiveWork, run: Run, node: _Node) -> None:
+    def __init__(self, work: ArchiveWork, run: JobRun, node: _Node) -> None:
         self._work = work
         self._run = run
         self._node = node
         self._topic = node.describe(work.topic)
         self._is_moved = False
         self._last = self._read_last()
-        self._lost: list[Lost] = list(self._last.lost)
+        self._lost: list[LostRecords] = list(self._last.lost)
 
-    def _read_last(self) -> Manifest:
+    def _read_last(self) -> ArchiveManifest:
         """What is archived of this very topic."""
         last, topic = self._run.last, self._topic
-        nothing = Manifest(FORMAT, topic.name, topic.id, ())
+        nothing = ArchiveManifest(FORMAT, topic.name, topic.id, ())
         if last is None or last.manifest is None or last.covers[topic.name].topic_id != topic.id:
             return nothing
-        place = self._run.home.below(f"{RUNS}/{Place(last.place).name}")
+        place = self._run.home.below(f"{RUNS}/{ResultPlace(last.place).name}")
         self._is_moved = place.uri != last.place
         if self._is_moved and place.size(last.manifest.path) is None:
             self._check_unneeded(last, place)
@@ -201,7 +210,7 @@ class _Archiving:
             raise ResultsUnreadable(f"{place.uri} has format {manifest.format}, known is {FORMAT}")
         return manifest
 
-    def _check_unneeded(self, last: Result, place: Place) -> None:
+    def _check_unneeded(self, last: Result, place: ResultPlace) -> None:
         """In another directory, with nothing of what was archived: raises ResultsUnreadable where the log has less."""
         assert last.manifest is not None
         topic = self._topic
@@ -209,20 +218,20 @@ class _Archiving:
             first, until = last.covers[topic.name].spans.get(part.partition, (0, 0))
             if max(first, part.floor) < min(_own_first(part), until):
                 raise ResultsUnreadable(
-                    f"the archive of {topic.name} is in {Place(last.place).above(2).uri}, and {place.uri}/"
+                    f"the archive of {topic.name} is in {ResultPlace(last.place).above(2).uri}, and {place.uri}/"
                     f"{last.manifest.path} is not there: copy all of it to {self._run.home.uri}, or name the "
                     f"directory that it was in. To do without it, trim {topic.name}/{part.partition} to seqno "
                     f"{_own_first(part)}"
                 )
         logger.warning("%s begins anew in %s: the log has all that was archived", self._work.id, self._run.home.uri)
 
-    def do(self) -> Outcome:
+    def do(self) -> JobOutcome:
         run = self._run
         kept = sorted(self._look_for([*self._last.cut_off, *self._last.files]), key=_position)
         written: list[ArchivedFile] = []
         rounds = 0
         while True:
-            gone, lost = None, list[Lost]()
+            gone, lost = None, list[LostRecords]()
             try:
                 kept, orders = self._plan(kept)
                 answers = self._write(orders)
@@ -242,7 +251,7 @@ class _Archiving:
                 raise PipelineError(f"records go sooner than they can be archived: {gone}")
         floors = {partition.partition: partition.floor for partition in self._topic.partitions}
         cut_off, files, lost = _sever(kept, _above(self._lost, floors))
-        manifest = Manifest(FORMAT, self._topic.name, self._topic.id, tuple(files), tuple(cut_off), tuple(lost))
+        manifest = ArchiveManifest(FORMAT, self._topic.name, self._topic.id, tuple(files), tuple(cut_off), tuple(lost))
         run.check()
         return self._publish(manifest, written)
 
@@ -312,7 +321,10 @@ class _Archiving:
         ends = [seqno for low, high, _ in spans for seqno in (low, high - 1)]
         headers = self._node.headers(self._topic, number, ends)
         return [
-            _Order(Piece(number, low, high, last.append_time, self._find_terms(number, low, first, high, last)), size)
+            _Order(
+                ArchivePiece(number, low, high, last.append_time, self._find_terms(number, low, first, high, last)),
+                size,
+            )
             for (low, high, size), first, last in zip(spans, headers[::2], headers[1::2], strict=True)
         ]
 
@@ -356,7 +368,7 @@ class _Archiving:
         run.progress.done = before[-1]
         return answers
 
-    def _publish(self, manifest: Manifest, written: Sequence[ArchivedFile]) -> Outcome:
+    def _publish(self, manifest: ArchiveManifest, written: Sequence[ArchivedFile]) -> JobOutcome:
         run, topic = self._run, self._topic
         files = manifest.files
         doomed = self._find_doomed(manifest)
@@ -382,7 +394,7 @@ class _Archiving:
             summary["lost"] = _name(manifest.lost)
         then = partial(_remove, run.home, doomed)
         if manifest == self._last and not self._is_moved:
-            return Outcome(summary=summary, then=then)
+            return JobOutcome(summary=summary, then=then)
         if missing:
             named = f"; lost: {summary['lost']}" if manifest.lost else ""
             told = f"{missing:,} records were dropped or lost before they were archived{named}"
@@ -395,9 +407,9 @@ class _Archiving:
             "time_until": max((file.time_until for file in files if file.time_until is not None), default=None),
         }
         covers = {topic.name: Covered(topic.id, spans)}
-        return Outcome(covers, stored, summary["records_total"], summary["bytes_total"], facts, summary, then)
+        return JobOutcome(covers, stored, summary["records_total"], summary["bytes_total"], facts, summary, then)
 
-    def _find_doomed(self, manifest: Manifest) -> list[str]:
+    def _find_doomed(self, manifest: ArchiveManifest) -> list[str]:
         """What begins below the floor and counts no more, and what those have left unfinished who have no lease now.
 
         Listed while the lease is ours: whoever has it next may begin what is not in this list.
@@ -417,9 +429,9 @@ def _archive(task: _Task, orders: bytes) -> bytes:
     """What an executor does."""
     import pyarrow as pa
 
-    home = Place(task.home)
+    home = ResultPlace(task.home)
     files: list[ArchivedFile] = []
-    lost: list[Lost] = []
+    lost: list[LostRecords] = []
     gone = None
     for order in _decode_orders(orders):
         piece = order.piece
@@ -430,7 +442,7 @@ def _archive(task: _Task, orders: bytes) -> bytes:
             gone = str(error)
         except (LogboomError, OSError, pa.ArrowException) as error:
             if isinstance(error, Damage) and error.reason == LOST and error.seqno_until is not None:
-                lost.append(Lost(piece.partition, error.seqno_from, error.seqno_until))
+                lost.append(LostRecords(piece.partition, error.seqno_from, error.seqno_until))
                 continue
             log = f"{task.topic}/{piece.partition} from seqno {piece.seqno_from} to {piece.seqno_until - 1}"
             return msgspec.json.encode(_Answer(files, lost, gone, f"{log}: {error}"))
@@ -441,16 +453,16 @@ def _read_log(task: _Task, order: _Order) -> Iterator[pa.RecordBatch]:
     piece = order.piece
     span = piece.partition, piece.seqno_from, piece.seqno_until
     split = Split(task.topic, task.topic_id, *span, order.size, task.node_id, task.directory)
-    return read_split(split, Job(servers=task.servers, schema=schema()))
+    return read_split(split, ScanSpec(servers=task.servers, schema=schema()))
 
 
-def _read_file(home: Place, order: _Order) -> Iterator[pa.RecordBatch]:
+def _read_file(home: ResultPlace, order: _Order) -> Iterator[pa.RecordBatch]:
     """The records of an archived file from a seqno on."""
     import pyarrow as pa
     from pyarrow import parquet
 
     assert order.old is not None
-    data = home.read(Stored(order.old.path, order.old.size, order.old.crc))
+    data = home.read(ResultFile(order.old.path, order.old.size, order.old.crc))
     seqno = order.old.seqno_from
     for batch in parquet.ParquetFile(pa.BufferReader(data)).iter_batches():
         yield batch.slice(min(batch.num_rows, max(0, order.piece.seqno_from - seqno)))
@@ -461,7 +473,7 @@ def _clip(file: ArchivedFile, floor: int) -> _Order:
     """What of it lies above the floor."""
     before = max(start for start, _ in file.terms if start <= floor)
     terms = tuple((max(start, floor), term) for start, term in file.terms if start >= before)
-    return _Order(Piece(file.partition, floor, file.seqno_until, file.append_time, terms), file.size, file)
+    return _Order(ArchivePiece(file.partition, floor, file.seqno_until, file.append_time, terms), file.size, file)
 
 
 def _sealed(segments: Sequence[SegmentInfo], partition: PartitionInfo) -> list[SegmentInfo]:
@@ -480,7 +492,7 @@ def _sealed(segments: Sequence[SegmentInfo], partition: PartitionInfo) -> list[S
     return [*unlisted, *found]
 
 
-def _without(low: int, high: int, files: Sequence[ArchivedFile | Lost]) -> Iterator[tuple[int, int]]:
+def _without(low: int, high: int, files: Sequence[ArchivedFile | LostRecords]) -> Iterator[tuple[int, int]]:
     """The parts of a span that none of these holds. They follow each other by seqno."""
     for file in islice(files, bisect_right(files, low, key=lambda each: each.seqno_until), None):
         if file.seqno_from >= high:
@@ -516,15 +528,17 @@ def _has(log: PartitionInfo, file: ArchivedFile) -> bool:
     return max(file.seqno_from, log.floor) >= _own_first(log)
 
 
-def _position(each: ArchivedFile | Lost) -> tuple[int, int]:
+def _position(each: ArchivedFile | LostRecords) -> tuple[int, int]:
     return each.partition, each.seqno_from
 
 
-def _join(some: Iterable[ArchivedFile | Lost], others: Iterable[ArchivedFile | Lost]) -> list[ArchivedFile | Lost]:
+def _join(
+    some: Iterable[ArchivedFile | LostRecords], others: Iterable[ArchivedFile | LostRecords]
+) -> list[ArchivedFile | LostRecords]:
     return sorted([*some, *others], key=_position)
 
 
-def _above(lost: Iterable[Lost], floors: Mapping[int, int]) -> Iterator[Lost]:
+def _above(lost: Iterable[LostRecords], floors: Mapping[int, int]) -> Iterator[LostRecords]:
     """What of it is above the floor of its log."""
     for each in lost:
         low = max(each.seqno_from, floors[each.partition])
@@ -533,13 +547,13 @@ def _above(lost: Iterable[Lost], floors: Mapping[int, int]) -> Iterator[Lost]:
 
 
 def _sever(
-    files: Iterable[ArchivedFile], lost: Iterable[Lost]
-) -> tuple[list[ArchivedFile], list[ArchivedFile], list[Lost]]:
+    files: Iterable[ArchivedFile], lost: Iterable[LostRecords]
+) -> tuple[list[ArchivedFile], list[ArchivedFile], list[LostRecords]]:
     """Of each partition the files before the last gap; and what follows it, files and what was lost between them."""
     cut_off: list[ArchivedFile] = []
-    kept: list[ArchivedFile | Lost] = []
+    kept: list[ArchivedFile | LostRecords] = []
     for _, group in groupby(_join(files, lost), lambda each: each.partition):
-        whole: list[ArchivedFile | Lost] = []
+        whole: list[ArchivedFile | LostRecords] = []
         for each in group:
             if whole and whole[-1].seqno_until != each.seqno_from:
                 cut_off += [before for before in whole if isinstance(before, ArchivedFile)]
@@ -549,27 +563,27 @@ def _sever(
     return (
         cut_off,
         [each for each in kept if isinstance(each, ArchivedFile)],
-        [each for each in kept if isinstance(each, Lost)],
+        [each for each in kept if isinstance(each, LostRecords)],
     )
 
 
-def _gaps(manifest: Manifest) -> Iterator[tuple[int, int]]:
+def _gaps(manifest: ArchiveManifest) -> Iterator[tuple[int, int]]:
     """Where records of a partition are missing that were dropped."""
     for before, after in pairwise(_join([*manifest.cut_off, *manifest.files], manifest.lost)):
         if before.partition == after.partition and before.seqno_until < after.seqno_from:
             yield before.seqno_until, after.seqno_from
 
 
-def _name(lost: Sequence[Lost]) -> str:
+def _name(lost: Sequence[LostRecords]) -> str:
     """By partition and seqnos."""
     named = [f"{each.partition}/{each.seqno_from}-{each.seqno_until - 1}" for each in lost[:NAMED_MAX]]
     return ", ".join(named) + (f", and {len(lost) - NAMED_MAX:,} more" if len(lost) > NAMED_MAX else "")
 
 
-def _count(file: ArchivedFile | Lost) -> int:
+def _count(file: ArchivedFile | LostRecords) -> int:
     return file.seqno_until - file.seqno_from
 
 
-def _remove(home: Place, paths: Iterable[str]) -> None:
+def _remove(home: ResultPlace, paths: Iterable[str]) -> None:
     for path in paths:
         home.remove(path)

@@ -24,8 +24,8 @@ from msgspec.msgpack import Decoder
 from logboom.batch import Selection
 from logboom.batch.arrow import ORDER
 from logboom.broker.api import TopicInfo
-from logboom.client.catalog import PATIENCE_S, Listed, NodeCatalog
-from logboom.client.catalog import Place as Point
+from logboom.client.catalog import PATIENCE_S, ListedTopic, NodeCatalog
+from logboom.client.catalog import LogPoint as Point
 from logboom.client.link.address import parse_servers
 from logboom.client.link.calls import Calls
 from logboom.errors import ConfigError, InvalidTopicName, ResultsUnreadable, TopicNotFound
@@ -36,10 +36,10 @@ from logboom.results.checkpoint import (
     MANIFEST,
     By,
     Checkpoint,
+    CheckpointManifest,
+    CheckpointMark,
     Layer,
     LayerFile,
-    Manifest,
-    Mark,
     buckets_for,
     buckets_of,
     encode_manifest,
@@ -50,12 +50,12 @@ from logboom.results.checkpoint import (
     write_file,
 )
 from logboom.results.pipeline_state import Covered
-from logboom.results.places import Place
-from logboom.spark.jobs.job_run import RUNS, Outcome, Run, logger
+from logboom.results.places import ResultPlace
+from logboom.spark.jobs.job_run import RUNS, JobOutcome, JobRun, logger
 from logboom.spark.jobs.tasks import watching
 from logboom.spark.read.options import ReadOptions
-from logboom.spark.read.planner import Span, Split, cut_spans, settle
-from logboom.spark.read.split_read import Job, read_split
+from logboom.spark.read.planner import RecordSpan, Split, cut_spans, settle
+from logboom.spark.read.split_read import ScanSpec, read_split
 from logboom.storage.data.topic import check_name
 
 if TYPE_CHECKING:
@@ -106,40 +106,40 @@ class CheckpointWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
         if self.tag is not None and len(self.id.rpartition("/")[2]) > 255:
             raise ConfigError("tag", "is too long to be the name of a directory")
 
-    def do(self, run: Run) -> Outcome:
+    def do(self, run: JobRun) -> JobOutcome:
         return _Making(self, run).make()
 
 
 class _Making:
     """One run."""
 
-    def __init__(self, work: CheckpointWork, run: Run) -> None:
+    def __init__(self, work: CheckpointWork, run: JobRun) -> None:
         self._work = work
         self._run = run
         self._catalog = NodeCatalog([str(address) for address in parse_servers(run.servers)])
 
-    def make(self) -> Outcome:
+    def make(self) -> JobOutcome:
         try:
             return self._make()
         finally:
             self._catalog.close()
 
-    def _make(self) -> Outcome:
+    def _make(self) -> JobOutcome:
         topic, floors = self._look()
         before, anew = self._find_last(topic)
         spans, missed = self._find_spans(topic, floors, before)
         if anew == GONE and missed:
             self._check_seen()
         count = sum(span.seqno_until - span.seqno_from for span in spans)
-        old_home = self._run.home if self._run.last is None else Place(self._run.last.place).above(2)
+        old_home = self._run.home if self._run.last is None else ResultPlace(self._run.last.place).above(2)
         moved = before is not None and old_home.uri != self._run.home.uri
         if before is not None and not count and len(before.logs) == len(spans) and not moved:
-            return Outcome(summary={"read": 0, "records": before.records, "layers": len(before.layers)})
+            return JobOutcome(summary={"read": 0, "records": before.records, "layers": len(before.layers)})
         whole = before is None or moved or _is_due(before, count)
         layer, nameless = self._write_layer(spans, before, whole, floors, old_home)
         self._run.check()
         layers = (layer,) if before is None or whole else (*before.layers, layer)
-        manifest = Manifest(
+        manifest = CheckpointManifest(
             FORMAT,
             self._work.topic,
             topic.id,
@@ -152,7 +152,7 @@ class _Making:
         )
         return self._publish(manifest, topic, spans, {"read": count, "written": layer.records, "anew": anew})
 
-    def _look(self) -> tuple[Listed, dict[int, int]]:
+    def _look(self) -> tuple[ListedTopic, dict[int, int]]:
         """The topic as it is now, and the floors of its logs."""
         name = self._work.topic
         found = self._catalog.find([name])
@@ -165,7 +165,7 @@ class _Making:
             calls.close()
         return found[0], {log.partition: log.floor for log in told.partitions}
 
-    def _find_last(self, topic: Listed) -> tuple[Manifest | None, str]:
+    def _find_last(self, topic: ListedTopic) -> tuple[CheckpointManifest | None, str]:
         """The state to go on from; else why there is none."""
         last = self._run.last
         if last is None:
@@ -190,24 +190,31 @@ class _Making:
         raises ResultsUnreadable."""
         last = self._run.last
         assert last is not None
-        runs = Place(last.place).above(1)
+        runs = ResultPlace(last.place).above(1)
         if runs.uri == self._run.home.below(RUNS).uri and not runs.list():
             advice = "put it back; or, if all of it is lost, name another directory, to begin anew there"
             raise ResultsUnreadable(f"{runs.uri} has nothing of the checkpoint. Is a volume not mounted? Else {advice}")
 
-    def _find_spans(self, topic: Listed, floors: dict[int, int], before: Manifest | None) -> tuple[list[Span], int]:
+    def _find_spans(
+        self, topic: ListedTopic, floors: dict[int, int], before: CheckpointManifest | None
+    ) -> tuple[list[RecordSpan], int]:
         """What is new in each log; and how much of it nobody has any more."""
         spans, missed = [], 0
         for partition, ends in enumerate(topic.ends):
-            known = Mark(0) if before is None else before.logs.get(partition, Mark(0))
+            known = CheckpointMark(0) if before is None else before.logs.get(partition, CheckpointMark(0))
             start = min(max(known.until, floors.get(partition, 0)), ends.committed)
-            span = settle(Span(topic, partition, start, ends.committed), fail_on_loss=False)
+            span = settle(RecordSpan(topic, partition, start, ends.committed), fail_on_loss=False)
             spans.append(span)
             missed += span.seqno_from - start
         return spans, missed
 
     def _write_layer(
-        self, spans: list[Span], before: Manifest | None, whole: bool, floors: dict[int, int], old_home: Place
+        self,
+        spans: list[RecordSpan],
+        before: CheckpointManifest | None,
+        whole: bool,
+        floors: dict[int, int],
+        old_home: ResultPlace,
     ) -> tuple[Layer, int]:
         """With all that was before, or only what is new. And how many new records have no key."""
         work, run = self._work, self._run
@@ -222,7 +229,7 @@ class _Making:
         if not sizes:
             return Layer(1, ()), 0
         cells = _Cells(buckets_for(max(sizes.values())), tuple(sorted(sizes)))
-        job = Job(ORDER, Selection(tags_all=() if work.tag is None else (work.tag,)), self._catalog.servers)
+        job = ScanSpec(ORDER, Selection(tags_all=() if work.tag is None else (work.tag,)), self._catalog.servers)
         read = _Read(cells, work.by, tuple(splits), job)
         name = f"{RUNS}/{run.place.uri.rpartition('/')[2]}"
         write = _Write(cells, work.by, run.home.uri, name, below, old_home.uri, floors if whole else None)
@@ -244,14 +251,17 @@ class _Making:
             if name not in listed:
                 self._run.place.remove(name)
 
-    def _marks(self, spans: list[Span]) -> dict[int, Mark]:
+    def _marks(self, spans: list[RecordSpan]) -> dict[int, CheckpointMark]:
         points = [Point(span.topic, span.partition, span.seqno_until) for span in spans]
         terms = self._catalog.terms_before(points)
         return {
-            span.partition: Mark(span.seqno_until, *(term or (None,))) for span, term in zip(spans, terms, strict=True)
+            span.partition: CheckpointMark(span.seqno_until, *(term or (None,)))
+            for span, term in zip(spans, terms, strict=True)
         }
 
-    def _publish(self, manifest: Manifest, topic: Listed, spans: list[Span], summary: dict[str, Any]) -> Outcome:
+    def _publish(
+        self, manifest: CheckpointManifest, topic: ListedTopic, spans: list[RecordSpan], summary: dict[str, Any]
+    ) -> JobOutcome:
         last = self._run.last
         begun = {} if last is None or summary["anew"] else last.covers[topic.name].spans
         covered = {
@@ -260,7 +270,7 @@ class _Making:
         size = sum(file.size for layer in manifest.layers for file in layer.files)
         facts = {"by": manifest.by, "nameless": manifest.nameless, "missed": manifest.missed}
         shown = {"records": manifest.records, "layers": len(manifest.layers), "bytes": size, **facts}
-        return Outcome(
+        return JobOutcome(
             covers={topic.name: Covered(topic.id, covered)},
             manifest=self._run.place.write(MANIFEST, encode_manifest(manifest)),
             records=manifest.records,
@@ -270,7 +280,7 @@ class _Making:
         )
 
 
-def _is_due(before: Manifest, count: int) -> bool:
+def _is_due(before: CheckpointManifest, count: int) -> bool:
     """Whether so many more records are reason to write all of it anew."""
     first, *later = before.layers or (Layer(1, ()),)
     grown = sum(layer.records for layer in later)
@@ -329,7 +339,7 @@ class _Read:
     cells: _Cells
     by: By
     splits: tuple[Split, ...]
-    job: Job
+    job: ScanSpec
 
     def __call__(self, numbers: Batches) -> Batches:
         for batch in numbers:
@@ -405,7 +415,7 @@ class _Write:
     def _write(self, partition: int, bucket: int, held: _Latest) -> bytes:
         import pyarrow.compute as pc
 
-        home, below_home = Place(self.home), Place(self.below_home)
+        home, below_home = ResultPlace(self.home), ResultPlace(self.below_home)
         for layer in self.below:
             for file in layer.meeting(partition, bucket, self.cells.buckets):
                 for table in read_file(below_home, file):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from logboom.spark.jobs.job_run import Work
+from logboom.spark.jobs.job_run import JobWork
 from logboom.spark.jobs.lease import LEASE_S
 
 
@@ -19,7 +19,7 @@ class SparkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
 class JobConfig(msgspec.Struct, frozen=True):
     name: str
-    work: Work
+    work: JobWork
     every_ms: int | None = None
     """How long after a run that succeeded the next one begins; None: only when it is asked for."""
 

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from logboom.client.link.address import Servers
 from logboom.errors import LeaseLost, LogboomError
-from logboom.results.pipeline_state import Covered, Job, Result, Stored
-from logboom.results.places import Place
+from logboom.results.pipeline_state import Covered, PipelineJob, Result, ResultFile
+from logboom.results.places import ResultPlace
 from logboom.spark.jobs.lease import GIVE_UP_S, INTERRUPTED, LEASE_S, Lease, Progress, Seen
 from logboom.spark.jobs.tasks import Stoppable
 
@@ -36,11 +36,11 @@ logger = logging.getLogger("logboom.pipeline")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobOutcome:
     """What a run has made; without `covers`, nothing: there was nothing to do."""
 
     covers: dict[str, Covered] = field(default_factory=dict)
-    manifest: Stored | None = None
+    manifest: ResultFile | None = None
     records: int = 0
     bytes: int = 0
     facts: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Outcome:
     """Called when the run has ended well: what its result has made superfluous may go."""
 
 
-class Work(Protocol):
+class JobWork(Protocol):
     """A job, as it is configured. Says what it makes, and makes it."""
 
     @property
@@ -64,7 +64,7 @@ class Work(Protocol):
         """The same for all that would make the same: `checkpoint/orders/key`. Letters that a path can have."""
         ...
 
-    def do(self, run: Run) -> Outcome:
+    def do(self, run: JobRun) -> JobOutcome:
         """Everything it writes goes below `run.place`, or below `run.home` where nobody else can want the name.
 
         Calls `run.check` now and then, and says in `run.progress` how far it has come.
@@ -73,18 +73,18 @@ class Work(Protocol):
 
 
 @dataclass
-class Run:
+class JobRun:
     """What a job is given to do its work."""
 
     servers: Servers
     spark: Callable[[], SparkSession]
     """A session; made when it is first asked for."""
-    home: Place
+    home: ResultPlace
     """Of the job: what it keeps from run to run."""
-    place: Place
+    place: ResultPlace
     """Of this run, and empty."""
     lease: Lease
-    before: Job
+    before: PipelineJob
     """The job as it was: its results, newest last."""
 
     @property
@@ -106,7 +106,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Report:
+class RunReport:
     """How a run ended."""
 
     job: str
@@ -117,7 +117,7 @@ class Report:
 
 
 def run_job(
-    work: Work,
+    work: JobWork,
     servers: Servers,
     spark: Callable[[], SparkSession],
     place: str,
@@ -127,12 +127,12 @@ def run_job(
     lease_s: float = LEASE_S,
     on_wait: Callable[[str, float], None] = lambda runner, rest_s: None,
     on_begin: Callable[[Progress], None] = lambda progress: None,
-) -> Report:
+) -> RunReport:
     """Run a job once. Raises what went wrong, which is then in the catalogue too; nothing is published then.
 
     `wait` and `seen` are those of `Lease.take`: what to do where somebody else runs it.
     """
-    home = Place(place).below(work.id)
+    home = ResultPlace(place).below(work.id)
     lease = Lease(servers, work.id, work.kind, work.topics, lease_s, on_wait)
     try:
         before = lease.take(wait, seen)
@@ -142,7 +142,7 @@ def run_job(
             on_begin(lease.progress)
             _remove_orphans(home, lease, before)
             with closing(Stoppable(spark, lambda: lease.lost is not None)) as stoppable:
-                run = Run(servers, stoppable, home, home.below(own), lease, before)
+                run = JobRun(servers, stoppable, home, home.below(own), lease, before)
                 outcome = work.do(run)
             lease.check()
         except BaseException as error:
@@ -167,12 +167,12 @@ def run_job(
             outcome.then()
         except Exception as error:  # the result counts; the next run sweeps again
             logger.warning("%s: what earlier runs have left could not be removed: %s", work.id, error)
-        return Report(work.id, lease.run, result, outcome.summary, seconds)
+        return RunReport(work.id, lease.run, result, outcome.summary, seconds)
     finally:
         lease.close()
 
 
-def _result_of(run: Run, outcome: Outcome) -> Result | None:
+def _result_of(run: JobRun, outcome: JobOutcome) -> Result | None:
     if not outcome.covers and outcome.manifest is None:
         return None
     facts = outcome.records, outcome.bytes, outcome.facts
@@ -189,7 +189,7 @@ def _give_up(lease: Lease, error: BaseException, seconds: float) -> None:
         lease.end(None, reason[:4000], None, seconds, GIVE_UP_S)
 
 
-def _remove_orphans(home: Place, lease: Lease, job: Job) -> None:
+def _remove_orphans(home: ResultPlace, lease: Lease, job: PipelineJob) -> None:
     """What runs have left that came to no end, however often that happens."""
     try:
         _sweep(home, lease, job)
@@ -197,7 +197,7 @@ def _remove_orphans(home: Place, lease: Lease, job: Job) -> None:
         logger.warning("%s: what earlier runs have left could not be removed: %s", lease.job, error)
 
 
-def _sweep(home: Place, lease: Lease, job: Job) -> None:
+def _sweep(home: ResultPlace, lease: Lease, job: PipelineJob) -> None:
     """Directories of earlier epochs that no result is in, nor names in `runs` as having files of its own.
 
     By their names, which no other run has: results may have been copied here from elsewhere.
@@ -206,7 +206,7 @@ def _sweep(home: Place, lease: Lease, job: Job) -> None:
         logger.warning("%s: nothing is removed: what cannot be read may have been a result", lease.job)
         return
     runs = home.below(RUNS)
-    kept = {Place(result.place).name for result in job.results}
+    kept = {ResultPlace(result.place).name for result in job.results}
     kept |= {name for result in job.results for name in result.facts.get("runs", ())}
     for name in runs.list():
         number = name.partition("-")[0]

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Final
 
 from logboom.client.remote import RemoteBroker
 from logboom.errors import LeaseHeld, OutcomeUnknown, Unavailable
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Catalogue
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import PipelineState
 from logboom.spark.jobs.config import JobConfig, PipelineConfig
-from logboom.spark.jobs.job_run import Report, run_job
-from logboom.spark.jobs.schedule import FIRST_MS, Watch, due_at, seen
+from logboom.spark.jobs.job_run import RunReport, run_job
+from logboom.spark.jobs.schedule import FIRST_MS, RunnerWatch, due_at, seen
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,9 +42,9 @@ class Server:
         self._jobs = {job.work.id: job for job in config.jobs.values() if job.every_ms is not None}
         self._held: dict[str, float] = {}
         """Jobs that failed here, and until when they are left alone, whatever the catalogue knows of it."""
-        self._watch = Watch()
+        self._watch = RunnerWatch()
         self._broker: RemoteBroker | None = None
-        self._ledger = Ledger(self._connect)
+        self._ledger = PipelineLedger(self._connect)
         self._runner = asyncio.Runner()
         self._is_away = False
 
@@ -83,7 +83,7 @@ class Server:
         return now
 
     @property
-    def _catalogue(self) -> Catalogue:
+    def _catalogue(self) -> PipelineState:
         return self._ledger.catalogue
 
     def _step(self, now: int) -> float:
@@ -143,7 +143,7 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}".strip().splitlines()[0][:500]
 
 
-def summarise(report: Report) -> str:
+def summarise(report: RunReport) -> str:
     """One line."""
     facts = ", ".join(f"{name} {_written(value)}" for name, value in report.summary.items())
     done = "done" if report.result is not None else "nothing new"

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import inspect as shapes
 
 from logboom.errors import ConfigError
-from logboom.spark.jobs.job_run import Work
+from logboom.spark.jobs.job_run import JobWork
 
 KINDS: Final = {
     "archive": "logboom.spark.jobs.archive:ArchiveWork",
@@ -41,7 +41,7 @@ def lists_of(kind: str) -> frozenset[str]:
     return frozenset(field.encode_name for field in info.fields if isinstance(field.type, lists))
 
 
-def make_work(kind: str, options: Mapping[str, Any], where: str = "", strict: bool = True) -> Work:
+def make_work(kind: str, options: Mapping[str, Any], where: str = "", strict: bool = True) -> JobWork:
     """A job with these options. `where` stands before their names in errors; not `strict` takes texts for numbers."""
     struct = class_of(kind, where)
     known = struct.__struct_encode_fields__
@@ -58,7 +58,7 @@ def make_work(kind: str, options: Mapping[str, Any], where: str = "", strict: bo
         work.check()
     except ConfigError as error:
         raise ConfigError(where + error.key, error.reason) from None
-    made: Work = work
+    made: JobWork = work
     return made
 
 

@@ -25,8 +25,8 @@ from logboom.broker.api import Broker
 from logboom.client.link.address import Servers
 from logboom.client.remote import RemoteBroker
 from logboom.errors import LeaseHeld, LeaseLost, LogboomError
-from logboom.results.pipeline_ledger import Ledger
-from logboom.results.pipeline_state import Beat, Catalogue, Ended, Event, Job, Leased, Result
+from logboom.results.pipeline_ledger import PipelineLedger
+from logboom.results.pipeline_state import Beat, Ended, Event, Leased, PipelineJob, PipelineState, Result
 
 LEASE_S: Final = 30.0
 BEATS: Final = 5
@@ -84,7 +84,7 @@ class Lease:
         self._on_wait = on_wait
         self._is_unwanted = False
         self._broker: RemoteBroker | None = None
-        self._ledger = Ledger(self._connect)
+        self._ledger = PipelineLedger(self._connect)
         self._beating: Future[None] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="logboom-lease", daemon=True)
@@ -97,7 +97,7 @@ class Lease:
         self._broker = await RemoteBroker.connect(self._servers, CONNECT_S)
         return self._broker
 
-    def take(self, wait: bool = True, seen: Seen | None = None) -> Job:
+    def take(self, wait: bool = True, seen: Seen | None = None) -> PipelineJob:
         """The job as it was before. Waits until nobody else runs it, or who does has been silent for long enough.
 
         With `wait` false, or where it is not as its caller has `seen` it any more, raises LeaseHeld.
@@ -111,14 +111,14 @@ class Lease:
         self._beating = asyncio.run_coroutine_threadsafe(self._beat(), self._loop)
         return job
 
-    def _give_back(self, taking: Future[Job]) -> None:
+    def _give_back(self, taking: Future[PipelineJob]) -> None:
         """Whoever is interrupted while it takes the job may have it all the same."""
         self._is_unwanted = True
         with suppress(LogboomError, TimeoutError):
             taking.result(GIVE_UP_S)
             self.end(error=INTERRUPTED, patience_s=GIVE_UP_S)
 
-    async def _take(self, wait: bool) -> Job:
+    async def _take(self, wait: bool) -> PipelineJob:
         heard: tuple[int, float] | None = None
         while True:
             catalogue = await self._ledger.refresh()
@@ -139,8 +139,8 @@ class Lease:
             if await self._ledger.put(partial(self._claim, silent=before)) is not None:
                 return self._taken()
 
-    async def _take_as(self, seen: Seen) -> Job:
-        def claim(catalogue: Catalogue) -> Event | None:
+    async def _take_as(self, seen: Seen) -> PipelineJob:
+        def claim(catalogue: PipelineState) -> Event | None:
             job = catalogue.jobs.get(self.job)
             is_so = (0 if job is None else job.epoch) == seen.epoch
             return self._claim(catalogue, seen.silent) if is_so else None
@@ -150,12 +150,12 @@ class Lease:
             raise LeaseHeld(self.job, "another runner" if job is None or job.lease is None else job.lease.runner)
         return self._taken()
 
-    def _taken(self) -> Job:
+    def _taken(self) -> PipelineJob:
         job = self._ledger.catalogue.jobs[self.job]
         self.epoch = job.epoch
         return msgspec.structs.replace(job)  # the one of the catalogue goes on
 
-    def _claim(self, catalogue: Catalogue, silent: int | None) -> Event | None:
+    def _claim(self, catalogue: PipelineState, silent: int | None) -> Event | None:
         """A lease, if nobody has one but who has been silent since this seqno."""
         job = catalogue.jobs.get(self.job)
         if job is not None and job.lease is not None and job.lease.seqno != silent:
@@ -178,7 +178,7 @@ class Lease:
             except LogboomError as error:
                 logger.warning("%s: a beat was not heard: %s", self.job, error)
 
-    def _own(self, catalogue: Catalogue, event: Event) -> Event:
+    def _own(self, catalogue: PipelineState, event: Event) -> Event:
         catalogue.check(self.job, self.epoch, self.run)
         return event
 
@@ -194,7 +194,7 @@ class Lease:
         summary: dict[str, Any] | None = None,
         seconds: float = 0.0,
         patience_s: float = 60.0,
-    ) -> Catalogue:
+    ) -> PipelineState:
         """Publish the result, or say why there is none. Raises LeaseLost, and then nothing is published.
 
         Who is interrupted meanwhile is told when it is done. A node that is away is waited for so long.
@@ -207,7 +207,7 @@ class Lease:
             ending.result()
             raise
 
-    async def _end(self, ended: Ended, patience_s: float) -> Catalogue:
+    async def _end(self, ended: Ended, patience_s: float) -> PipelineState:
         self._stop_beating()
         await self._ledger.put(partial(self._own, event=ended), patience_s)
         with suppress(LogboomError):  # what follows is for tidiness only
@@ -220,7 +220,7 @@ class Lease:
             self._beating = None
 
     @property
-    def catalogue(self) -> Catalogue:
+    def catalogue(self) -> PipelineState:
         return self._ledger.catalogue
 
     def close(self) -> None:

@@ -35,25 +35,25 @@ from logboom.errors import (
     TopicNotFound,
     TopicRecreated,
 )
-from logboom.results.pipeline_state import Covered, Result, Stored
-from logboom.results.places import Place
+from logboom.results.pipeline_state import Covered, Result, ResultFile
+from logboom.results.places import ResultPlace
 from logboom.results.report.page import make_page
 from logboom.results.report.report import (
     CELLS,
     DAY_US,
     NUMBERS,
     PAGE,
-    Limit,
     LogFacts,
     Report,
+    RetentionLimit,
     TopicFacts,
-    Volume,
+    VolumeReport,
     Wishes,
     make_report,
 )
-from logboom.results.report.sums import CELL, FORMAT, Cell, Cells, Sums, add
+from logboom.results.report.sums import CELL, FORMAT, Cell, Cells, ReportSums, add
 from logboom.spark.jobs.choice import check_choice
-from logboom.spark.jobs.job_run import Outcome, Run
+from logboom.spark.jobs.job_run import JobOutcome, JobRun
 from logboom.spark.jobs.report_count import count_cell
 from logboom.spark.jobs.tasks import run_tasks
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
@@ -93,7 +93,7 @@ class ReportWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             if not low <= getattr(self, key) <= high:
                 raise ConfigError(key, f"is {getattr(self, key)}, allowed are {low} to {high}")
 
-    def do(self, run: Run) -> Outcome:
+    def do(self, run: JobRun) -> JobOutcome:
         self.check()
         run.progress.doing = "asks the node"
         node = _ask_node(run.servers)
@@ -103,7 +103,7 @@ class ReportWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         known = {key: before[key] for key in map(_key, wanted) if key in before}
         missing = [piece for piece in wanted if _key(piece) not in known]
         if not missing and run.last is not None and self._is_same(run.last, topics):
-            return Outcome(summary={"topics": len(topics), "records": run.last.records, "records_read": 0})
+            return JobOutcome(summary={"topics": len(topics), "records": run.last.records, "records_read": 0})
         cells, read = list(known.values()), 0
         while missing:
             counted = self._count(run, node, missing)
@@ -134,7 +134,7 @@ class ReportWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         import pyarrow as pa
 
         with suppress(ResultsUnreadable, msgspec.MsgspecError, KeyError):
-            stored = Place(last.place).read(msgspec.convert(last.facts["cells"], Stored))
+            stored = ResultPlace(last.place).read(msgspec.convert(last.facts["cells"], ResultFile))
             kept = msgspec.msgpack.decode(
                 pa.decompress(stored, last.facts["cells_bytes"], codec="zstd", asbytes=True), type=Cells
             )
@@ -145,7 +145,7 @@ class ReportWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     def _is_same(self, last: Result, topics: Sequence[TopicInfo]) -> bool:
         return last.facts.get("options") == msgspec.json.encode(self).decode() and last.covers == _covers(topics)
 
-    def _count(self, run: Run, node: _Node, missing: Sequence[Span]) -> list[Cell]:
+    def _count(self, run: JobRun, node: _Node, missing: Sequence[CellSpan]) -> list[Cell]:
         pieces = [_pack(spans) for spans in _bundle(missing)]
         if not pieces:
             return []
@@ -172,7 +172,9 @@ class ReportWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         wishes = Wishes(self.name, self.top, 1000 * self.late_ms, self.window_days * DAY_US)
         return make_report(wishes, node.now, node.node_id, facts, node.volume)
 
-    def _publish(self, run: Run, report: Report, topics: Sequence[TopicInfo], cells: list[Cell], read: int) -> Outcome:
+    def _publish(
+        self, run: JobRun, report: Report, topics: Sequence[TopicInfo], cells: list[Cell], read: int
+    ) -> JobOutcome:
         import pyarrow as pa
 
         kept = _pack(Cells(FORMAT, 1000 * self.late_ms, cells))
@@ -187,10 +189,10 @@ class ReportWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
             "options": msgspec.json.encode(self).decode(),
         }
         whole = report.whole
-        return Outcome(_covers(topics), numbers, whole.records, whole.stored_bytes, facts, _summary(report, read))
+        return JobOutcome(_covers(topics), numbers, whole.records, whole.stored_bytes, facts, _summary(report, read))
 
 
-class Span(msgspec.Struct, frozen=True):
+class CellSpan(msgspec.Struct, frozen=True):
     """A cell, or what can be read of one."""
 
     topic: str
@@ -203,16 +205,16 @@ class Span(msgspec.Struct, frozen=True):
 _Key = tuple[str, int, int, int]
 
 
-def _key(cell: Span | Cell) -> _Key:
+def _key(cell: CellSpan | Cell) -> _Key:
     return cell.topic_id, cell.partition, cell.seqno_from, cell.seqno_until
 
 
-def cut_cells(topic: TopicInfo) -> Iterator[Span]:
+def cut_cells(topic: TopicInfo) -> Iterator[CellSpan]:
     for log in topic.partitions:
         first = _first(log)
         for start in range(first // CELL * CELL, log.committed, CELL):
             span = max(start, first), min(start + CELL, log.committed)
-            yield Span(topic.name, topic.id, log.partition, *span)
+            yield CellSpan(topic.name, topic.id, log.partition, *span)
 
 
 def _first(log: PartitionInfo) -> int:
@@ -233,7 +235,7 @@ def _without_dropped(topics: Sequence[TopicInfo], now: Sequence[TopicInfo]) -> l
     ]
 
 
-def cut_dropped(cells: Sequence[Cell], topics: Sequence[TopicInfo]) -> tuple[list[Cell], list[Span]]:
+def cut_dropped(cells: Sequence[Cell], topics: Sequence[TopicInfo]) -> tuple[list[Cell], list[CellSpan]]:
     """Those that are still there whole; and what is left of those that are not, to be counted again."""
     logs = {(topic.id, log.partition): (topic.name, _first(log)) for topic in topics for log in topic.partitions}
     whole, left = [], []
@@ -242,13 +244,13 @@ def cut_dropped(cells: Sequence[Cell], topics: Sequence[TopicInfo]) -> tuple[lis
         if cell.seqno_from >= first:
             whole.append(cell)
         elif cell.seqno_until > first:
-            left.append(Span(name, cell.topic_id, cell.partition, first, cell.seqno_until))
+            left.append(CellSpan(name, cell.topic_id, cell.partition, first, cell.seqno_until))
     return whole, left
 
 
-def _bundle(spans: Sequence[Span]) -> Iterator[list[Span]]:
+def _bundle(spans: Sequence[CellSpan]) -> Iterator[list[CellSpan]]:
     """For one task each: a cell, or many small ones."""
-    bundle: list[Span] = []
+    bundle: list[CellSpan] = []
     records = 0
     for span in spans:
         if bundle and records + span.seqno_until - span.seqno_from > CELL:
@@ -260,7 +262,7 @@ def _bundle(spans: Sequence[Span]) -> Iterator[list[Span]]:
         yield bundle
 
 
-def _telling(run: Run) -> Callable[[int], None]:
+def _telling(run: JobRun) -> Callable[[int], None]:
     def tell(done: int) -> None:
         run.progress.done = min(done, run.progress.total)
 
@@ -275,14 +277,14 @@ def _covers(topics: Sequence[TopicInfo]) -> dict[str, Covered]:
 
 
 def _log_facts(log: PartitionInfo, cells: Sequence[Cell]) -> LogFacts:
-    sums = add([cell.sums for cell in cells]) if cells else Sums()
+    sums = add([cell.sums for cell in cells]) if cells else ReportSums()
     return LogFacts(log.partition, _first(log), log.committed, log.size_bytes, sums)
 
 
-def _limit_of(topic: TopicInfo) -> Limit:
+def _limit_of(topic: TopicInfo) -> RetentionLimit:
     kept = topic.settings.retention
     sizes = [size for size in (kept.bytes, kept.hard_bytes) if size is not None]
-    return Limit(min(sizes, default=None), None if kept.age_ms is None else 1000 * kept.age_ms, kept.records)
+    return RetentionLimit(min(sizes, default=None), None if kept.age_ms is None else 1000 * kept.age_ms, kept.records)
 
 
 def _summary(report: Report, read: int) -> dict[str, Any]:
@@ -309,11 +311,11 @@ class _Node(msgspec.Struct, frozen=True):
     disk: DiskStats | None
 
     @property
-    def volume(self) -> Volume | None:
+    def volume(self) -> VolumeReport | None:
         disk = self.disk
         if disk is None:
             return None
-        return Volume(disk.total_bytes, disk.free_bytes, disk.reserve_bytes, disk.logs_bytes)
+        return VolumeReport(disk.total_bytes, disk.free_bytes, disk.reserve_bytes, disk.logs_bytes)
 
 
 def _ask_node(servers: Servers) -> _Node:
@@ -328,12 +330,14 @@ def _ask_node(servers: Servers) -> _Node:
 
 def _count_spans(node_id: str, directory: str | None, servers: tuple[str, ...], late_us: int, piece: bytes) -> bytes:
     """What a task does."""
-    spans = msgspec.msgpack.decode(piece, type=list[Span])
+    spans = msgspec.msgpack.decode(piece, type=list[CellSpan])
     cells = (count_span(span, node_id, directory, servers, late_us) for span in spans)
     return _pack([cell for cell in cells if cell is not None])
 
 
-def count_span(span: Span, node_id: str, directory: str | None, servers: tuple[str, ...], late_us: int) -> Cell | None:
+def count_span(
+    span: CellSpan, node_id: str, directory: str | None, servers: tuple[str, ...], late_us: int
+) -> Cell | None:
     """None where it was dropped meanwhile."""
     while span.seqno_from < span.seqno_until:
         batches = _batches(span, node_id, directory, servers)
@@ -349,7 +353,7 @@ def count_span(span: Span, node_id: str, directory: str | None, servers: tuple[s
     return None
 
 
-def _batches(span: Span, node_id: str, directory: str | None, servers: tuple[str, ...]) -> Iterator[Batch]:
+def _batches(span: CellSpan, node_id: str, directory: str | None, servers: tuple[str, ...]) -> Iterator[Batch]:
     """From the files, where they are here; else, or from where they give out, from a server."""
     seqno = span.seqno_from
     if directory is not None:

@@ -27,12 +27,12 @@ from logboom.results.report.sums import (
     TIMES_KEPT,
     WIDTHS,
     Codec,
+    HashSample,
     Presence,
-    Producer,
+    ProducerSums,
     Rates,
-    Sample,
+    ReportSums,
     Spread,
-    Sums,
     Weight,
     Weights,
 )
@@ -53,7 +53,7 @@ _NULL: Final = 0x6A09E667F3BCC909
 
 def count_cell(
     batches: Iterable[Batch], seqno_from: int, seqno_until: int, topic_id: str, partition: int, late_us: int
-) -> Sums:
+) -> ReportSums:
     """Of the records from one seqno until before another. The batches follow each other, and hold all of them."""
     count = _Count(topic_id, partition)
     for batch in batches:
@@ -67,7 +67,7 @@ def count_cell(
 class _Count:
     def __init__(self, topic_id: str, partition: int) -> None:
         self._seed = int.from_bytes(blake2b(f"{topic_id}/{partition}".encode(), digest_size=8).digest(), "little")
-        self._sums = Sums()
+        self._sums = ReportSums()
         self._block: list[pa.RecordBatch] = []
         self._block_bytes = 0
         self._moments: list[Vector] = []
@@ -91,7 +91,7 @@ class _Count:
     def _note(self, header: Header, count: int, is_counted: bool) -> None:
         sums, size = self._sums, header.size if is_counted else 0
         epochs = header.producer_epoch, header.producer_epoch
-        producer = sums.producers.setdefault(header.producer_id, Producer(0, 0, 0, epochs))
+        producer = sums.producers.setdefault(header.producer_id, ProducerSums(0, 0, 0, epochs))
         codec = sums.codecs.setdefault(_CODEC_NAMES.get(header.codec, str(header.codec)), Codec())
         producer.records += count
         producer.batches += is_counted
@@ -120,7 +120,7 @@ class _Count:
         self._channels.append(_group(table.column("channel").cast(pa.binary()).combine_chunks(), sizes))
         self._sums.tombstones += values.array.null_count
 
-    def end(self, late_us: int) -> Sums:
+    def end(self, late_us: int) -> ReportSums:
         if self._block:
             self._end_block()
         sums = self._sums
@@ -153,7 +153,7 @@ class _Count:
             lows, highs = zip(*(other.epochs for other in others), strict=True)
             counts = sum(other.records for other in others), sum(other.batches for other in others)
             epochs = min(lows), max(highs)
-            sums.other_producers = Producer(*counts, sum(other.size_bytes for other in others), epochs)
+            sums.other_producers = ProducerSums(*counts, sum(other.size_bytes for other in others), epochs)
 
 
 def _untimed(batch: Batch, skip: int, count: int) -> int:
@@ -267,12 +267,12 @@ def _spread(numbers: Vector) -> Spread:
     return Spread(len(numbers), total, int(numbers.min()), int(numbers.max()), found)
 
 
-def _sample(hashes: Vector, most: int) -> Sample:
+def _sample(hashes: Vector, most: int) -> HashSample:
     """Of different ones, in their order."""
     np, level = vector.np, 0
     while (kept := int(np.searchsorted(hashes, np.uint64(2 ** (64 - level) - 1), "right"))) > most:
         level += 1
-    return Sample(level, dict.fromkeys(hashes[:kept].tolist(), 1))
+    return HashSample(level, dict.fromkeys(hashes[:kept].tolist(), 1))
 
 
 def _lateness(moments: Vector, late_us: int) -> tuple[int, Spread]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from typing import Final
 
-from logboom.results.pipeline_state import Catalogue, Job
+from logboom.results.pipeline_state import PipelineJob, PipelineState
 from logboom.spark.jobs.lease import Seen
 
 FIRST_MS: Final = 5_000
@@ -17,7 +17,7 @@ FIRST_MS: Final = 5_000
 DOUBLINGS_MAX: Final = 20
 
 
-def due_at(job: Job | None, every_ms: int) -> int:
+def due_at(job: PipelineJob | None, every_ms: int) -> int:
     """Microseconds, by the node's clock; 0 where it was never run."""
     if job is None or not job.runs:
         return 0
@@ -28,13 +28,13 @@ def due_at(job: Job | None, every_ms: int) -> int:
     return last.ended + 1000 * wait_ms
 
 
-class Watch:
+class RunnerWatch:
     """Since when each runner is silent, by the clock of whoever watches."""
 
     def __init__(self) -> None:
         self._heard: dict[str, tuple[int, float]] = {}
 
-    def look(self, catalogue: Catalogue, now_s: float | None = None) -> None:
+    def look(self, catalogue: PipelineState, now_s: float | None = None) -> None:
         now_s = time.monotonic() if now_s is None else now_s
         leases = {name: job.lease for name, job in catalogue.jobs.items() if job.lease is not None}
         before = self._heard
@@ -43,7 +43,7 @@ class Watch:
             for name, lease in leases.items()
         }
 
-    def free_in_s(self, name: str, job: Job | None, now_s: float | None = None) -> float:
+    def free_in_s(self, name: str, job: PipelineJob | None, now_s: float | None = None) -> float:
         """How long until the job may be taken, if nothing more is heard of who has it; 0 where nobody has."""
         if job is None or job.lease is None:
             return 0.0
@@ -51,7 +51,7 @@ class Watch:
         return max(0.0, self._heard[name][1] + job.lease.lease_ms / 1000 - now_s)
 
 
-def seen(job: Job | None) -> Seen:
+def seen(job: PipelineJob | None) -> Seen:
     """For taking a job that is free."""
     if job is None:
         return Seen(0)

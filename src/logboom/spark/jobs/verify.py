@@ -20,16 +20,16 @@ from logboom.client import FileReader
 from logboom.client.catalog import NodeCatalog
 from logboom.client.link.address import parse_servers
 from logboom.errors import ConfigError, Damage, LogboomError, ResultsUnreadable, SeqnoOutOfRange, TopicNotFound
-from logboom.results.archive import MANIFEST, Manifest, decode_manifest, job_id
+from logboom.results.archive import MANIFEST, ArchiveManifest, decode_manifest, job_id
 from logboom.results.pipeline_state import Covered, Result
-from logboom.results.places import Place
+from logboom.results.places import ResultPlace
 from logboom.spark.jobs.choice import check_choice
-from logboom.spark.jobs.job_run import Outcome, Run
+from logboom.spark.jobs.job_run import JobOutcome, JobRun
 from logboom.spark.jobs.tasks import run_tasks
 from logboom.storage.data.near_names import near_names
 from logboom.verify.archive_likeness import Shelved, check_file, compare_file
-from logboom.verify.plan import Holding, LogPlan, Problem, Wanted
-from logboom.verify.verifier import Findings, Verification
+from logboom.verify.plan import DirectoryContents, LogPlan, VerifyChoice, VerifyProblem
+from logboom.verify.verifier import Verification, VerifyFindings
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -41,7 +41,7 @@ LISTED_MAX: Final = 10_000
 
 _encode: Final = msgspec.msgpack.Encoder().encode
 _shelved: Final = msgspec.msgpack.Decoder(Shelved).decode
-_problem: Final = msgspec.msgpack.Decoder(Problem | None).decode
+_problem: Final = msgspec.msgpack.Decoder(VerifyProblem | None).decode
 
 
 class Problems(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,7 +51,7 @@ class Problems(msgspec.Struct, frozen=True, kw_only=True):
     archived_files: int
     problems: int
     """All there are that mean damage; of those that are listed the others are harmless."""
-    listed: tuple[Problem, ...]
+    listed: tuple[VerifyProblem, ...]
 
 
 class VerifyWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -81,7 +81,7 @@ class VerifyWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         """Raises ConfigError."""
         check_choice(self.name, self.pattern)
 
-    def do(self, run: Run) -> Outcome:
+    def do(self, run: JobRun) -> JobOutcome:
         self.check()
         return _Verifying(self, run).verify()
 
@@ -89,14 +89,14 @@ class VerifyWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
 class _Verifying:
     """One run."""
 
-    def __init__(self, work: VerifyWork, run: Run) -> None:
+    def __init__(self, work: VerifyWork, run: JobRun) -> None:
         self._work = work
         self._run = run
 
-    def verify(self) -> Outcome:
+    def verify(self) -> JobOutcome:
         work, run = self._work, self._run
         directories = work.directories or (_directory_of_node(run),)
-        wanted = Wanted(work.topics, work.pattern, from_disk=work.from_disk)
+        wanted = VerifyChoice(work.topics, work.pattern, from_disk=work.from_disk)
         run.progress.doing = "reads the logs"
         verification = Verification(directories, wanted, self._execute, self._progress)
         found = verification.run()
@@ -115,7 +115,7 @@ class _Verifying:
     def _progress(self, done: int, total: int) -> None:
         self._run.progress.done, self._run.progress.total = done, total
 
-    def _compare_archives(self, holding: Holding, found: Findings) -> int:
+    def _compare_archives(self, holding: DirectoryContents, found: VerifyFindings) -> int:
         """How many files there are; what is wrong with them goes to the findings."""
         run, shelved = self._run, []
         for topic in holding.topics:
@@ -140,7 +140,7 @@ class _Verifying:
         found.problems += [problem for answer in answers if (problem := _problem(answer)) is not None]
         return len(shelved)
 
-    def _outcome(self, holdings: list[Holding], found: Findings, archived: int) -> Outcome:
+    def _outcome(self, holdings: list[DirectoryContents], found: VerifyFindings, archived: int) -> JobOutcome:
         damage = found.damage
         harmless = len(found.problems) - len(damage)
         listed = (damage + [problem for problem in found.problems if problem.severity != "damage"])[:LISTED_MAX]
@@ -168,7 +168,7 @@ class _Verifying:
             summary["archived_files"] = archived
         if damage:
             summary["first_problem"] = str(damage[0])
-        return Outcome(
+        return JobOutcome(
             covers=_covers(holdings[0]),
             manifest=self._run.place.write(PROBLEMS, content),
             records=found.records,
@@ -178,7 +178,7 @@ class _Verifying:
         )
 
 
-def _check_topics(names: Sequence[str], holdings: Sequence[Holding]) -> None:
+def _check_topics(names: Sequence[str], holdings: Sequence[DirectoryContents]) -> None:
     """What is asked for by name and is nowhere was not verified."""
     there = {topic.name for holding in holdings for topic in holding.topics}
     for name in names:
@@ -208,7 +208,7 @@ def _read_log(shelved: Shelved) -> Iterator[pa.Table]:
         return
 
 
-def _directory_of_node(run: Run) -> str:
+def _directory_of_node(run: JobRun) -> str:
     catalog = NodeCatalog([str(address) for address in parse_servers(run.servers)])
     try:
         catalog.find([])
@@ -220,21 +220,21 @@ def _directory_of_node(run: Run) -> str:
     return directory
 
 
-def _read_manifest(result: Result) -> Manifest:
+def _read_manifest(result: Result) -> ArchiveManifest:
     if result.manifest is None:
         raise ResultsUnreadable(f"{result.place}: the archive has no manifest")
     try:
-        return decode_manifest(Place(result.place).read(result.manifest))
+        return decode_manifest(ResultPlace(result.place).read(result.manifest))
     except msgspec.MsgspecError as error:
         raise ResultsUnreadable(f"{result.place}/{result.manifest.path}: {error}") from None
 
 
-def _unreadable(result: Result, topic: str, error: LogboomError) -> Problem:
+def _unreadable(result: Result, topic: str, error: LogboomError) -> VerifyProblem:
     file = f"{result.place}/{MANIFEST}"
-    return Problem(kind="archive", directory=result.place, topic=topic, file=file, reason=str(error))
+    return VerifyProblem(kind="archive", directory=result.place, topic=topic, file=file, reason=str(error))
 
 
-def _shelve(result: Result, manifest: Manifest, directory: str, logs: dict[int, LogPlan]) -> list[Shelved]:
+def _shelve(result: Result, manifest: ArchiveManifest, directory: str, logs: dict[int, LogPlan]) -> list[Shelved]:
     """Each file, with what the log still has of it."""
     home, found = result.place.rsplit("/", 2)[0], []
     for file in (*manifest.files, *manifest.cut_off):
@@ -255,7 +255,7 @@ def _shelve(result: Result, manifest: Manifest, directory: str, logs: dict[int, 
     return found
 
 
-def _covers(holding: Holding) -> dict[str, Covered]:
+def _covers(holding: DirectoryContents) -> dict[str, Covered]:
     covers = {}
     for topic in holding.topics:
         spans = {

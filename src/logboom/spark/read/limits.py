@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from logboom.client.catalog import Catalog
+from logboom.client.catalog import LogCatalog
 from logboom.spark.read.options import ReadOptions
-from logboom.spark.read.planner import Span, find_pieces
+from logboom.spark.read.planner import RecordSpan, find_pieces
 
 
-def limit_spans(catalog: Catalog, options: ReadOptions, spans: Sequence[Span]) -> list[Span]:
+def limit_spans(catalog: LogCatalog, options: ReadOptions, spans: Sequence[RecordSpan]) -> list[RecordSpan]:
     """The first part of each, together no more than the options allow."""
     waiting = sum(_count(span) for span in spans)
     if options.max_records is not None and waiting > options.max_records:
@@ -28,22 +28,22 @@ def limit_spans(catalog: Catalog, options: ReadOptions, spans: Sequence[Span]) -
     return [_fit(catalog, span, size, options.max_bytes / total) for span, size in zip(spans, sizes, strict=True)]
 
 
-def _count(span: Span) -> int:
+def _count(span: RecordSpan) -> int:
     return span.seqno_until - span.seqno_from
 
 
-def _measure(catalog: Catalog, span: Span) -> int:
+def _measure(catalog: LogCatalog, span: RecordSpan) -> int:
     if not _count(span):
         return 0
     return sum(piece.size for piece in find_pieces(catalog, span, 2**62))
 
 
-def _shorten(span: Span, share: float) -> Span:
+def _shorten(span: RecordSpan, share: float) -> RecordSpan:
     count = max(1, int(_count(span) * share))
     return replace(span, seqno_until=min(span.seqno_until, span.seqno_from + count))
 
 
-def _fit(catalog: Catalog, span: Span, size: int, share: float) -> Span:
+def _fit(catalog: LogCatalog, span: RecordSpan, size: int, share: float) -> RecordSpan:
     """The part that takes about this share of its bytes."""
     allowed = max(1, int(size * share))
     if size <= allowed:

@@ -21,7 +21,7 @@ from logboom.storage.bookmark import TERM_UNKNOWN, Term
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class OffsetMark:
     """What is read next of one log."""
 
     topic_id: str
@@ -42,8 +42,8 @@ Log = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    marks: Mapping[Log, Mark]
-    since: Mapping[Log, Mark] | None = None
+    marks: Mapping[Log, OffsetMark]
+    since: Mapping[Log, OffsetMark] | None = None
     """Where the micro-batch that ends here began, where the offset before it does not say so."""
     is_initial: bool = False
     cursor: Mapping[str, str] | None = field(default=None, compare=False)
@@ -75,7 +75,7 @@ class Offsets:
             ) from None
 
 
-def _encode(marks: Mapping[Log, Mark]) -> dict[str, Any]:
+def _encode(marks: Mapping[Log, OffsetMark]) -> dict[str, Any]:
     topics: dict[str, Any] = {}
     for (topic, partition), mark in sorted(marks.items()):
         entry = topics.setdefault(topic, {"id": mark.topic_id, "seqnos": {}, "terms": {}})
@@ -87,8 +87,8 @@ def _encode(marks: Mapping[Log, Mark]) -> dict[str, Any]:
     return topics
 
 
-def _decode(topics: Mapping[str, Any]) -> Iterator[tuple[Log, Mark]]:
+def _decode(topics: Mapping[str, Any]) -> Iterator[tuple[Log, OffsetMark]]:
     for topic, entry in topics.items():
         for number, seqno in entry["seqnos"].items():
             lineage = int(entry.get("lineages", {}).get(number, 0))
-            yield (topic, int(number)), Mark(str(entry["id"]), int(seqno), entry["terms"].get(number), lineage)
+            yield (topic, int(number)), OffsetMark(str(entry["id"]), int(seqno), entry["terms"].get(number), lineage)

@@ -17,7 +17,7 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from logboom.client.catalog import Catalog, FileCatalog, Listed, NodeCatalog
+from logboom.client.catalog import FileCatalog, ListedTopic, LogCatalog, NodeCatalog
 from logboom.errors import (
     Damage,
     PartitionNotFound,
@@ -27,10 +27,10 @@ from logboom.errors import (
     TopicRecreated,
     Unavailable,
 )
-from logboom.results.archived import ArchivedLog, ArchivedPart
+from logboom.results.archived import ArchivedLogReader, ArchivedPart
 from logboom.spark.read.options import Points, ReadOptions
 from logboom.storage.data.near_names import near_names
-from logboom.storage.readable_log import Piece
+from logboom.storage.readable_log import SeqnoRange
 
 logger = logging.getLogger("logboom.spark")
 
@@ -38,10 +38,10 @@ ADVICE = "failOnDataLoss=false goes on behind them"
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RecordSpan:
     """Records of one log."""
 
-    topic: Listed
+    topic: ListedTopic
     partition: int
     seqno_from: int
     seqno_until: int
@@ -79,7 +79,7 @@ class Split(InputPartition):
         return f"{self.topic}/{self.partition}"
 
 
-def open_catalog(options: ReadOptions) -> Catalog:
+def open_catalog(options: ReadOptions) -> LogCatalog:
     if options.servers:
         try:
             return NodeCatalog(options.servers, options.directory, options.timeout_s, options.timeout_s)
@@ -90,7 +90,7 @@ def open_catalog(options: ReadOptions) -> Catalog:
     return FileCatalog(options.directory)
 
 
-def find_logs(catalog: Catalog, options: ReadOptions) -> list[tuple[Listed, int]]:
+def find_logs(catalog: LogCatalog, options: ReadOptions) -> list[tuple[ListedTopic, int]]:
     """Every log that is to be read. Raises TopicNotFound for a topic that was named and is not there."""
     found = catalog.find(options.topics, options.pattern)
     names = {topic.name for topic in found}
@@ -103,7 +103,7 @@ def find_logs(catalog: Catalog, options: ReadOptions) -> list[tuple[Listed, int]
     return list(choose_partitions(found, options))
 
 
-def _check_points(topic: Listed, options: ReadOptions) -> None:
+def _check_points(topic: ListedTopic, options: ReadOptions) -> None:
     """A place in a partition that there is not is most likely one in another."""
     for points in (options.starting, options.ending, options.starting_times, options.ending_times):
         named = points.topics.get(topic.name)
@@ -112,7 +112,7 @@ def _check_points(topic: Listed, options: ReadOptions) -> None:
                 raise PartitionNotFound(topic.name, number, len(topic.ends))
 
 
-def choose_partitions(topics: Iterable[Listed], options: ReadOptions) -> Iterator[tuple[Listed, int]]:
+def choose_partitions(topics: Iterable[ListedTopic], options: ReadOptions) -> Iterator[tuple[ListedTopic, int]]:
     for topic in topics:
         numbers: Sequence[int] = range(len(topic.ends))
         if options.partitions is not None:
@@ -123,7 +123,7 @@ def choose_partitions(topics: Iterable[Listed], options: ReadOptions) -> Iterato
             yield topic, number
 
 
-def find_spans(catalog: Catalog, options: ReadOptions) -> list[Span]:
+def find_spans(catalog: LogCatalog, options: ReadOptions) -> list[RecordSpan]:
     """What a batch read covers: by default everything that is committed now."""
     spans = []
     for topic, partition in find_logs(catalog, options):
@@ -133,11 +133,11 @@ def find_spans(catalog: Catalog, options: ReadOptions) -> list[Span]:
         committed = topic.ends[partition].committed
         start = min(start, committed) if options.starting.default is not None else start
         end = min(end, committed) if options.ending.default is not None else end
-        spans.append(settle(Span(topic, partition, start, end), options.fail_on_loss))
+        spans.append(settle(RecordSpan(topic, partition, start, end), options.fail_on_loss))
     return spans
 
 
-def find_start(catalog: Catalog, options: ReadOptions, topic: Listed, partition: int, default: str) -> int:
+def find_start(catalog: LogCatalog, options: ReadOptions, topic: ListedTopic, partition: int, default: str) -> int:
     """Where a read begins; `default` counts where no option says anything, and earliest for logs that it leaves out."""
     if options.starting != Points() or options.starting_times != Points():
         default = "earliest"
@@ -151,11 +151,11 @@ def find_start(catalog: Catalog, options: ReadOptions, topic: Listed, partition:
 
 
 def _find_point(
-    catalog: Catalog,
+    catalog: LogCatalog,
     options: ReadOptions,
     seqnos: Points,
     times: Points,
-    topic: Listed,
+    topic: ListedTopic,
     partition: int,
     default: str,
 ) -> int:
@@ -172,7 +172,7 @@ def _find_point(
     return ends.committed if point == "latest" else int(point)
 
 
-def settle(span: Span, fail_on_loss: bool) -> Span:
+def settle(span: RecordSpan, fail_on_loss: bool) -> RecordSpan:
     """The part that is there. Raises RecordsLost where that is not all of it, unless that is allowed."""
     first, committed, *_ = span.topic.ends[span.partition]
     start, end = span.seqno_from, span.seqno_until
@@ -187,10 +187,10 @@ def settle(span: Span, fail_on_loss: bool) -> Span:
             raise error
         logger.warning("%s", error)
     start, end = max(start, first), min(end, committed)
-    return Span(span.topic, span.partition, min(start, committed), max(min(start, committed), end))
+    return RecordSpan(span.topic, span.partition, min(start, committed), max(min(start, committed), end))
 
 
-def cut_spans(catalog: Catalog, options: ReadOptions, spans: Sequence[Span]) -> list[Split]:
+def cut_spans(catalog: LogCatalog, options: ReadOptions, spans: Sequence[RecordSpan]) -> list[Split]:
     """All of it, in splits; those of different logs take turns."""
     pieces = [_cut(catalog, span, options.split_bytes) for span in spans]
     count, size = sum(map(len, pieces)), sum(piece.size for cut in pieces for piece in cut)
@@ -205,7 +205,7 @@ def cut_spans(catalog: Catalog, options: ReadOptions, spans: Sequence[Span]) -> 
     return [split for turn in zip_longest(*splits) for split in turn if split is not None]
 
 
-def _make_splits(catalog: Catalog, span: Span, pieces: Sequence[Piece]) -> list[Split]:
+def _make_splits(catalog: LogCatalog, span: RecordSpan, pieces: Sequence[SeqnoRange]) -> list[Split]:
     place = catalog.node_id, catalog.directory
     archived = _archived(catalog, span)
     return [
@@ -217,26 +217,26 @@ def _make_splits(catalog: Catalog, span: Span, pieces: Sequence[Piece]) -> list[
     ]
 
 
-def _archived(catalog: Catalog, span: Span) -> ArchivedLog | None:
+def _archived(catalog: LogCatalog, span: RecordSpan) -> ArchivedLogReader | None:
     return catalog.archived(span.topic, span.partition) if span.seqno_from < span.stored else None
 
 
-def _part(archived: ArchivedLog, piece: Piece) -> ArchivedPart | None:
+def _part(archived: ArchivedLogReader, piece: SeqnoRange) -> ArchivedPart | None:
     """None where that cannot be told here: then the node is asked for the records."""
     with suppress(Damage):
         return archived.part(piece.seqno_from, piece.seqno_until)
     return None
 
 
-def find_pieces(catalog: Catalog, span: Span, every_bytes: int) -> list[Piece]:
+def find_pieces(catalog: LogCatalog, span: RecordSpan, every_bytes: int) -> list[SeqnoRange]:
     """What there is of it; nothing where the topic has gone meanwhile: whoever reads it is told.
 
     None holds both records of the log and such as only the archive has.
     """
-    pieces: list[Piece] = []
+    pieces: list[SeqnoRange] = []
     archived, own = _archived(catalog, span), max(span.seqno_from, min(span.stored, span.seqno_until))
     if span.seqno_from < own:
-        low = Piece(span.seqno_from, own, 0)
+        low = SeqnoRange(span.seqno_from, own, 0)
         pieces += [low] if archived is None else archived.cut(span.seqno_from, own, every_bytes)
     if own < span.seqno_until:
         with suppress(TopicDeleted, TopicNotFound, TopicRecreated):
@@ -247,12 +247,12 @@ def find_pieces(catalog: Catalog, span: Span, every_bytes: int) -> list[Piece]:
     return pieces
 
 
-def _cut(catalog: Catalog, span: Span, every_bytes: int) -> list[Piece]:
+def _cut(catalog: LogCatalog, span: RecordSpan, every_bytes: int) -> list[SeqnoRange]:
     if span.seqno_from >= span.seqno_until:
         return []
     pieces = find_pieces(catalog, span, every_bytes)
     if not pieces:
-        return [Piece(span.seqno_from, span.seqno_until, 0)]
+        return [SeqnoRange(span.seqno_from, span.seqno_until, 0)]
     # What was dropped since the ends were looked up is missing here; whoever reads it notices, and knows what to do.
     first, last = pieces[0], pieces[-1]
     pieces[0] = first._replace(seqno_from=span.seqno_from)
@@ -260,9 +260,9 @@ def _cut(catalog: Catalog, span: Span, every_bytes: int) -> list[Piece]:
     return pieces
 
 
-def _chop(piece: Piece, records: int) -> Iterator[Piece]:
+def _chop(piece: SeqnoRange, records: int) -> Iterator[SeqnoRange]:
     count = piece.seqno_until - piece.seqno_from
     parts = -(-count // records)
     for number in range(parts):
         low, high = (piece.seqno_from + count * edge // parts for edge in (number, number + 1))
-        yield Piece(low, high, piece.size // parts)
+        yield SeqnoRange(low, high, piece.size // parts)

@@ -56,7 +56,7 @@ _Identity = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class ScanSpec:
     """What is the same for all splits of a read."""
 
     columns: tuple[str, ...] = COLUMNS
@@ -69,7 +69,7 @@ class Job:
     """The Arrow schema to give, where Spark has one of its own for these columns."""
 
 
-def read_split(split: Split, job: Job) -> Iterator[pa.RecordBatch]:
+def read_split(split: Split, job: ScanSpec) -> Iterator[pa.RecordBatch]:
     import pyarrow as pa
 
     layout = job.schema or arrow_schema(job.columns)
@@ -94,7 +94,7 @@ def arrow_schema(columns: tuple[str, ...]) -> pa.Schema:
 class _SplitRead:
     """The tables of one split: where it has come to, whatever they come from."""
 
-    def __init__(self, split: Split, job: Job, names: Sequence[str], scan: Scan) -> None:
+    def __init__(self, split: Split, job: ScanSpec, names: Sequence[str], scan: Scan) -> None:
         self._split = split
         self._job = job
         self._names = names
@@ -146,13 +146,13 @@ class _SplitRead:
                     for table in reader.tables(
                         self._names, max_bytes=TABLE_BYTES, until=split.seqno_until, where=self._where
                     ):
-                        self._seqno = reader.position or 0
+                        self._seqno = reader.seqno or 0
                         yield table
-                    self._seqno = reader.position or 0
+                    self._seqno = reader.seqno or 0
                     if self._seqno < split.seqno_until:
                         raise DirectoryUnusable(f"{reader.directory} has lost {split.log} from seqno {self._seqno} on")
                 except (Damage, SeqnoOutOfRange) as gap:
-                    self._seqno = reader.position or 0
+                    self._seqno = reader.seqno or 0
                     if isinstance(gap, Damage) and gap.seqno_until is None and self._may_ask:
                         raise  # the node may know how far it goes
                     self._pass_over(gap)
@@ -189,12 +189,12 @@ class _SplitRead:
                     try:
                         for table in reader.tables(needed, until=split.seqno_until):
                             self._scan.bytes_read += table.nbytes
-                            self._seqno = min(reader.position or 0, split.seqno_until)
+                            self._seqno = min(reader.seqno or 0, split.seqno_until)
                             yield choose(_before(table, split.seqno_until), self._names, where).select(self._names)
                             if self._seqno >= split.seqno_until:
                                 return
                     finally:
-                        self._seqno = min(reader.position or 0, split.seqno_until)
+                        self._seqno = min(reader.seqno or 0, split.seqno_until)
                     if self._seqno < split.seqno_until:
                         raise self._ended(reader.committed)
             except (Damage, SeqnoOutOfRange) as gap:

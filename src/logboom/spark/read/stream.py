@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from logboom.client.catalog import Catalog, Listed, Place
+from logboom.client.catalog import ListedTopic, LogCatalog, LogPoint
 from logboom.errors import (
     ConfigError,
     CursorMovedBack,
@@ -36,11 +36,11 @@ from logboom.errors import (
     TopicRecreated,
 )
 from logboom.spark.read.limits import limit_spans
-from logboom.spark.read.offsets import Log, Mark, Offsets
+from logboom.spark.read.offsets import Log, OffsetMark, Offsets
 from logboom.spark.read.options import Points, ReadOptions
 from logboom.spark.read.planner import (
     ADVICE,
-    Span,
+    RecordSpan,
     Split,
     choose_partitions,
     cut_spans,
@@ -49,7 +49,7 @@ from logboom.spark.read.planner import (
     open_catalog,
     settle,
 )
-from logboom.spark.read.split_read import Job, read_split
+from logboom.spark.read.split_read import ScanSpec, read_split
 from logboom.spark.runtime.tidiness import begin_task
 from logboom.storage.bookmark import Bookmark, Term
 
@@ -60,21 +60,21 @@ logger = logging.getLogger("logboom.spark")
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    def __init__(self, options: ReadOptions, job: Job) -> None:
+    def __init__(self, options: ReadOptions, job: ScanSpec) -> None:
         if options.ending != Points() or options.ending_times != Points():
             raise ConfigError(
                 "endingSeqno", "a stream has no end: read a table, or take what is there with availableNow"
             )
         self._options = options
         self._job = job
-        self._catalog: Catalog | None = None
+        self._catalog: LogCatalog | None = None
         self._checked = -1
         """The node's incarnation whose logs were compared with what was read."""
         self._initial: Offsets | None = None
-        self._until: Mapping[Log, Mark] | None = None
+        self._until: Mapping[Log, OffsetMark] | None = None
         """Where a query that takes what is available now ends."""
         self._latest: Offsets | None = None
-        self._told: dict[Log, Mark] = {}
+        self._told: dict[Log, OffsetMark] = {}
         """Where the cursor stands."""
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,9 +86,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             catalog, options, spans = self._open(), self._options, []
             for topic, partition in find_logs(catalog, options):
                 start = find_start(catalog, options, topic, partition, "latest")
-                span = Span(topic, partition, start, max(start, topic.ends[partition].committed))
+                span = RecordSpan(topic, partition, start, max(start, topic.ends[partition].committed))
                 start = settle(span, options.fail_on_loss).seqno_from
-                spans.append(Span(topic, partition, start, start))
+                spans.append(RecordSpan(topic, partition, start, start))
             self._initial = Offsets(self._mark(spans, {}), is_initial=True, cursor=self._cursor)
         return self._initial.to_json()
 
@@ -113,7 +113,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 break  # else the node was restarted meanwhile, and what it said before may not hold
         if _places(marks) == _places(begun.marks):
             return start
-        since = {_log(span): Mark(span.topic.id, span.seqno_from) for span in spans}
+        since = {_log(span): OffsetMark(span.topic.id, span.seqno_from) for span in spans}
         if not begun.is_initial:
             known = _places(begun.marks)
             since = {log: mark for log, mark in since.items() if known.get(log) != (mark.topic_id, mark.seqno)}
@@ -136,13 +136,15 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         catalog, fail_on_loss = self._open(), self._options.fail_on_loss
         found = {topic.name: topic for topic in catalog.find(sorted({name for name, _ in wanted}))} if wanted else {}
-        gone = self._find_gone({log: Mark(until.topic_id, seqno) for log, (seqno, until) in wanted.items()}, found)
+        gone = self._find_gone(
+            {log: OffsetMark(until.topic_id, seqno) for log, (seqno, until) in wanted.items()}, found
+        )
         spans = []
         for (name, number), (seqno, until) in wanted.items():
             if name not in gone:
                 topic = _check_there(found.get(name), name, number, ", ".join(catalog.servers))
                 kept = self._find_kept(topic, number, until, self._checked != catalog.incarnation)
-                span = Span(topic, number, seqno, max(seqno, kept))
+                span = RecordSpan(topic, number, seqno, max(seqno, kept))
                 if catalog.is_copy and kept > topic.ends[number].committed:
                     settle(span, True)  # what a copy lacks comes yet: it is never passed over
                 spans.append(settle(span, fail_on_loss))
@@ -171,7 +173,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if catalog is not None:
             catalog.close()
 
-    def _open(self) -> Catalog:
+    def _open(self) -> LogCatalog:
         if self._catalog is None:
             self._catalog = open_catalog(self._options)
         return self._catalog
@@ -181,11 +183,11 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name = self._options.cursor
         return None if name is None else {"name": name, "servers": ",".join(self._options.servers)}
 
-    def _find_ends(self, found: Sequence[Listed]) -> dict[Log, Mark]:
+    def _find_ends(self, found: Sequence[ListedTopic]) -> dict[Log, OffsetMark]:
         logs = choose_partitions(found, self._options)
-        return {(topic.name, number): Mark(topic.id, topic.ends[number].committed) for topic, number in logs}
+        return {(topic.name, number): OffsetMark(topic.id, topic.ends[number].committed) for topic, number in logs}
 
-    def _find_spans(self, begun: Mapping[Log, Mark]) -> tuple[list[Span], dict[Log, Mark]]:
+    def _find_spans(self, begun: Mapping[Log, OffsetMark]) -> tuple[list[RecordSpan], dict[Log, OffsetMark]]:
         """Everything there is behind these places; and the places of logs that are left out for now."""
         catalog, options = self._open(), self._options
         found = catalog.find(options.topics, options.pattern)
@@ -211,7 +213,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             and re.fullmatch(options.pattern, topic) is not None
         )
 
-    def _find_gone(self, marks: Mapping[Log, Mark], found: Mapping[str, Listed]) -> set[str]:
+    def _find_gone(self, marks: Mapping[Log, OffsetMark], found: Mapping[str, ListedTopic]) -> set[str]:
         """The topics that are there no more, or are others by now. Raises the first, unless that is allowed."""
         gone: dict[str, LogboomError] = {}
         for (name, _), mark in marks.items():
@@ -235,21 +237,23 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise error
         logger.warning("%s", " ".join([str(error), *getattr(error, "__notes__", ())]))
 
-    def _find_span(self, topic: Listed, partition: int, mark: Mark | None, doubtful: bool) -> Span | None:
+    def _find_span(
+        self, topic: ListedTopic, partition: int, mark: OffsetMark | None, doubtful: bool
+    ) -> RecordSpan | None:
         first, end, *_ = topic.ends[partition]
         if self._until is not None:
             last = self._until.get((topic.name, partition))
             if last is None or last.topic_id != topic.id:
-                return None if mark is None else Span(topic, partition, mark.seqno, mark.seqno)
+                return None if mark is None else RecordSpan(topic, partition, mark.seqno, mark.seqno)
             end = min(end, last.seqno)
         if mark is None:
-            return Span(topic, partition, first, max(first, end))
+            return RecordSpan(topic, partition, first, max(first, end))
         start = self._find_kept(topic, partition, mark, doubtful)
         if start >= end:  # nothing is wanted: what has been dropped behind it is the next one's to tell
-            return Span(topic, partition, start, start)
-        return settle(Span(topic, partition, start, end), self._options.fail_on_loss)
+            return RecordSpan(topic, partition, start, start)
+        return settle(RecordSpan(topic, partition, start, end), self._options.fail_on_loss)
 
-    def _find_kept(self, topic: Listed, partition: int, mark: Mark, doubtful: bool) -> int:
+    def _find_kept(self, topic: ListedTopic, partition: int, mark: OffsetMark, doubtful: bool) -> int:
         """Where to go on: at the mark, or before it where the log has lost what was read there, and has other records.
 
         An end that was lost is written anew in a later term, and terms never go back.
@@ -278,18 +282,18 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._tell(RecordsLost(log, min(high, mark.seqno - 1), mark.seqno, reason, ADVICE))
         return high
 
-    def _is_newer(self, topic: Listed, partition: int, seqno: int, mark: Mark) -> bool:
+    def _is_newer(self, topic: ListedTopic, partition: int, seqno: int, mark: OffsetMark) -> bool:
         found = self._find_term(topic, partition, seqno)
         if found is None or mark.term is None:
             return False
         return found.number > mark.term or (found.number == mark.term and found.differs(mark.before))
 
-    def _find_term(self, topic: Listed, partition: int, seqno: int) -> Term | None:
-        return self._open().terms_before([Place(topic, partition, seqno)])[0]
+    def _find_term(self, topic: ListedTopic, partition: int, seqno: int) -> Term | None:
+        return self._open().terms_before([LogPoint(topic, partition, seqno)])[0]
 
-    def _mark(self, spans: Sequence[Span], begun: Mapping[Log, Mark]) -> dict[Log, Mark]:
+    def _mark(self, spans: Sequence[RecordSpan], begun: Mapping[Log, OffsetMark]) -> dict[Log, OffsetMark]:
         """Where these end; a place that was known before is kept as it is."""
-        marks: dict[Log, Mark] = {}
+        marks: dict[Log, OffsetMark] = {}
         news = []
         for span in spans:
             before = begun.get(_log(span))
@@ -297,20 +301,20 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 marks[_log(span)] = before
             else:
                 news.append(span)
-        terms = self._open().terms_before([Place(span.topic, span.partition, span.seqno_until) for span in news])
+        terms = self._open().terms_before([LogPoint(span.topic, span.partition, span.seqno_until) for span in news])
         for span, term in zip(news, terms, strict=True):
-            marks[_log(span)] = Mark(span.topic.id, span.seqno_until, *(term or (None,)))
+            marks[_log(span)] = OffsetMark(span.topic.id, span.seqno_until, *(term or (None,)))
         return marks
 
 
-def commit_cursor(catalog: Catalog, cursor: str, marks: Mapping[Log, Mark]) -> None:
+def commit_cursor(catalog: LogCatalog, cursor: str, marks: Mapping[Log, OffsetMark]) -> None:
     bookmarks = []
     for (topic, partition), mark in marks.items():
         bookmarks.append((topic, Bookmark(bytes.fromhex(mark.topic_id), partition, mark.seqno, *mark.before)))
     catalog.commit_cursor(cursor, bookmarks)
 
 
-def _check_there(topic: Listed | None, name: str, partition: int, place: str) -> Listed:
+def _check_there(topic: ListedTopic | None, name: str, partition: int, place: str) -> ListedTopic:
     """A copy may not have it yet."""
     if topic is None:
         raise TopicNotFound(name, place)
@@ -319,9 +323,9 @@ def _check_there(topic: Listed | None, name: str, partition: int, place: str) ->
     return topic
 
 
-def _log(span: Span) -> Log:
+def _log(span: RecordSpan) -> Log:
     return span.topic.name, span.partition
 
 
-def _places(marks: Mapping[Log, Mark]) -> dict[Log, tuple[str, int]]:
+def _places(marks: Mapping[Log, OffsetMark]) -> dict[Log, tuple[str, int]]:
     return {log: (mark.topic_id, mark.seqno) for log, mark in marks.items()}

@@ -12,18 +12,18 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from logboom.batch import Selection
 from logboom.errors import Damage
 from logboom.spark.read.options import ReadOptions
-from logboom.spark.read.planner import Span, Split, cut_spans, find_spans, open_catalog
+from logboom.spark.read.planner import RecordSpan, Split, cut_spans, find_spans, open_catalog
 from logboom.spark.read.pushdown import Pushed, push
-from logboom.spark.read.split_read import Job, read_split
+from logboom.spark.read.split_read import ScanSpec, read_split
 from logboom.spark.runtime.tidiness import begin_task
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logboom.client.catalog import Catalog
+    from logboom.client.catalog import LogCatalog
 
 
-class LogReader(DataSourceReader):
+class TableReader(DataSourceReader):
     """Reads what the options say. Takes no filters: any session may use it."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...], arrow: pa.Schema) -> None:
@@ -46,7 +46,7 @@ class LogReader(DataSourceReader):
             yield from read_split(partition, job)
 
 
-class PushingReader(LogReader):
+class PushingReader(TableReader):
     """Takes over the filters it can evaluate."""
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802
@@ -54,19 +54,19 @@ class PushingReader(LogReader):
         return rest
 
 
-def make_job(options: ReadOptions, columns: tuple[str, ...], arrow: pa.Schema, wanted: Selection) -> Job:
-    return Job(
+def make_job(options: ReadOptions, columns: tuple[str, ...], arrow: pa.Schema, wanted: Selection) -> ScanSpec:
+    return ScanSpec(
         columns, wanted, options.servers, options.access, options.fail_on_loss, options.skip_damage, schema=arrow
     )
 
 
-def plan_splits(catalog: Catalog, options: ReadOptions, pushed: Pushed) -> list[Split]:
+def plan_splits(catalog: LogCatalog, options: ReadOptions, pushed: Pushed) -> list[Split]:
     """What a batch read covers, without what filters say is not wanted."""
     spans = [span for span in find_spans(catalog, options) if pushed.takes(span.topic.name, span.partition)]
     return cut_spans(catalog, options, [_narrow(catalog, span, pushed) for span in spans])
 
 
-def _narrow(catalog: Catalog, span: Span, pushed: Pushed) -> Span:
+def _narrow(catalog: LogCatalog, span: RecordSpan, pushed: Pushed) -> RecordSpan:
     start, end = max(span.seqno_from, pushed.seqno_from), min(span.seqno_until, pushed.seqno_until)
     moment = pushed.wanted.time_from
     if start < end and moment is not None and moment > -(2**63):

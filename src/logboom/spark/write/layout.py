@@ -51,7 +51,7 @@ _FORMS: Final[Mapping[str, tuple[str, Callable[[DataType], bool]]]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class ColumnLayout:
     """What becomes of the columns of a DataFrame."""
 
     columns: tuple[str, ...]
@@ -62,7 +62,7 @@ class Layout:
     order: tuple[Order, ...]
 
 
-def plan_layout(schema: StructType, options: WriteOptions) -> Layout:
+def plan_layout(schema: StructType, options: WriteOptions) -> ColumnLayout:
     """Raises InvalidColumn, which says what a column may be."""
     names = schema.fieldNames()
     sorted_by = {order.column for order in options.order}
@@ -86,7 +86,7 @@ def plan_layout(schema: StructType, options: WriteOptions) -> Layout:
     if options.topic is None and "topic" not in names:
         raise InvalidColumn("topic", "where to write is not said: option('topic', 'events'), or a column topic")
     columns = tuple(name for name in COLUMNS if name in names and (name != "topic" or options.topic is None))
-    return Layout(columns, options.topic, isinstance(schema["value"].dataType, _NESTED), options.order)
+    return ColumnLayout(columns, options.topic, isinstance(schema["value"].dataType, _NESTED), options.order)
 
 
 def _is_text(kind: DataType, *others: type[DataType]) -> bool:

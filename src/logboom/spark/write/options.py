@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from logboom.batch import BATCH_SIZE_DEFAULT
 from logboom.batch.codec import CODECS
-from logboom.broker.publish.publication import Key
+from logboom.broker.publish.publication import PublishKey
 from logboom.errors import ConfigError
 from logboom.spark.option_table import (
     Entries,
@@ -102,7 +102,7 @@ def _topic(text: str) -> str:
 
 
 def _app(text: str) -> str:
-    return Key(text.strip()).check().name
+    return PublishKey(text.strip()).check().name
 
 
 def _version(text: str) -> int:

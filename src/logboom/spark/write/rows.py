@@ -16,7 +16,7 @@ from logboom.batch.murmur import partitions_of_column
 from logboom.batch.partitioner import ANYWHERE
 from logboom.errors import BatchTooLarge, InvalidColumn, LimitExceeded, PartitionNotFound, TopicError
 from logboom.spark.write.json_texts import encode_rows
-from logboom.spark.write.layout import PARTS, Layout
+from logboom.spark.write.layout import PARTS, ColumnLayout
 from logboom.spark.write.options import Order
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _NAMES: Final = ("keys", "channels")
 """What says where a record goes."""
 
 
-def gather(batches: Iterator[pa.RecordBatch], layout: Layout) -> Iterator[pa.RecordBatch]:
+def gather(batches: Iterator[pa.RecordBatch], layout: ColumnLayout) -> Iterator[pa.RecordBatch]:
     """The rows in larger pieces, in their order or as `orderBy` has it."""
     waiting: list[pa.RecordBatch] = []
     size = 0
@@ -77,7 +77,7 @@ def _sort(batch: pa.RecordBatch, order: tuple[Order, ...]) -> pa.RecordBatch:
     return batch.take(pc.sort_indices(table, sort_keys=[(name, way) for name, (_, way) in keys.items()]))
 
 
-class Stage(Protocol):
+class RowTarget(Protocol):
     """What rows are written to: a StageWriter, as far as it is used here."""
 
     def partitions(self, topic: str) -> int: ...
@@ -98,7 +98,7 @@ class Stage(Protocol):
 class RowWriter:
     """Hands the rows of one task on to a stage, each to the log where it belongs, in their order."""
 
-    def __init__(self, stage: Stage, layout: Layout, task: int) -> None:
+    def __init__(self, stage: RowTarget, layout: ColumnLayout, task: int) -> None:
         self._stage = stage
         self._layout = layout
         self._task = task

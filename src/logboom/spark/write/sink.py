@@ -28,13 +28,13 @@ from msgspec.msgpack import Decoder
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from logboom.broker.publish.publication import Key, Receipt, StageInfo
+from logboom.broker.publish.publication import PublishKey, Receipt, StageInfo
 from logboom.client.link.calls import Calls
 from logboom.client.publish.stage_writer import PUBLISH_TIMEOUT_S, StageWriter, publish
 from logboom.errors import ConfigError, KeyMismatch, LogboomError, TopicDeleted, TopicError, TopicRecreated
 from logboom.protocols.binary.messages import Discard, ListStages
 from logboom.spark.runtime.tidiness import begin_task, leave_quietly
-from logboom.spark.write.layout import Layout
+from logboom.spark.write.layout import ColumnLayout
 from logboom.spark.write.micro_batch import digest_of, is_checkpoint_of, local_path
 from logboom.spark.write.options import WriteOptions
 from logboom.spark.write.rows import RowWriter, gather
@@ -75,10 +75,10 @@ Messages = Sequence[WriterCommitMessage | None]
 """None of a task that has failed."""
 
 
-class LogWriter(DataSourceArrowWriter):
+class TableWriter(DataSourceArrowWriter):
     """Writes a DataFrame. The same one, copied, is in all tasks and in the driver."""
 
-    def __init__(self, options: WriteOptions, layout: Layout) -> None:
+    def __init__(self, options: WriteOptions, layout: ColumnLayout) -> None:
         self._options = options
         self._layout = layout
         self._name = f"spark-write/{uuid4()}"
@@ -90,9 +90,9 @@ class LogWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         app, version = self._options.app, self._options.version
         if app is not None:  # without rows too: this version has been
-            _publish(self._options, Key(app, version, digest=self._digest(version)), messages)
+            _publish(self._options, PublishKey(app, version, digest=self._digest(version)), messages)
         elif _receipts(messages):
-            _publish(self._options, Key(self._name, lasting=False), messages)
+            _publish(self._options, PublishKey(self._name, lasting=False), messages)
 
     def _digest(self, version: int) -> str:
         """Of the micro-batch that is written with foreachBatch, where the user says in which checkpoint it is."""
@@ -112,10 +112,10 @@ class LogWriter(DataSourceArrowWriter):
         _sweep(self._options, self._name)
 
 
-class LogStreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(DataSourceStreamArrowWriter):
     """Writes micro-batches. Spark makes one for the tasks of each, and another one to commit it."""
 
-    def __init__(self, options: WriteOptions, layout: Layout) -> None:
+    def __init__(self, options: WriteOptions, layout: ColumnLayout) -> None:
         self._options = options
         self._layout = layout
         self._run = uuid4().hex
@@ -141,7 +141,7 @@ class LogStreamWriter(DataSourceStreamArrowWriter):
             directory = None if options.checkpoint is None else local_path(options.checkpoint)
             found = directory is not None and is_checkpoint_of(directory, query)
             digest = digest_of(directory, batchId) if found and directory is not None else None
-            _publish(options, Key(_name(query), batchId, digest=digest or ""), messages)
+            _publish(options, PublishKey(_name(query), batchId, digest=digest or ""), messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         for note in _notes(messages):
@@ -153,7 +153,7 @@ def _name(query: str | None) -> str:
 
 
 def _stage(
-    batches: Iterator[pa.RecordBatch], options: WriteOptions, layout: Layout, note: str, name: str | None
+    batches: Iterator[pa.RecordBatch], options: WriteOptions, layout: ColumnLayout, note: str, name: str | None
 ) -> Receipt | None:
     """None where there are no rows. `name` is what they are published under, where that is one that lasts."""
     begin_task()
@@ -207,7 +207,7 @@ def _notes(messages: Messages) -> set[str]:
     return {message.note for message in messages if isinstance(message, Staged)}
 
 
-def _publish(options: WriteOptions, key: Key, messages: Messages) -> None:
+def _publish(options: WriteOptions, key: PublishKey, messages: Messages) -> None:
     try:
         done = publish(options.servers, key, _receipts(messages), max(options.timeout_s, PUBLISH_TIMEOUT_S))
     except KeyMismatch as error:

@@ -29,7 +29,7 @@ import msgspec
 from logboom.errors import DirectoryUnusable, SyncFailed, TopicExists, TopicNotFound
 from logboom.storage.config import LogConfig
 from logboom.storage.data.near_names import near_names
-from logboom.storage.data.state import State
+from logboom.storage.data.state import StateFile
 from logboom.storage.data.topic import Settings, Topic, read_topics, take_back_topic, write_topic
 from logboom.storage.files.disk import Disk, File, OsDisk, read_file, replace_file
 from logboom.storage.files.envelope import UNREADABLE
@@ -46,7 +46,7 @@ _TOPIC_ID: Final = re.compile(r"~([0-9a-f]{32})$")
 _IDENTITY: Final = re.compile(r"(?:.*/)?[^/]*~([0-9a-f]{32})/(\d+)/*")
 
 
-class Node(msgspec.Struct, frozen=True):
+class NodeIdentity(msgspec.Struct, frozen=True):
     """Whose directory this is."""
 
     node_id: str
@@ -74,7 +74,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class DataDirectory:
-    def __init__(self, path: str, disk: Disk, files: OpenFiles, lock: File, node: Node, left: Holder) -> None:
+    def __init__(self, path: str, disk: Disk, files: OpenFiles, lock: File, node: NodeIdentity, left: Holder) -> None:
         self.path = path
         self.files = files
         self.node = node
@@ -86,7 +86,7 @@ class DataDirectory:
         """
         self._disk = disk
         self._lock: File | None = lock
-        self._state = State.open(disk, f"{path}/state")
+        self._state = StateFile.open(disk, f"{path}/state")
         self._logs: dict[str, Log] = {}
         self._topics = {topic.name: topic for topic in read_topics(disk, path)}
         self._failure: str | None = None
@@ -356,9 +356,9 @@ def _remove_tree(disk: Disk, path: str, before_each: Callable[[], None]) -> None
         disk.remove_directory(path)
 
 
-def _claim_node(disk: Disk, path: str, node_id: str | None, cluster_id: str | None) -> Node:
+def _claim_node(disk: Disk, path: str, node_id: str | None, cluster_id: str | None) -> NodeIdentity:
     found = read_node(disk, path)
-    node = found or Node(node_id or uuid.uuid4().hex)
+    node = found or NodeIdentity(node_id or uuid.uuid4().hex)
     if not node.cluster_id:
         node = msgspec.structs.replace(node, cluster_id=cluster_id or uuid.uuid4().hex)
     _refuse_other(path, "node", node.node_id, node_id)
@@ -376,13 +376,13 @@ def _refuse_other(path: str, what: str, is_of: str, wanted: str | None) -> None:
         )
 
 
-def read_node(disk: Disk, path: str) -> Node | None:
+def read_node(disk: Disk, path: str) -> NodeIdentity | None:
     """Whose directory this is; None where nobody has begun it. Raises DirectoryUnusable where it is not for us."""
     data = read_file(disk, f"{path}/node.json")
     if data is None:
         return None
     try:
-        node = msgspec.json.decode(data, type=Node)
+        node = msgspec.json.decode(data, type=NodeIdentity)
     except UNREADABLE as error:
         raise DirectoryUnusable(f"{path}/node.json is not ours: {error}; name another directory") from None
     if node.format > FORMAT:

@@ -28,7 +28,7 @@ _SLOT = Struct("<16sIIQQQIQ")
 _CRC = Struct("<I")
 
 
-class Standing(NamedTuple):
+class LogState(NamedTuple):
     """Where a log stands."""
 
     topic_id: bytes
@@ -48,7 +48,7 @@ class Slot:
 
     __slots__ = ("_file", "_position", "number", "partition", "standing", "topic_id")
 
-    def __init__(self, file: File, number: int, topic_id: bytes, partition: int, standing: Standing | None) -> None:
+    def __init__(self, file: File, number: int, topic_id: bytes, partition: int, standing: LogState | None) -> None:
         self._file = file
         self.number = number
         self._position = number * SLOT_SIZE
@@ -67,7 +67,7 @@ class Slot:
         floor: int = 0,
         always: bool = False,
     ) -> None:
-        standing = Standing(self.topic_id, self.partition, generation, first, committed, synced_index, term, floor)
+        standing = LogState(self.topic_id, self.partition, generation, first, committed, synced_index, term, floor)
         if always or standing != self.standing:
             write_all(self._file, _encode(standing), self._position)
             self.standing = standing
@@ -80,7 +80,7 @@ class Slot:
         self._file.sync()
 
 
-class State:
+class StateFile:
     def __init__(self, file: File) -> None:
         self._file = file
         data = file.read(file.size(), 0)
@@ -95,7 +95,7 @@ class State:
         }
 
     @classmethod
-    def open(cls, disk: Disk, path: str) -> State:
+    def open(cls, disk: Disk, path: str) -> StateFile:
         """The state file, made where there is none or what is there cannot be read: it is only a hint."""
         front = (read_file(disk, path) or b"")[:SLOT_SIZE]
         if len(front) < SLOT_SIZE or front[:4] != MAGIC or _CRC.unpack_from(front, 60)[0] != crc32c(front[:60]):
@@ -125,7 +125,7 @@ class State:
             self._count += 1
         return Slot(self._file, number, topic_id, partition, None)
 
-    def standing(self, topic_id: bytes, partition: int) -> Standing | None:
+    def standing(self, topic_id: bytes, partition: int) -> LogState | None:
         known = self._known.get((topic_id, partition))
         return None if known is None else known[1]
 
@@ -164,7 +164,7 @@ class StateReader:
             raise DirectoryUnusable(f"{self._path} is of a newer format: use the release that wrote it")
         self._file = file
 
-    def standing(self, topic_id: bytes, partition: int) -> Standing | None:
+    def standing(self, topic_id: bytes, partition: int) -> LogState | None:
         """Where this log stands; None where no slot says so, or none that can be read at the moment."""
         position = self._places.get((topic_id, partition))
         if position is not None:
@@ -176,7 +176,7 @@ class StateReader:
                     break
         return self._find(topic_id, partition)
 
-    def _find(self, topic_id: bytes, partition: int) -> Standing | None:
+    def _find(self, topic_id: bytes, partition: int) -> LogState | None:
         key = topic_id + partition.to_bytes(4, "little")
         for _ in range(_ATTEMPTS):
             data = self._file.read(self._file.size(), 0)
@@ -191,15 +191,15 @@ class StateReader:
         return None
 
 
-def decode(data: bytes | memoryview, position: int) -> Standing | None:
+def decode(data: bytes | memoryview, position: int) -> LogState | None:
     """The slot at this byte position; None where its CRC does not hold."""
     slot = data[position : position + SLOT_SIZE]
     if len(slot) < SLOT_SIZE or _CRC.unpack_from(slot, 60)[0] != crc32c(slot[:60]):
         return None
-    return Standing._make(_SLOT.unpack_from(slot))
+    return LogState._make(_SLOT.unpack_from(slot))
 
 
-def _encode(standing: Standing) -> bytes:
+def _encode(standing: LogState) -> bytes:
     return _sealed(_SLOT.pack(*standing))
 
 

@@ -55,7 +55,7 @@ class Space:
 Thing = TypeVar("Thing")
 
 
-class Recent(Generic[Thing]):
+class RecentlyUsed(Generic[Thing]):
     """The things used most recently, by name, up to a limit. Each call is one step under the interpreter's lock."""
 
     def __init__(self, limit: int) -> None:
@@ -92,9 +92,9 @@ class OpenFiles:
         self.space = Space(disk, reserve_bytes)
         self.failure: str | None = None
         """Why the first log that failed did: then nobody knows what the volume holds."""
-        self.indexes: Recent[SparseIndex] = Recent(limit)
-        self.labels: Recent[Labels] = Recent(min(limit, LABELS_MAX))
-        self._files: Recent[File] = Recent(limit)
+        self.indexes: RecentlyUsed[SparseIndex] = RecentlyUsed(limit)
+        self.labels: RecentlyUsed[Labels] = RecentlyUsed(min(limit, LABELS_MAX))
+        self._files: RecentlyUsed[File] = RecentlyUsed(limit)
 
     def __len__(self) -> int:
         return len(self._files)

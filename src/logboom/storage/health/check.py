@@ -14,12 +14,12 @@ from typing import Final
 
 from logboom.errors import DirectoryInUse, DirectoryUnusable, LogboomError
 from logboom.storage.data.directory import Holder, decode_holder, find_logs, identity, read_node
-from logboom.storage.data.state import FRONT, MAGIC, SLOT_SIZE, Standing, StateReader, decode
+from logboom.storage.data.state import FRONT, MAGIC, SLOT_SIZE, LogState, StateReader, decode
 from logboom.storage.data.topic import find_topic
 from logboom.storage.files.disk import Disk, read_file
 from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.files.readonly import ReadOnlyDisk
-from logboom.storage.health.findings import Finding, Report
+from logboom.storage.health.findings import CheckReport, Finding
 from logboom.storage.health.plain import PlainReading
 from logboom.storage.health.survey import LogSurvey, Progress, survey_log
 from logboom.storage.health.verdict import judge
@@ -36,21 +36,21 @@ SOCKET_SUFFIX: Final = ".sock"
 """Of a Unix socket that a server may have in its data directory, and may leave there when it is killed."""
 
 IsDirectory = Callable[[str], bool]
-SurveyLog = Callable[[Disk, str, Standing | None, Progress | None], LogSurvey]
+SurveyLog = Callable[[Disk, str, LogState | None, Progress | None], LogSurvey]
 
 
 @dataclass(slots=True)
 class StateSlots:
     """What the state file says."""
 
-    standings: dict[tuple[bytes, int], Standing] = field(default_factory=dict)
+    standings: dict[tuple[bytes, int], LogState] = field(default_factory=dict)
     bad_positions: list[int] = field(default_factory=list)
     newer: bool = False
     front_damaged: bool = False
 
 
 @dataclass(slots=True)
-class Place:
+class CheckTarget:
     """What was asked to be checked: `root` is the data directory around it, where there is one."""
 
     path: str
@@ -62,7 +62,7 @@ class Place:
         return None if self.root is None else f"{self.root}/state"
 
 
-def find_place(disk: Disk, path: str, is_directory: IsDirectory = os.path.isdir) -> Place:
+def find_place(disk: Disk, path: str, is_directory: IsDirectory = os.path.isdir) -> CheckTarget:
     """Raises DirectoryUnusable where `path` is nothing of ours, or of a newer format."""
     path = path.rstrip("/") or "/"
     if not is_directory(path):
@@ -76,7 +76,7 @@ def find_place(disk: Disk, path: str, is_directory: IsDirectory = os.path.isdir)
         logs = logs_below(disk, root, below, is_directory)
     if not logs and root != path:
         raise DirectoryUnusable(f"{path} is not a directory of ours: name a data directory, a topic's or a log's")
-    return Place(path, root, sorted(logs))
+    return CheckTarget(path, root, sorted(logs))
 
 
 def logs_below(disk: Disk, root: str, below: str, is_directory: IsDirectory) -> list[str]:
@@ -157,12 +157,14 @@ def writer_of(disk: Disk, root: str) -> tuple[bool, Holder | None]:
     return False, holder
 
 
-def check(disk: Disk, path: str, progress: Progress | None = None, is_directory: IsDirectory = os.path.isdir) -> Report:
+def check(
+    disk: Disk, path: str, progress: Progress | None = None, is_directory: IsDirectory = os.path.isdir
+) -> CheckReport:
     """Check everything at and below `path`."""
     place = find_place(disk, path, is_directory)
     active, holder = (False, None) if place.root is None else writer_of(disk, place.root)
     reading = PlainReading(disk)
-    report = Report(path=place.path, writer_active=active)
+    report = CheckReport(path=place.path, writer_active=active)
     slots = read_state(reading, place.root)
     for log in place.logs:
         try:
@@ -178,7 +180,7 @@ def check(disk: Disk, path: str, progress: Progress | None = None, is_directory:
     return report
 
 
-def count_log(report: Report, survey: LogSurvey) -> None:
+def count_log(report: CheckReport, survey: LogSurvey) -> None:
     report.logs += 1
     report.segments += sum(segment.exists for segment in survey.segments)
     report.batches += sum(segment.batches for segment in survey.segments)
@@ -218,7 +220,7 @@ def survey_and_judge(
     return survey, findings
 
 
-def _without_dropped(survey: LogSurvey, findings: list[Finding], standing: Standing | None) -> list[Finding]:
+def _without_dropped(survey: LogSurvey, findings: list[Finding], standing: LogState | None) -> list[Finding]:
     """A drop may take longer than all attempts; but it begins with the state file, so that tells what is going."""
     first = 0 if standing is None else standing.first
     going = [part.segment for part in survey.segments if part.segment.after and part.segment.after[0] <= first]
@@ -226,7 +228,7 @@ def _without_dropped(survey: LogSurvey, findings: list[Finding], standing: Stand
     return [finding for finding in findings if finding.file not in files]
 
 
-def judge_directory(disk: ReadOnlyDisk, place: Place, active: bool, holder: Holder | None) -> Iterator[Finding]:
+def judge_directory(disk: ReadOnlyDisk, place: CheckTarget, active: bool, holder: Holder | None) -> Iterator[Finding]:
     root = place.root or place.path
     if active:
         yield Finding(
@@ -316,7 +318,7 @@ def _judge_state(slots: StateSlots, path: str) -> Iterator[Finding]:
         )
 
 
-def total_bytes(disk: Disk, place: Place) -> int:
+def total_bytes(disk: Disk, place: CheckTarget) -> int:
     """How much a check of this will read, about: a writer may add and drop segments meanwhile."""
     reading, total = PlainReading(disk), 0
     for log in place.logs:

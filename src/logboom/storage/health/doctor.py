@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from logboom.errors import DirectoryUnusable
-from logboom.storage.data.directory import FORMAT, Node, find_logs
+from logboom.storage.data.directory import FORMAT, NodeIdentity, find_logs
 from logboom.storage.files.disk import Disk, read_file
 from logboom.storage.files.envelope import UNREADABLE
 from logboom.storage.files.open_files import RESERVE_BYTES
@@ -31,7 +31,7 @@ from logboom.storage.health.backlog import (
     seen,
 )
 from logboom.storage.health.check import (
-    Place,
+    CheckTarget,
     StateSlots,
     count_log,
     judge_directory,
@@ -42,7 +42,7 @@ from logboom.storage.health.check import (
 )
 from logboom.storage.health.findings import SEVERITIES, Diagnosis, Finding
 from logboom.storage.health.glance import Glance
-from logboom.storage.health.layout import Layout, survey_layout, unreadable
+from logboom.storage.health.layout import DirectoryLayout, survey_layout, unreadable
 from logboom.storage.health.ownership import judge_ownership
 from logboom.storage.health.plain import PlainReading
 from logboom.storage.health.remains import judge_slots
@@ -64,7 +64,7 @@ class LenientDisk(PlainReading):
             return []
 
 
-def find_directory(disk: Disk, path: str) -> Place:
+def find_directory(disk: Disk, path: str) -> CheckTarget:
     """The data directory at `path` with its logs, also where its node.json is lost. Raises DirectoryUnusable."""
     path = path.rstrip("/") or "/"
     if not disk.is_directory(path):
@@ -82,12 +82,12 @@ def find_directory(disk: Disk, path: str) -> Place:
         raise DirectoryUnusable(f"{path} is not a data directory: it has no node.json")
     reading = LenientDisk(disk)
     if _newer_format(reading, path) is not None:
-        return Place(path, path, [])
+        return CheckTarget(path, path, [])
     try:
         logs = logs_below(reading, path, f"{path}/topics", disk.is_directory)
     except OSError:  # the state file; that is told later
         logs = sorted(find_logs(reading, f"{path}/topics", disk.is_directory))
-    return Place(path, path, logs)
+    return CheckTarget(path, path, logs)
 
 
 def _is_ours(disk: Disk, path: str) -> bool:
@@ -119,7 +119,7 @@ class _Examination:
     def __init__(
         self,
         disk: Disk,
-        place: Place,
+        place: CheckTarget,
         now: int,
         quick: bool,
         progress: Progress | None,
@@ -221,7 +221,7 @@ class _Examination:
         try:
             data = read_file(self._disk, path)
             if data is not None:
-                msgspec.json.decode(data, type=Node)
+                msgspec.json.decode(data, type=NodeIdentity)
                 return
             reason, advice = "it is missing", "restore it from a copy; without one the next start makes a new node id"
             yield Finding(kind="bad node file", severity="warning", file=path, reason=reason, advice=advice)
@@ -253,7 +253,7 @@ class _Examination:
             if self._disk.exists(path) and not self._disk.is_directory(path):
                 yield unreadable(path, NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), path))
 
-    def _judge_state(self, slots: StateSlots, layout: Layout) -> Iterator[Finding]:
+    def _judge_state(self, slots: StateSlots, layout: DirectoryLayout) -> Iterator[Finding]:
         root, report = self._root, self._report
         try:
             yield from judge_directory(self._disk, self._place, report.writer_active, self._holder)
@@ -274,7 +274,7 @@ class _Examination:
 
 def _newer_format(disk: Disk, root: str) -> int | None:
     try:
-        node = msgspec.json.decode(read_file(disk, f"{root}/node.json") or b"", type=Node)
+        node = msgspec.json.decode(read_file(disk, f"{root}/node.json") or b"", type=NodeIdentity)
     except (OSError, *UNREADABLE):
         return None
     return node.format if node.format > FORMAT else None

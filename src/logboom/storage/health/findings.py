@@ -79,7 +79,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
                 msgspec.structs.force_setattr(self, name, os.fsencode(said).decode("utf-8", "backslashreplace"))
 
 
-class Report(msgspec.Struct, kw_only=True):
+class CheckReport(msgspec.Struct, kw_only=True):
     """The whole of a check."""
 
     path: str
@@ -96,7 +96,7 @@ class Report(msgspec.Struct, kw_only=True):
         return any(finding.severity == "damage" for finding in self.findings)
 
 
-class Diagnosis(Report, kw_only=True):
+class Diagnosis(CheckReport, kw_only=True):
     """The whole of a doctor's examination. A quick one counts neither batches nor records."""
 
     quick: bool = False

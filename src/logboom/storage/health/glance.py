@@ -12,7 +12,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from logboom.storage.data.state import Standing
+from logboom.storage.data.state import LogState
 from logboom.storage.files.disk import Disk, read_file
 from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.files.readonly import ReadOnlyDisk, ReadOnlyFile
@@ -21,7 +21,7 @@ from logboom.storage.holes import Hole
 from logboom.storage.index import SparseIndex
 from logboom.storage.recovery import find_segments
 from logboom.storage.segment import Segment
-from logboom.storage.tail import Snapshot, Tail
+from logboom.storage.tail import LogTail, Snapshot
 
 BUDGET_BYTES: Final = 256 * 1024 * 1024
 BUDGET_BATCHES: Final = 20_000
@@ -36,7 +36,7 @@ class Glance:
         self._batches = budget_batches
         self.bytes_read = 0
 
-    def survey(self, disk: Disk, directory: str, standing: Standing | None, progress: Progress | None) -> LogSurvey:
+    def survey(self, disk: Disk, directory: str, standing: LogState | None, progress: Progress | None) -> LogSurvey:
         segments = find_segments(OpenFiles(disk, limit=1), directory)
         if len(segments) < 2:
             return self._survey_last(disk, directory, segments[0] if segments else None, standing, progress)
@@ -46,7 +46,7 @@ class Glance:
         return LogSurvey(directory, standing, [*sealed, *found.segments], found.tail)
 
     def _survey_last(
-        self, disk: Disk, directory: str, last: Segment | None, standing: Standing | None, progress: Progress | None
+        self, disk: Disk, directory: str, last: Segment | None, standing: LogState | None, progress: Progress | None
     ) -> LogSurvey:
         if last is not None:
             disk = _NarrowDisk(disk, last)
@@ -57,7 +57,7 @@ class Glance:
             start = _start(disk, last)
             survey = SegmentSurvey(last, start or _bare(last), start is not None, True, True)
             survey.size = survey.end = disk.open(last.log_path).size()
-            return LogSurvey(directory, standing, [survey], Tail(last.first_seqno, last.first_index))
+            return LogSurvey(directory, standing, [survey], LogTail(last.first_seqno, last.first_index))
 
     def _count(self, size: int, progress: Progress | None) -> None:
         if self._bytes < size or not self._batches:

@@ -38,7 +38,7 @@ Synced = dict[str, set[int]]
 
 
 @dataclass(slots=True)
-class Layout:
+class DirectoryLayout:
     """What lies below DATA/topics and DATA/trash."""
 
     topics: list[Topic] = field(default_factory=list)
@@ -52,8 +52,8 @@ class Layout:
     findings: list[Finding] = field(default_factory=list)
 
 
-def survey_layout(disk: Disk, root: str, slots: StateSlots, active: bool) -> Layout:
-    layout = Layout()
+def survey_layout(disk: Disk, root: str, slots: StateSlots, active: bool) -> DirectoryLayout:
+    layout = DirectoryLayout()
     synced: Synced = defaultdict(set)
     for (topic_id, partition), standing in slots.standings.items():
         if standing.synced_index:
@@ -83,7 +83,7 @@ def survey_layout(disk: Disk, root: str, slots: StateSlots, active: bool) -> Lay
 
 
 @contextmanager
-def _telling(layout: Layout, path: str) -> Iterator[None]:
+def _telling(layout: DirectoryLayout, path: str) -> Iterator[None]:
     """What cannot be looked at is told, and the rest goes on."""
     try:
         yield
@@ -94,7 +94,7 @@ def _telling(layout: Layout, path: str) -> Iterator[None]:
 
 
 def _survey_topic(
-    disk: Disk, path: str, name: str, topic_id: str, synced: Synced, active: bool, layout: Layout
+    disk: Disk, path: str, name: str, topic_id: str, synced: Synced, active: bool, layout: DirectoryLayout
 ) -> None:
     entries = _names(disk, path)
     partitions = [int(entry) for entry in entries if _is_partition(disk, path, entry)]
@@ -223,7 +223,7 @@ def _judge_doubles(root: str, topics: Iterable[Topic]) -> Iterator[Finding]:
             )
 
 
-def _judge_trash(disk: Disk, root: str, layout: Layout, active: bool) -> Iterator[Finding]:
+def _judge_trash(disk: Disk, root: str, layout: DirectoryLayout, active: bool) -> Iterator[Finding]:
     path, deleted = f"{root}/trash", 0
     for name in _names(disk, path):
         match = _DIRECTORY.fullmatch(name)

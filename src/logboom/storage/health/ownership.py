@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from logboom.storage.health.findings import Finding
-from logboom.storage.health.surroundings import Holding, Surroundings, owner_name, user_name
+from logboom.storage.health.surroundings import FileAccess, Surroundings, owner_name, user_name
 
 
 def judge_ownership(surroundings: Surroundings) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def judge_ownership(surroundings: Surroundings) -> Iterator[Finding]:
         yield from _judge_visitor(surroundings.uid, root, holdings)
 
 
-def _judge_strange(root: Holding, strange: Sequence[Holding], shut: Sequence[Holding]) -> Iterator[Finding]:
+def _judge_strange(root: FileAccess, strange: Sequence[FileAccess], shut: Sequence[FileAccess]) -> Iterator[Finding]:
     owner = user_name(root.uid)
     chown = f"chown -R {owner_name(root.uid, root.gid)} {shlex.quote(root.path)}"
     if shut:
@@ -48,7 +48,7 @@ def _judge_strange(root: Holding, strange: Sequence[Holding], shut: Sequence[Hol
         yield _finding("info", strange[0], reason, advice)
 
 
-def _judge_visitor(uid: int, root: Holding, holdings: Sequence[Holding]) -> Iterator[Finding]:
+def _judge_visitor(uid: int, root: FileAccess, holdings: Sequence[FileAccess]) -> Iterator[Finding]:
     """Somebody else than the owner asks."""
     visitor, owner = user_name(uid), user_name(root.uid)
     unread = [holding for holding in holdings if not holding.readable]
@@ -65,9 +65,9 @@ def _judge_visitor(uid: int, root: Holding, holdings: Sequence[Holding]) -> Iter
         yield _finding("info", root, reason, f"nothing, if the server runs as {owner}; {visitor} may only read")
 
 
-def _others(holdings: Sequence[Holding]) -> str:
+def _others(holdings: Sequence[FileAccess]) -> str:
     return f" ({len(holdings) - 1:,} more like it)" if len(holdings) > 1 else ""
 
 
-def _finding(severity: Literal["warning", "info"], holding: Holding, reason: str, advice: str) -> Finding:
+def _finding(severity: Literal["warning", "info"], holding: FileAccess, reason: str, advice: str) -> Finding:
     return Finding(kind="permissions", severity=severity, file=holding.path, reason=reason, advice=advice)

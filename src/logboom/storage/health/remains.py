@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 from logboom.storage.health.check import StateSlots
 from logboom.storage.health.findings import Finding, counted
-from logboom.storage.health.layout import Layout
+from logboom.storage.health.layout import DirectoryLayout
 
 
-def judge_slots(root: str, slots: StateSlots, layout: Layout) -> Iterator[Finding]:
+def judge_slots(root: str, slots: StateSlots, layout: DirectoryLayout) -> Iterator[Finding]:
     if not layout.whole:
         return
     topics = {topic.id: topic for topic in layout.topics}

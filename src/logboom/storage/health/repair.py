@@ -17,11 +17,11 @@ from typing import NamedTuple
 from logboom.batch.builder import build_control
 from logboom.batch.header import HEADER_SIZE, SYNCED_UNKNOWN, stamp
 from logboom.storage.data.directory import Holder, decode_holder, write_holder
-from logboom.storage.data.state import FRONT, SLOT_SIZE, Standing, State
+from logboom.storage.data.state import FRONT, SLOT_SIZE, LogState, StateFile
 from logboom.storage.files.disk import Disk, write_all
 from logboom.storage.files.readonly import ReadOnlyDisk
 from logboom.storage.health import replacement
-from logboom.storage.health.check import IsDirectory, Place, find_place, read_state, survey_and_judge
+from logboom.storage.health.check import CheckTarget, IsDirectory, find_place, read_state, survey_and_judge
 from logboom.storage.health.findings import Finding
 from logboom.storage.health.survey import LogSurvey, Progress, SegmentSurvey
 from logboom.storage.tail import Floor, new_lineage
@@ -34,7 +34,7 @@ class Step(NamedTuple):
     run: Callable[[], None]
 
 
-class Plan(NamedTuple):
+class RepairPlan(NamedTuple):
     findings: list[Finding]
     steps: list[Step]
 
@@ -69,11 +69,11 @@ def plan_repair(
     path: str,
     progress: Progress | None = None,
     is_directory: IsDirectory = os.path.isdir,
-) -> Plan:
+) -> RepairPlan:
     """Read everything, change nothing, and say what would mend it."""
     place = find_place(disk, path, is_directory)
     reading = ReadOnlyDisk(disk)
-    plan = Plan([], list(_mend_state(disk, place)))
+    plan = RepairPlan([], list(_mend_state(disk, place)))
     for log in place.logs:
         survey, findings = survey_and_judge(reading, place.root, log, False, progress)
         plan.findings.extend(findings)
@@ -81,7 +81,7 @@ def plan_repair(
     return plan
 
 
-def _mend_log(disk: Disk, place: Place, log: LogSurvey) -> Iterator[Step]:
+def _mend_log(disk: Disk, place: CheckTarget, log: LogSurvey) -> Iterator[Step]:
     generation, mended = log.generation, False
     for survey in log.segments:
         if not survey.snapshot_sound:
@@ -145,7 +145,7 @@ def _lost_floor(log: LogSurvey, survey: SegmentSurvey) -> int | None:
     return standing.first if standing.first <= until else None
 
 
-def _mend_state(disk: Disk, place: Place) -> Iterator[Step]:
+def _mend_state(disk: Disk, place: CheckTarget) -> Iterator[Step]:
     path, slots = place.state_path, read_state(ReadOnlyDisk(disk), place.root)
     if path is None or slots.newer:
         return
@@ -162,8 +162,8 @@ def _write_at(disk: Disk, path: str, data: bytes, position: int) -> None:
     file.sync()
 
 
-def _write_slot(disk: Disk, root: str, standing: Standing) -> None:
-    slot = State.open(disk, f"{root}/state").claim(standing.topic_id, standing.partition)
+def _write_slot(disk: Disk, root: str, standing: LogState) -> None:
+    slot = StateFile.open(disk, f"{root}/state").claim(standing.topic_id, standing.partition)
     slot.write(*standing[2:])
     slot.sync()
 

@@ -21,7 +21,7 @@ from logboom.storage.health.survey import PRODUCERS_MAX, SegmentSurvey
 from logboom.storage.holes import LOST_RECORDS_MAX, Hole
 from logboom.storage.scan import Bad, Window, scan
 from logboom.storage.segment import Segment
-from logboom.storage.tail import Floor, Lost, Snapshot, Tail
+from logboom.storage.tail import Floor, LogTail, Lost, Snapshot
 
 _CHUNK: Final = 1 << 20
 _REASON_MAX: Final = 500
@@ -137,7 +137,7 @@ def _write_pieces(file: File, pieces: Iterable[bytes]) -> int:
 
 def _verify(file: File, start: Snapshot, batches: int) -> None:
     size, count = file.size(), 0
-    tail = Tail.at(start, PRODUCERS_MAX)
+    tail = LogTail.at(start, PRODUCERS_MAX)
     for item in scan(Window(file, size), 0, size, tail):
         if isinstance(item, Bad):
             raise Damage(

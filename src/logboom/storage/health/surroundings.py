@@ -24,7 +24,7 @@ _INOTIFY: Final = "/proc/sys/fs/inotify/max_user_instances"
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class FileAccess:
     """A file or directory, to whom it belongs, and what this process may do with it."""
 
     path: str
@@ -52,7 +52,7 @@ class Holding:
 class Surroundings:
     uid: int
     """Who asks."""
-    holdings: tuple[Holding, ...] = ()
+    holdings: tuple[FileAccess, ...] = ()
     """The data directory itself comes first."""
     total_bytes: int | None = None
     free_files: int | None = None
@@ -80,12 +80,12 @@ def look_around(disk: OsDisk, path: str) -> Surroundings:
     )
 
 
-def _walk(path: str, depth: int, uid: int) -> Iterator[Holding]:
+def _walk(path: str, depth: int, uid: int) -> Iterator[FileAccess]:
     try:
         status = os.stat(path)
     except OSError:
         return
-    holding = Holding(path, status.st_uid, status.st_gid, status.st_mode, *_access(path, status, uid))
+    holding = FileAccess(path, status.st_uid, status.st_gid, status.st_mode, *_access(path, status, uid))
     yield holding
     if depth and holding.is_directory and holding.readable:
         with suppress(OSError):

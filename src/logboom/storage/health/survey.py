@@ -14,18 +14,18 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from logboom.batch.header import KIND_CONTROL, KIND_LOST, NO_TIMESTAMP, Header
-from logboom.storage.data.state import Standing
+from logboom.storage.data.state import LogState
 from logboom.storage.files.disk import Disk, File, read_file
 from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.files.readonly import BLOCK, ReadOnlyFile
 from logboom.storage.health.floor import floor_fault
-from logboom.storage.holes import Hole, Limit, resume
+from logboom.storage.holes import Hole, NextNumbers, resume
 from logboom.storage.index import SparseIndex
 from logboom.storage.labels import label_columns
 from logboom.storage.recovery import evidence_of_damage, find_segments
 from logboom.storage.scan import Bad, Window, scan
 from logboom.storage.segment import Segment
-from logboom.storage.tail import Lost, Snapshot, Tail, read_control
+from logboom.storage.tail import LogTail, Lost, Snapshot, read_control
 
 PRODUCERS_MAX: Final = 1_000_000
 
@@ -69,9 +69,9 @@ class SegmentSurvey:
 @dataclass(slots=True)
 class LogSurvey:
     directory: str
-    standing: Standing | None
+    standing: LogState | None
     segments: list[SegmentSurvey]
-    tail: Tail
+    tail: LogTail
     """Where the log ends, holes counted as filled."""
 
     @property
@@ -85,30 +85,30 @@ class LogSurvey:
         return max(self.segments[0].segment.first_seqno if self.segments else 0, self.tail.floor)
 
 
-def survey_log(disk: Disk, directory: str, standing: Standing | None, progress: Progress | None = None) -> LogSurvey:
+def survey_log(disk: Disk, directory: str, standing: LogState | None, progress: Progress | None = None) -> LogSurvey:
     files = OpenFiles(disk, limit=1)
     segments = find_segments(files, directory) or [Segment(files, directory, 0, 1, 0)]
     surveys: list[SegmentSurvey] = []
-    tail, whole = Tail(), False
+    tail, whole = LogTail(), False
     for number, segment in enumerate(segments):
         survey, tail = _start(disk, segment, tail if number else None, whole, standing)
         surveys.append(survey)
         last = number == len(segments) - 1
-        limit = None if last else Limit(segments[number + 1].first_seqno, segments[number + 1].first_index)
+        limit = None if last else NextNumbers(segments[number + 1].first_seqno, segments[number + 1].first_index)
         _survey_segment(disk, survey, tail, limit, standing if last else None, progress)
         whole = not survey.holes and not survey.unknown and (survey.snapshot_sound or survey.snapshot_derivable)
     return LogSurvey(directory, standing, surveys, tail)
 
 
 def _start(
-    disk: Disk, segment: Segment, before: Tail | None, whole: bool, standing: Standing | None
-) -> tuple[SegmentSurvey, Tail]:
+    disk: Disk, segment: Segment, before: LogTail | None, whole: bool, standing: LogState | None
+) -> tuple[SegmentSurvey, LogTail]:
     snapshot = Snapshot.decode(read_file(disk, segment.snap_path))
     numbers = (segment.first_seqno, segment.first_index)
     if snapshot is not None and (snapshot.next_seqno, snapshot.next_index) != numbers:
         snapshot = None
     if snapshot is not None:
-        tail = Tail.at(snapshot, PRODUCERS_MAX)
+        tail = LogTail.at(snapshot, PRODUCERS_MAX)
         if before is not None:
             tail.term, tail.append_time = max(tail.term, before.term), max(tail.append_time, before.append_time)
     elif before is not None:
@@ -116,7 +116,7 @@ def _start(
         tail.next_seqno, tail.next_index = segment.first_seqno, segment.first_index
     else:
         floor = 0 if numbers == (0, 1) else max(segment.first_seqno, standing.first if standing else 0)
-        tail = Tail(*numbers, floor=floor)
+        tail = LogTail(*numbers, floor=floor)
         tail.producers.limit = PRODUCERS_MAX
     start = snapshot or tail.snapshot(segment.generation)
     derivable = (before is not None and whole) or numbers == (0, 1)
@@ -126,9 +126,9 @@ def _start(
 def _survey_segment(
     disk: Disk,
     survey: SegmentSurvey,
-    tail: Tail,
-    limit: Limit | None,
-    standing: Standing | None,
+    tail: LogTail,
+    limit: NextNumbers | None,
+    standing: LogState | None,
     progress: Progress | None,
 ) -> None:
     path = survey.segment.log_path
@@ -143,7 +143,7 @@ def _survey_segment(
         _close(survey, tail, limit, standing)
 
 
-def _close(survey: SegmentSurvey, tail: Tail, limit: Limit | None, standing: Standing | None) -> None:
+def _close(survey: SegmentSurvey, tail: LogTail, limit: NextNumbers | None, standing: LogState | None) -> None:
     """Where the segment ends before it must, the rest is a hole, or gives the last one its numbers."""
     seqno, index = tail.next_seqno, tail.next_index
     last = survey.holes.pop() if survey.holes and survey.holes[-1].index_until is None else None
@@ -172,9 +172,9 @@ class _Walk:
         self,
         file: File,
         survey: SegmentSurvey,
-        tail: Tail,
-        limit: Limit | None,
-        standing: Standing | None,
+        tail: LogTail,
+        limit: NextNumbers | None,
+        standing: LogState | None,
         index: _IndexCheck | None,
         progress: Progress,
     ) -> None:

@@ -15,7 +15,7 @@ from logboom.storage.log import Log
 EVERY_BYTES: Final = 64 * 1024 * 1024
 
 
-class Syncing:
+class BackgroundSync:
     def __init__(self, disk: Disk, every_bytes: int = EVERY_BYTES) -> None:
         self._disk = disk
         self._every_bytes = every_bytes

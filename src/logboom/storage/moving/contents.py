@@ -24,10 +24,10 @@ from logboom.errors import BatchError, DumpCorrupt, DumpUnsupported, TopicError
 from logboom.storage.data.topic import Topic
 from logboom.storage.health.floor import floor_fault
 from logboom.storage.moving import stream
-from logboom.storage.moving.outline import End, Head, LogBegin, LogEnd, TopicBegin, Totals
-from logboom.storage.moving.stream import Frame, FrameReader, Source
+from logboom.storage.moving.outline import DumpEnd, DumpHead, DumpTotals, LogBegin, LogEnd, TopicBegin
+from logboom.storage.moving.stream import DumpFrame, DumpFrameReader, DumpSource
 from logboom.storage.producers import REMEMBERED
-from logboom.storage.tail import Snapshot, Tail, read_control
+from logboom.storage.tail import LogTail, Snapshot, read_control
 
 _PRODUCERS_MAX: Final = 1_000_000
 _ID: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -41,22 +41,22 @@ class Batches:
     size_bytes: int
 
 
-Item = Head | TopicBegin | LogBegin | Snapshot | Batches | LogEnd | End
-Decoded = TypeVar("Decoded", Head, TopicBegin, LogBegin, LogEnd, End)
+Item = DumpHead | TopicBegin | LogBegin | Snapshot | Batches | LogEnd | DumpEnd
+Decoded = TypeVar("Decoded", DumpHead, TopicBegin, LogBegin, LogEnd, DumpEnd)
 
 
 class Contents:
-    def __init__(self, source: Source) -> None:
-        self._reader = FrameReader(source)
+    def __init__(self, source: DumpSource) -> None:
+        self._reader = DumpFrameReader(source)
         self.end = 0
         """The position behind the last sound frame."""
         self.number = 0
         """How many frames that were."""
         self.chain = 0
-        self.head: Head | None = None
+        self.head: DumpHead | None = None
         self.topic: TopicBegin | None = None
         self.log: LogBegin | None = None
-        self.tail: Tail | None = None
+        self.tail: LogTail | None = None
         """Where the log that is being read stands; None before its first SEGMENT."""
         self.in_segment = 0
         """Batches since the last SEGMENT."""
@@ -66,12 +66,12 @@ class Contents:
         """By id."""
         self.logs_done: list[int] = []
         """Of the topic that is being read."""
-        self.totals = Totals()
+        self.totals = DumpTotals()
         self.complete = False
         self.broken = False
         """Whether a frame with sound checksums said what it must not: no crash does that."""
 
-    def items(self, ahead: Callable[[Iterator[Frame]], Iterator[Frame]] = iter) -> Iterator[Item]:
+    def items(self, ahead: Callable[[Iterator[DumpFrame]], Iterator[DumpFrame]] = iter) -> Iterator[Item]:
         """Every item to the end. `ahead` may have frames read before they are asked for."""
         for frame in ahead(self._reader.frames()):
             self.broken = True
@@ -80,7 +80,7 @@ class Contents:
             self.end, self.number, self.chain = frame.end, frame.number + 1, frame.chain_after
             yield item
 
-    def _read(self, frame: Frame) -> Item:
+    def _read(self, frame: DumpFrame) -> Item:
         kind = frame.kind
         if (kind == stream.HEAD) != (self.head is None):
             raise DumpCorrupt(frame.position, "a dump has one HEAD, in front")
@@ -89,7 +89,7 @@ class Contents:
         if kind in (stream.TOPIC, stream.LOG, stream.END) and self.log is not None:
             raise DumpCorrupt(frame.position, f"a frame of kind {kind} inside of a log")
         if kind == stream.HEAD:
-            self.head = _decode(frame, Head)
+            self.head = _decode(frame, DumpHead)
             return self.head
         if kind == stream.TOPIC:
             return self._begin_topic(frame)
@@ -103,7 +103,7 @@ class Contents:
             return self._end_log(frame)
         return self._end(frame)
 
-    def _begin_topic(self, frame: Frame) -> TopicBegin:
+    def _begin_topic(self, frame: DumpFrame) -> TopicBegin:
         self._check_topic_whole(frame)
         begun = _decode(frame, TopicBegin)
         topic = begun.topic
@@ -119,11 +119,11 @@ class Contents:
         self.topic, self.logs_done = begun, []
         return begun
 
-    def _check_topic_whole(self, frame: Frame) -> None:
+    def _check_topic_whole(self, frame: DumpFrame) -> None:
         if self.topic is not None and list(self.topic.logs) != self.logs_done:
             raise DumpCorrupt(frame.position, f"logs of topic {self.topic.topic.name} are missing")
 
-    def _begin_log(self, frame: Frame) -> LogBegin:
+    def _begin_log(self, frame: DumpFrame) -> LogBegin:
         log = _decode(frame, LogBegin)
         if self.topic is None or self.topic.logs[len(self.logs_done) : len(self.logs_done) + 1] != (log.partition,):
             raise DumpCorrupt(frame.position, f"a log of partition {log.partition} where none, or another, must be")
@@ -135,7 +135,7 @@ class Contents:
         self.in_segment = 0
         return log
 
-    def _begin_segment(self, frame: Frame) -> Snapshot:
+    def _begin_segment(self, frame: DumpFrame) -> Snapshot:
         log = self.log
         assert log is not None
         snapshot = Snapshot.decode(bytes(frame.payload))
@@ -149,13 +149,13 @@ class Contents:
                 raise DumpCorrupt(frame.position, "a segment without batches before another")
         if (snapshot.next_seqno, snapshot.next_index) != expected:
             raise DumpCorrupt(frame.position, f"a segment begins at {snapshot.next_seqno}, expected {expected[0]}")
-        before = self.tail or Tail(term=0, append_time=NO_TIMESTAMP)
+        before = self.tail or LogTail(term=0, append_time=NO_TIMESTAMP)
         # Of the tail only the numbers are followed here: producers and floor are the loaded log's own.
-        self.tail = Tail(*expected, max(before.term, snapshot.term), max(before.append_time, snapshot.append_time))
+        self.tail = LogTail(*expected, max(before.term, snapshot.term), max(before.append_time, snapshot.append_time))
         self.in_segment = 0
         return snapshot
 
-    def _read_batches(self, frame: Frame) -> Batches:
+    def _read_batches(self, frame: DumpFrame) -> Batches:
         tail, log = self.tail, self.log
         if tail is None or log is None:
             raise DumpCorrupt(frame.position, "batches before a segment")
@@ -187,7 +187,7 @@ class Contents:
         self.last = batches[-1]
         return Batches(batches, len(data))
 
-    def _end_log(self, frame: Frame) -> LogEnd:
+    def _end_log(self, frame: DumpFrame) -> LogEnd:
         ended, log, tail = _decode(frame, LogEnd), self.log, self.tail
         assert log is not None
         wanted = log.next_seqno, log.next_index
@@ -200,9 +200,9 @@ class Contents:
         self.log = self.tail = self.last = None
         return ended
 
-    def _end(self, frame: Frame) -> End:
+    def _end(self, frame: DumpFrame) -> DumpEnd:
         self._check_topic_whole(frame)
-        end = _decode(frame, End)
+        end = _decode(frame, DumpEnd)
         _check_chain(frame, end.chain)
         assert self.head is not None
         if end != self.totals.end(end.chain) or self.topics_begun != [listed.id for listed in self.head.topics]:
@@ -230,7 +230,7 @@ def _can_be(snapshot: Snapshot, log: LogBegin) -> bool:
     )
 
 
-def _decode(frame: Frame, kind: type[Decoded]) -> Decoded:
+def _decode(frame: DumpFrame, kind: type[Decoded]) -> Decoded:
     try:
         return msgspec.msgpack.decode(frame.payload, type=kind)
     except (UnicodeDecodeError, RecursionError) as error:
@@ -240,6 +240,6 @@ def _decode(frame: Frame, kind: type[Decoded]) -> Decoded:
         raise DumpUnsupported(f"{reason}; use a newer release") from None
 
 
-def _check_chain(frame: Frame, chain: int) -> None:
+def _check_chain(frame: DumpFrame, chain: int) -> None:
     if chain != frame.chain:
         raise DumpCorrupt(frame.position, "frames before this one are not those that were written")

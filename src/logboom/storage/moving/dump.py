@@ -25,13 +25,22 @@ from logboom.storage.data.near_names import near_names
 from logboom.storage.data.topic import Topic
 from logboom.storage.moving import stream
 from logboom.storage.moving.contents import Contents
-from logboom.storage.moving.origin import Origin
-from logboom.storage.moving.outline import Head, Listed, LogBegin, LogEnd, Request, TopicBegin, Totals, encode
+from logboom.storage.moving.origin import DumpOrigin
+from logboom.storage.moving.outline import (
+    DumpedTopic,
+    DumpHead,
+    DumpTotals,
+    LogBegin,
+    LogEnd,
+    Request,
+    TopicBegin,
+    encode,
+)
 from logboom.storage.moving.span import check_batch, follow_to, run_at, segment_at, span_of
-from logboom.storage.moving.stream import FrameWriter, Sink, Source
+from logboom.storage.moving.stream import DumpFrameWriter, DumpSink, DumpSource
 from logboom.storage.readable_log import ReadableLog
 from logboom.storage.run import Run
-from logboom.storage.tail import Tail
+from logboom.storage.tail import LogTail
 
 _ATTEMPTS: Final = 5
 
@@ -52,10 +61,10 @@ class Dumped(NamedTuple):
 
 
 @dataclass(slots=True)
-class Plan:
+class DumpPlan:
     """What will be dumped: the topics with their logs, as they are when the dump begins."""
 
-    head: Head
+    head: DumpHead
     topics: list[Topic]
 
     @property
@@ -63,7 +72,7 @@ class Plan:
         return sum(listed.size_bytes for listed in self.head.topics)
 
 
-def plan_dump(origin: Origin, request: Request, now: int) -> Plan:
+def plan_dump(origin: DumpOrigin, request: Request, now: int) -> DumpPlan:
     """Raises where what is asked for is not there."""
     topics = origin.topics()
     if request.topics is None:
@@ -83,12 +92,12 @@ def plan_dump(origin: Origin, request: Request, now: int) -> Plan:
     if (request.seqno_from is not None or request.seqno_until is not None) and logs != 1:
         raise ValueError(f"a range is of one log, and here are {logs}: name a topic, and a partition where it has many")
     _check_finished(origin, topics, request)
-    listed = [Listed(topic.id, topic.name, _size_of(origin, topic, request)) for topic in topics]
-    head = Head(uuid.uuid4().hex, __version__, now, origin.node_id, request, tuple(listed))
-    return Plan(head, topics)
+    listed = [DumpedTopic(topic.id, topic.name, _size_of(origin, topic, request)) for topic in topics]
+    head = DumpHead(uuid.uuid4().hex, __version__, now, origin.node_id, request, tuple(listed))
+    return DumpPlan(head, topics)
 
 
-def _check_finished(origin: Origin, topics: list[Topic], request: Request) -> None:
+def _check_finished(origin: DumpOrigin, topics: list[Topic], request: Request) -> None:
     origin.check_finished({(topic.id, number) for topic in topics for number in _partitions(topic, request)})
 
 
@@ -96,12 +105,12 @@ def _partitions(topic: Topic, request: Request) -> Iterable[int]:
     return range(topic.partitions) if request.partition is None else (request.partition,)
 
 
-def _size_of(origin: Origin, topic: Topic, request: Request) -> int:
+def _size_of(origin: DumpOrigin, topic: Topic, request: Request) -> int:
     logs = ((partition, origin.log(topic, partition)) for partition in _partitions(topic, request))
     return sum(span_of(origin, log, partition, request).size_bytes for partition, log in logs if log is not None)
 
 
-def resume(source: Source, origin: Origin, request: Request) -> Contents | None:
+def resume(source: DumpSource, origin: DumpOrigin, request: Request) -> Contents | None:
     """What a dump that was cut off holds; `end` is where to cut it. None where it holds nothing to go on from.
 
     Raises DumpMismatch where it is a dump of something else, DumpUnsupported where it is no dump.
@@ -128,7 +137,7 @@ def resume(source: Source, origin: Origin, request: Request) -> Contents | None:
     return contents
 
 
-def plan_rest(origin: Origin, contents: Contents) -> Plan:
+def plan_rest(origin: DumpOrigin, contents: Contents) -> DumpPlan:
     """What is left of a dump that was cut off: the topics that it began with."""
     head = contents.head
     assert head is not None
@@ -138,17 +147,17 @@ def plan_rest(origin: Origin, contents: Contents) -> Plan:
             raise DumpMismatch(f"topic {listed.name} with id {listed.id} is not there any more: begin a new dump")
     topics = [by_id[listed.id] for listed in head.topics]
     _check_finished(origin, topics, head.request)
-    return Plan(head, topics)
+    return DumpPlan(head, topics)
 
 
 def dump(
-    origin: Origin, plan: Plan, sink: Sink, begun: Contents | None = None, progress: Progress | None = None
+    origin: DumpOrigin, plan: DumpPlan, sink: DumpSink, begun: Contents | None = None, progress: Progress | None = None
 ) -> Dumped:
     """Write a dump, or the rest of one that was begun."""
     head = plan.head
     codec = codecs.CODECS[head.request.compress]
     number, chain = (begun.number, begun.chain) if begun is not None else (0, 0)
-    with FrameWriter(sink, codec, number, chain) as frames:
+    with DumpFrameWriter(sink, codec, number, chain) as frames:
         dumper = _Dumper(origin, frames, head.request, begun, progress or (lambda size: None))
         if begun is None:
             frames.put(stream.HEAD, encode(head))
@@ -172,14 +181,14 @@ def dump(
 
 class _Dumper:
     def __init__(
-        self, origin: Origin, frames: FrameWriter, request: Request, begun: Contents | None, progress: Progress
+        self, origin: DumpOrigin, frames: DumpFrameWriter, request: Request, begun: Contents | None, progress: Progress
     ) -> None:
         self._origin = origin
         self._frames = frames
         self._request = request
         self._begun = begun
         self._progress = progress
-        self.totals = begun.totals if begun is not None else Totals()
+        self.totals = begun.totals if begun is not None else DumpTotals()
         if self.totals.size_bytes:
             progress(self.totals.size_bytes)
 
@@ -213,7 +222,7 @@ class _Dumper:
     def _dump_log(self, log: ReadableLog, partition: int) -> None:
         span = span_of(self._origin, log, partition, self._request)
         self._frames.put(stream.LOG, encode(span))
-        self._dump_batches(log, span, Tail(span.first_seqno, span.first_index), None)
+        self._dump_batches(log, span, LogTail(span.first_seqno, span.first_index), None)
 
     def _go_on(self, log: ReadableLog, begun: Contents, span: LogBegin) -> None:
         """Behind what was dumped of this log before."""
@@ -225,7 +234,7 @@ class _Dumper:
                 "stop the server, or begin a new dump"
             )
         if tail is None:
-            self._dump_batches(log, span, Tail(span.first_seqno, span.first_index), None)
+            self._dump_batches(log, span, LogTail(span.first_seqno, span.first_index), None)
             return
         if log.committed_index < tail.next_index - 1:
             raise DumpMismatch(f"{log.directory} ends before what was dumped of it: begin a new dump")
@@ -236,7 +245,7 @@ class _Dumper:
                 raise DumpMismatch(f"{log.directory} holds another batch {last.header.index}: begin a new dump")
         self._dump_batches(log, span, tail, tail.next_index - begun.in_segment)
 
-    def _dump_batches(self, log: ReadableLog, span: LogBegin, tail: Tail, segment: int | None) -> None:
+    def _dump_batches(self, log: ReadableLog, span: LogBegin, tail: LogTail, segment: int | None) -> None:
         """From the tail to the end of the span. `segment` is where the last SEGMENT frame begins, if there is one."""
         failures = 0
         while True:
@@ -257,7 +266,7 @@ class _Dumper:
         self._frames.flush()
         self._frames.put(stream.LOG_END, encode(LogEnd(tail.next_seqno, tail.next_index, self._frames.chain)))
 
-    def _put_segment(self, log: ReadableLog, number: int, tail: Tail, floor: int, failures: int) -> None:
+    def _put_segment(self, log: ReadableLog, number: int, tail: LogTail, floor: int, failures: int) -> None:
         snapshot = self._origin.snapshot(log, number)
         if snapshot.next_index != tail.next_index:
             try:
@@ -271,10 +280,10 @@ class _Dumper:
         snapshot = msgspec.structs.replace(snapshot, floor=max(snapshot.floor, floor))
         self._frames.put(stream.SEGMENT, snapshot.encode())
 
-    def _put_batches(self, run: Run, tail: Tail, until: int) -> None:
+    def _put_batches(self, run: Run, tail: LogTail, until: int) -> None:
         """One frame: the batches of a run, verified, as far as they are wanted."""
-        data, offset, totals = run.view(), 0, Totals()
-        ahead = Tail(tail.next_seqno, tail.next_index, tail.term, tail.append_time)
+        data, offset, totals = run.view(), 0, DumpTotals()
+        ahead = LogTail(tail.next_seqno, tail.next_index, tail.term, tail.append_time)
         while offset < len(data) and ahead.next_index < until:
             header = check_batch(run, data, offset, ahead)
             ahead.next_seqno, ahead.next_index = header.next_seqno, header.index + 1

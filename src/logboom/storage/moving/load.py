@@ -19,8 +19,8 @@ from logboom.errors import DumpMismatch, LowSpace
 from logboom.storage.data.directory import DataDirectory
 from logboom.storage.data.topic import Topic
 from logboom.storage.moving.contents import Batches, Contents, Item
-from logboom.storage.moving.outline import Head, LogBegin, LogEnd, TopicBegin, Totals
-from logboom.storage.moving.stream import Source, ahead
+from logboom.storage.moving.outline import DumpHead, DumpTotals, LogBegin, LogEnd, TopicBegin
+from logboom.storage.moving.stream import DumpSource, ahead
 from logboom.storage.tail import Snapshot
 
 Progress = Callable[[int], None]
@@ -49,12 +49,12 @@ class TopicLoaded(msgspec.Struct):
 
 
 @dataclass(slots=True)
-class Loaded:
+class LoadResult:
     """What a load did, as far as it came."""
 
-    head: Head | None = None
+    head: DumpHead | None = None
     topics: list[TopicLoaded] = field(default_factory=list)
-    totals: Totals = field(default_factory=Totals)
+    totals: DumpTotals = field(default_factory=DumpTotals)
     """What the dump holds."""
     complete: bool = False
 
@@ -62,7 +62,7 @@ class Loaded:
 class Loader(Protocol):
     """Takes the items of a dump, in their order, those of topics that are wanted."""
 
-    def begin(self, head: Head) -> None: ...
+    def begin(self, head: DumpHead) -> None: ...
     def begin_topic(self, begun: TopicBegin) -> TopicLoaded: ...
     def begin_log(self, span: LogBegin) -> None: ...
     def begin_segment(self, snapshot: Snapshot) -> None: ...
@@ -73,17 +73,17 @@ class Loader(Protocol):
 
 
 def load(
-    source: Source,
+    source: DumpSource,
     loader: Loader | None,
     names: set[str] | None = None,
     progress: Progress | None = None,
-    loaded: Loaded | None = None,
-) -> Loaded:
+    loaded: LoadResult | None = None,
+) -> LoadResult:
     """Read a whole dump and hand it to a loader; without one, it is only verified. `names` are the topics wanted.
 
     `loaded` is filled as the load goes on, so that the caller knows how far it came when this raises.
     """
-    loaded = Loaded() if loaded is None else loaded
+    loaded = LoadResult() if loaded is None else loaded
     contents = Contents(source)
     loaded.totals = contents.totals
     reading = _Reading(loader, names, loaded)
@@ -100,7 +100,7 @@ def load(
 
 
 class _Reading:
-    def __init__(self, loader: Loader | None, names: set[str] | None, loaded: Loaded) -> None:
+    def __init__(self, loader: Loader | None, names: set[str] | None, loaded: LoadResult) -> None:
         self._loader = loader
         self._names = names
         self._loaded = loaded
@@ -110,7 +110,7 @@ class _Reading:
 
     def take(self, item: Item) -> None:
         loader = self._loader
-        if isinstance(item, Head):
+        if isinstance(item, DumpHead):
             self._begin(item)
         elif isinstance(item, TopicBegin):
             self._begin_topic(item)
@@ -131,7 +131,7 @@ class _Reading:
         elif isinstance(item, Batches):
             loader.take(item.batches)
 
-    def _begin(self, head: Head) -> None:
+    def _begin(self, head: DumpHead) -> None:
         self._loaded.head = head
         absent = sorted((self._names or set()) - {listed.name for listed in head.topics})
         if absent:

@@ -38,7 +38,7 @@ _READ_ONLY: Final = (errno.EROFS, errno.EACCES, errno.EPERM)
 _CONFIG: Final = LogConfig()
 
 
-class Origin:
+class DumpOrigin:
     def __init__(self, path: str, files: OpenFiles, node_id: str, data: DataDirectory | None) -> None:
         self.path = path
         self.node_id = node_id
@@ -50,12 +50,12 @@ class Origin:
         """Whether logs are dumped that a publish was cut off on its way into: then what they have of it goes along."""
 
     @classmethod
-    def of(cls, data: DataDirectory) -> Origin:
+    def of(cls, data: DataDirectory) -> DumpOrigin:
         """A directory that the caller has taken, and closes."""
         return cls(data.path, data.files, data.node.node_id, data)
 
     @classmethod
-    def beside(cls, path: str, disk: Disk | None = None) -> Origin:
+    def beside(cls, path: str, disk: Disk | None = None) -> DumpOrigin:
         """A directory that somebody else may be writing to."""
         disk = disk or OsDisk(path, read_only=True)
         node = read_node(disk, path)
@@ -64,7 +64,7 @@ class Origin:
         return cls(path, OpenFiles(disk), node.node_id, None)
 
     @classmethod
-    def open(cls, path: str) -> Origin:
+    def open(cls, path: str) -> DumpOrigin:
         """Whatever is right for this data directory now."""
         path = os.path.abspath(path)
         disk = OsDisk(path, read_only=True) if os.path.isdir(path) else None
@@ -87,7 +87,7 @@ class Origin:
                 ) from None
             return cls.beside(path)
 
-    def __enter__(self) -> Origin:
+    def __enter__(self) -> DumpOrigin:
         return self
 
     def __exit__(

@@ -24,7 +24,7 @@ class Request(msgspec.Struct, frozen=True):
     compress: str = "lz4"
 
 
-class Listed(msgspec.Struct, frozen=True):
+class DumpedTopic(msgspec.Struct, frozen=True):
     """A topic that the dump will hold, and about how many bytes its logs have."""
 
     id: str
@@ -32,14 +32,14 @@ class Listed(msgspec.Struct, frozen=True):
     size_bytes: int
 
 
-class Head(msgspec.Struct, frozen=True):
+class DumpHead(msgspec.Struct, frozen=True):
     dump_id: str
     creator: str
     created: int
     """Microseconds since 1970."""
     node_id: str
     request: Request
-    topics: tuple[Listed, ...]
+    topics: tuple[DumpedTopic, ...]
 
 
 class TopicBegin(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ class LogEnd(msgspec.Struct, frozen=True):
     chain: int
 
 
-class End(msgspec.Struct, frozen=True):
+class DumpEnd(msgspec.Struct, frozen=True):
     logs: int
     batches: int
     records: int
@@ -78,7 +78,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 @dataclass(slots=True)
-class Totals:
+class DumpTotals:
     logs: int = 0
     batches: int = 0
     records: int = 0
@@ -94,16 +94,16 @@ class Totals:
         if header.kind == KIND_LOST:
             self.lost += header.record_count
 
-    def add(self, other: Totals) -> None:
+    def add(self, other: DumpTotals) -> None:
         self.logs += other.logs
         self.batches += other.batches
         self.records += other.records
         self.lost += other.lost
         self.size_bytes += other.size_bytes
 
-    def end(self, chain: int) -> End:
-        return End(self.logs, self.batches, self.records, self.size_bytes, chain)
+    def end(self, chain: int) -> DumpEnd:
+        return DumpEnd(self.logs, self.batches, self.records, self.size_bytes, chain)
 
 
-def encode(item: Head | TopicBegin | LogBegin | LogEnd | End) -> bytes:
+def encode(item: DumpHead | TopicBegin | LogBegin | LogEnd | DumpEnd) -> bytes:
     return msgspec.msgpack.encode(item)

@@ -24,9 +24,9 @@ from logboom.errors import DumpMismatch, LogboomError
 from logboom.storage.data.directory import DataDirectory
 from logboom.storage.data.topic import Topic
 from logboom.storage.log import Log
-from logboom.storage.moving.background_sync import Syncing
+from logboom.storage.moving.background_sync import BackgroundSync
 from logboom.storage.moving.load import TopicLoaded, check_name, need_space
-from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
+from logboom.storage.moving.outline import DumpHead, LogBegin, TopicBegin
 from logboom.storage.staged.unfinished import Unfinished, check_finished, unfinished_in
 from logboom.storage.tail import Snapshot
 
@@ -38,7 +38,7 @@ class AppendLoader:
         self._data = data
         self._now = now
         self._name = name
-        self._head: Head | None = None
+        self._head: DumpHead | None = None
         self._dumped_id = ""
         self._topic: Topic | None = None
         self._loaded = TopicLoaded("", "")
@@ -48,10 +48,10 @@ class AppendLoader:
         """The number the next batch of the dump gets."""
         self._done = (0, 0)
         """The epoch and sequence that the log expects of this producer: what is below them is here already."""
-        self._syncing = Syncing(data.files.disk)
+        self._syncing = BackgroundSync(data.files.disk)
         self._unfinished: list[Unfinished] = []
 
-    def begin(self, head: Head) -> None:
+    def begin(self, head: DumpHead) -> None:
         if self._name is not None and len(head.topics) != 1:
             raise DumpMismatch(f"{len(head.topics)} topics cannot all be called {self._name}: name one with --topic")
         self._head = head

@@ -21,9 +21,9 @@ from logboom.storage.data.directory import DataDirectory
 from logboom.storage.data.topic import Topic
 from logboom.storage.files.disk import read_file, replace_file
 from logboom.storage.log import Log
-from logboom.storage.moving.background_sync import Syncing
+from logboom.storage.moving.background_sync import BackgroundSync
 from logboom.storage.moving.load import TopicLoaded, check_name, need_space
-from logboom.storage.moving.outline import Head, LogBegin, TopicBegin
+from logboom.storage.moving.outline import DumpHead, LogBegin, TopicBegin
 from logboom.storage.recovery import begin_log
 from logboom.storage.segment import parse_name
 from logboom.storage.staged.unfinished import Unfinished, check_finished, unfinished_in
@@ -51,10 +51,10 @@ class EqualLoader:
         self._span: LogBegin | None = None
         self._present = 0
         """The last index that was here before this load; 0 where there was no log."""
-        self._syncing = Syncing(self._disk)
+        self._syncing = BackgroundSync(self._disk)
         self._unfinished: list[Unfinished] = []
 
-    def begin(self, head: Head) -> None:
+    def begin(self, head: DumpHead) -> None:
         if self._name is not None and len(head.topics) != 1:
             raise DumpMismatch(f"{len(head.topics)} topics cannot all be called {self._name}: name one with --topic")
         self._whole = head.request.seqno_from is None

@@ -15,17 +15,17 @@ from logboom.batch.header import BATCH_SIZE_MAX, Header
 from logboom.batch.validation import check_crc, check_header
 from logboom.errors import BatchError, Damage, IndexOutOfRange, SeqnoOutOfRange
 from logboom.storage.config import LogConfig
-from logboom.storage.moving.origin import Origin
+from logboom.storage.moving.origin import DumpOrigin
 from logboom.storage.moving.outline import LogBegin, Request
 from logboom.storage.readable_log import ReadableLog
 from logboom.storage.run import Run
-from logboom.storage.tail import Snapshot, Tail, read_control
+from logboom.storage.tail import LogTail, Snapshot, read_control
 
 RUN_BYTES: Final = 1024 * 1024
 _PRODUCERS_MAX: Final = LogConfig().producers_max
 
 
-def span_of(origin: Origin, log: ReadableLog, partition: int, request: Request) -> LogBegin:
+def span_of(origin: DumpOrigin, log: ReadableLog, partition: int, request: Request) -> LogBegin:
     """What to dump of a log, fixed now. Raises Damage where a part of it is known to be missing."""
     missing, damaged = origin.damage(log)
     seqno_from, seqno_until = request.seqno_from, request.seqno_until
@@ -96,7 +96,7 @@ def run_at(log: ReadableLog, index: int) -> Run:
     return run
 
 
-def check_batch(run: Run, data: memoryview, offset: int, tail: Tail) -> Header:
+def check_batch(run: Run, data: memoryview, offset: int, tail: LogTail) -> Header:
     """The batch at this offset of a run: header, checksum, and place. Its structure was checked when it came."""
     until = None
     try:
@@ -116,7 +116,7 @@ def check_batch(run: Run, data: memoryview, offset: int, tail: Tail) -> Header:
 
 def follow_to(log: ReadableLog, snapshot: Snapshot, index: int) -> Snapshot:
     """The snapshot that a segment beginning with this batch would have."""
-    tail = Tail.at(snapshot, _PRODUCERS_MAX)
+    tail = LogTail.at(snapshot, _PRODUCERS_MAX)
     while tail.next_index < index:
         for batch in run_at(log, tail.next_index).batches():
             if tail.next_index == index:

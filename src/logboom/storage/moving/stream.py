@@ -52,19 +52,19 @@ _WORTH_COMPRESSING: Final = 256
 _SAMPLE_BYTES: Final = 16 * 1024
 
 
-class Source(Protocol):
+class DumpSource(Protocol):
     """Where a dump comes from. May give fewer bytes than asked for; none at the end."""
 
     def read(self, size: int, /) -> bytes | None: ...
 
 
-class Sink(Protocol):
+class DumpSink(Protocol):
     """Where a dump goes. May take fewer bytes than offered, and says how many."""
 
     def write(self, data: Buffer, /) -> int | None: ...
 
 
-class Frame(NamedTuple):
+class DumpFrame(NamedTuple):
     kind: int
     payload: Buffer
     number: int
@@ -77,14 +77,14 @@ class Frame(NamedTuple):
     chain_after: int
 
 
-class FrameReader:
+class DumpFrameReader:
     """Frames one after another, each one checked. Ends after END, and only there."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: DumpSource) -> None:
         self._source = source
         self._position = 0
 
-    def frames(self) -> Iterator[Frame]:
+    def frames(self) -> Iterator[DumpFrame]:
         self._check_preamble()
         number = chain = 0
         kind = None
@@ -97,7 +97,7 @@ class FrameReader:
                 raise DumpCorrupt(start, "the checksum of a frame's payload does not hold")
             payload = _inflated(stored, codec, raw_size, start)
             chain_after = crc32c(front, chain)
-            yield Frame(kind, payload, number, start, self._position, chain, chain_after)
+            yield DumpFrame(kind, payload, number, start, self._position, chain, chain_after)
             number, chain = number + 1, chain_after
         if self._source.read(1):
             raise DumpCorrupt(self._position, "bytes follow the end of the dump")
@@ -186,10 +186,10 @@ class _Packed(NamedTuple):
     crc: int
 
 
-class FrameWriter:
+class DumpFrameWriter:
     """Writes frames in the order they are put; compression and checksums run ahead on two threads, a few frames far."""
 
-    def __init__(self, sink: Sink, codec: int, number: int = 0, chain: int = 0) -> None:
+    def __init__(self, sink: DumpSink, codec: int, number: int = 0, chain: int = 0) -> None:
         """`number` and `chain` are those of a stream that is gone on with; a new one gets its preamble."""
         self._sink = sink
         self._codec = codec
@@ -202,7 +202,7 @@ class FrameWriter:
         if not number:
             self._write(PREAMBLE)
 
-    def __enter__(self) -> FrameWriter:
+    def __enter__(self) -> DumpFrameWriter:
         return self
 
     def __exit__(

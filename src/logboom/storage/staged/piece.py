@@ -45,7 +45,7 @@ class PieceName(NamedTuple):
         return None if match is None else cls(match[1], int(match[2]), int(match[3]))
 
 
-class Piece(Sheet):
+class StagePiece(Sheet):
     def __init__(
         self, disk: Disk, space: Space, directory: str, name: PieceName, producer_id: int, file: File | None = None
     ) -> None:
@@ -58,7 +58,7 @@ class Piece(Sheet):
         self._producer_id = producer_id
 
     @classmethod
-    def create(cls, disk: Disk, space: Space, directory: str, name: PieceName, producer_id: int) -> Piece:
+    def create(cls, disk: Disk, space: Space, directory: str, name: PieceName, producer_id: int) -> StagePiece:
         """An empty one. A file with its name is one of which a crash left nothing."""
         path = name.path(directory)
         if disk.exists(path):
@@ -68,7 +68,7 @@ class Piece(Sheet):
     @classmethod
     def load(
         cls, disk: Disk, space: Space, directory: str, name: PieceName, producer_id: int, until: int | None = None
-    ) -> Piece:
+    ) -> StagePiece:
         """As much as is sound, as the disk has it; `until` is where the next piece begins.
 
         What is that one's may have been appended here too, where this one has become the last segment of the log.

@@ -52,7 +52,7 @@ from logboom.storage.config import MIB, LogConfig
 from logboom.storage.files.disk import BUFFERS_MAX, SCARCE, Disk, ready_map
 from logboom.storage.files.envelope import UNREADABLE
 from logboom.storage.files.open_files import Space
-from logboom.storage.staged.piece import Piece, PieceName, check_limit
+from logboom.storage.staged.piece import PieceName, StagePiece, check_limit
 from logboom.storage.staged.sheet import Sheet
 
 SUFFIX: Final = ".stage"
@@ -73,7 +73,7 @@ class Opened(msgspec.Struct, frozen=True, tag="stage"):
     note: str = ""
 
 
-class Target(msgspec.Struct, frozen=True, tag="target"):
+class StageTarget(msgspec.Struct, frozen=True, tag="target"):
     """A log that records of the stage are for."""
 
     topic: str
@@ -81,8 +81,8 @@ class Target(msgspec.Struct, frozen=True, tag="target"):
     partition: int
 
 
-_decode = msgspec.msgpack.Decoder(Opened | Target).decode
-Entry = tuple[Target, Batch]
+_decode = msgspec.msgpack.Decoder(Opened | StageTarget).decode
+Entry = tuple[StageTarget, Batch]
 
 
 class StagedBatch(NamedTuple):
@@ -109,12 +109,12 @@ class StageFile:
         self._sheet = sheet
         self._directory = os.path.dirname(sheet.path)
         self.opened = opened
-        self.targets: dict[Target, int] = {}
+        self.targets: dict[StageTarget, int] = {}
         """With their numbers."""
         self._filled: list[_Filled] = []
-        self.pieces: list[Piece] = []
+        self.pieces: list[StagePiece] = []
         """Those of one target in their order."""
-        self._growing: dict[int, Piece | None] = {}
+        self._growing: dict[int, StagePiece | None] = {}
         """The piece that takes what comes for a target next; None where that is to be made."""
         self._strays: list[str] = []
         """Pieces that were found and count for nothing: they are gone before anything is written."""
@@ -159,11 +159,11 @@ class StageFile:
 
     def _load_pieces_of(self, number: int, names: list[PieceName]) -> None:
         """Those that follow each other count, if they have at least what the stage's own file has for the target."""
-        found, after = list[Piece](), 0
+        found, after = list[StagePiece](), 0
         for name, following in zip_longest(names, names[1:]):
             if number < len(self._filled) and name.first == after:
                 until = None if following is None else following.first
-                piece = Piece.load(self._disk, self._space, self._directory, name, self.opened.producer_id, until)
+                piece = StagePiece.load(self._disk, self._space, self._directory, name, self.opened.producer_id, until)
                 if piece.next > after:
                     found.append(piece)
                     after = piece.next
@@ -207,7 +207,7 @@ class StageFile:
     def is_synced(self) -> bool:
         return not self.unsynced_bytes
 
-    def holds(self, target: Target, header: Header) -> bool:
+    def holds(self, target: StageTarget, header: Header) -> bool:
         """Whether a batch repeats what is here: then `write` answers, and writes nothing."""
         number = self.targets.get(target)
         if number is None or (header.producer_id, header.producer_epoch) != (self.opened.producer_id, 0):
@@ -216,7 +216,11 @@ class StageFile:
         return ahead >= SEQUENCE_MODULUS // 2 and SEQUENCE_MODULUS - ahead >= header.record_count
 
     def write(
-        self, entries: Sequence[Entry], now: int, limit_bytes: int, segment_bytes: Mapping[Target, int] | None = None
+        self,
+        entries: Sequence[Entry],
+        now: int,
+        limit_bytes: int,
+        segment_bytes: Mapping[StageTarget, int] | None = None,
     ) -> list[Answer]:
         """Stage batches, with as few writes as can be; one answer for each, in order. Once one is refused, all are.
 
@@ -238,7 +242,7 @@ class StageFile:
                 answers += [refusal] * (len(entries) - len(answers))
         return answers
 
-    def _find_sheet(self, entry: Entry, segment_bytes: Mapping[Target, int]) -> tuple[Sheet, int]:
+    def _find_sheet(self, entry: Entry, segment_bytes: Mapping[StageTarget, int]) -> tuple[Sheet, int]:
         """Where a batch is to go, and how many bytes go there with one write."""
         target, batch = entry
         number = self.targets.get(target)
@@ -259,7 +263,7 @@ class StageFile:
             return True
         return len(self._growing) < LARGE_MAX and self._filled[number].bytes_here >= LARGE_BYTES
 
-    def _begin_piece(self, number: int, most: int) -> Piece:
+    def _begin_piece(self, number: int, most: int) -> StagePiece:
         """The next piece of a target. The first begins with what the stage's own file has for it, and so may others."""
         is_first = number not in self._growing
         made = [self._create_piece(number, 0 if is_first else self._filled[number].records)]
@@ -277,9 +281,9 @@ class StageFile:
         self.pieces += made  # only now: a sync may be under way, and closes those that do not grow
         return made[-1]
 
-    def _create_piece(self, number: int, first: int) -> Piece:
+    def _create_piece(self, number: int, first: int) -> StagePiece:
         name = PieceName(self.opened.id, number, first)
-        return Piece.create(self._disk, self._space, self._directory, name, self.opened.producer_id)
+        return StagePiece.create(self._disk, self._space, self._directory, name, self.opened.producer_id)
 
     def _remove_strays(self) -> None:
         """Else one of them could count for something with what is written now. Raises WriteFailed."""
@@ -318,7 +322,7 @@ class StageFile:
                 refusal = error
                 answers.append(error)
         try:
-            if isinstance(sheet, Piece):
+            if isinstance(sheet, StagePiece):
                 sheet.add(batches, self._filled[sheet.number].records - sheet.next)
             else:
                 sheet.put([buffer for batch in batches for buffer in batch])
@@ -330,7 +334,7 @@ class StageFile:
             ]
         return answers
 
-    def _holds(self, target: Target, answer: Appended) -> bool:
+    def _holds(self, target: StageTarget, answer: Appended) -> bool:
         """Whether it is the answer to a repeat of what was in the file before."""
         number = self.targets.get(target)
         return number is not None and answer.next_seqno <= self._filled[number].records
@@ -338,7 +342,7 @@ class StageFile:
     def _place(
         self,
         sheet: Sheet,
-        target: Target,
+        target: StageTarget,
         batch: Batch,
         now: int,
         limit_bytes: int,
@@ -370,12 +374,12 @@ class StageFile:
         self._filled[number] = _Filled(seqno + count, here, size)
         return Appended(seqno, count, index, now)
 
-    def _add(self, target: Target) -> int:
+    def _add(self, target: StageTarget) -> int:
         number = self.targets[target] = len(self.targets)
         self._filled.append(_Filled())
         return number
 
-    def _control(self, body: Opened | Target, now: int) -> tuple[Buffer, Buffer]:
+    def _control(self, body: Opened | StageTarget, now: int) -> tuple[Buffer, Buffer]:
         data = build_control(body).data
         front = stamp(data, 0, self._index, now, len(self.targets), SYNCED_UNKNOWN)
         self._index += 1
@@ -385,7 +389,7 @@ class StageFile:
         """On any thread: all that was written before is durable, but for the names. Raises StageFailed."""
         for sheet in self._sheets:
             sheet.sync()
-            if isinstance(sheet, Piece) and self._growing.get(sheet.number) is not sheet:
+            if isinstance(sheet, StagePiece) and self._growing.get(sheet.number) is not sheet:
                 sheet.let_go()
 
     def let_go(self) -> None:
@@ -439,7 +443,7 @@ class StageFile:
         """Take up what was found in the file."""
         if header.kind == KIND_CONTROL:
             target = _decode(Batch.parse(data).body)
-            if not isinstance(target, Target) or target in self.targets:
+            if not isinstance(target, StageTarget) or target in self.targets:
                 raise NotABatch("what is in a stage is said once")
             self._add(target)
         elif header.producer_id != self.opened.producer_id:

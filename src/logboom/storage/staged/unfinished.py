@@ -22,7 +22,7 @@ from logboom.storage.data.topic import Topic
 from logboom.storage.files import envelope
 from logboom.storage.files.disk import Disk, read_file
 from logboom.storage.readable_log import ReadableLog
-from logboom.storage.staged.stage import Target
+from logboom.storage.staged.stage import StageTarget
 
 TOPIC: Final = "_publish"
 FILE: Final = "internal/publish"
@@ -39,7 +39,7 @@ class InternalSnapshot(msgspec.Struct, frozen=True):
 
 
 class _Into(msgspec.Struct, frozen=True, array_like=True):
-    target: Target
+    target: StageTarget
 
 
 class _Kept(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +62,7 @@ class Unfinished(NamedTuple):
 
     name: str
     number: int
-    into: tuple[Target, ...]
+    into: tuple[StageTarget, ...]
 
     def __str__(self) -> str:
         logs = ", ".join(f"{target.topic}/{target.partition}" for target in self.into[:5])

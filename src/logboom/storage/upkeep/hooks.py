@@ -72,13 +72,13 @@ class HookEntry(msgspec.Struct, frozen=True):
         return self.next_at <= now or (self.failed_at is not None and now < self.failed_at)
 
 
-class Body(msgspec.Struct, frozen=True):
+class HookQueueBody(msgspec.Struct, frozen=True):
     """What follows the front of the file."""
 
     entries: list[HookEntry]
 
 
-_body: Final = msgspec.msgpack.Decoder(Body)
+_body: Final = msgspec.msgpack.Decoder(HookQueueBody)
 Logs = Mapping[str, tuple[HookEntry, ...]]
 """The entries of every log, by topic and partition, oldest first."""
 
@@ -234,7 +234,7 @@ class HookQueue:
 
 
 def encode(entries: Iterable[HookEntry]) -> bytes:
-    return envelope.pack(MAGIC, Body(list(entries)))
+    return envelope.pack(MAGIC, HookQueueBody(list(entries)))
 
 
 def decode(data: bytes) -> list[HookEntry]:

@@ -20,11 +20,11 @@ from logboom.batch.header import NO_TIMESTAMP
 from logboom.batch.rewrite import equal, recompressed
 from logboom.errors import BatchError, Damage, StorageError, UnsupportedBatch
 from logboom.storage.files.disk import Disk, File, replace_file, write_all
-from logboom.storage.index import EVERY_BYTES, Place, SparseIndex, Summary
+from logboom.storage.index import EVERY_BYTES, BatchPlace, SparseIndex, Summary
 from logboom.storage.labels import LabelMaker, Labels, label_columns
 from logboom.storage.scan import Gap, Window, walk
 from logboom.storage.segment import Segment
-from logboom.storage.tail import Tail, read_control
+from logboom.storage.tail import LogTail, read_control
 
 Throttle = Callable[[int], None]
 """Told how many bytes were just read; may wait, or raise to cancel."""
@@ -99,7 +99,7 @@ def _sample(segment: Segment, codec: int, level: int) -> tuple[int, int]:
     """Bytes before and after of the batches that lie at evenly spread places."""
     assert segment.after is not None
     file, index = segment.file(), segment.index
-    end = Place(file.size(), *segment.after)
+    end = BatchPlace(file.size(), *segment.after)
     before = after = reached = 0
     for number in range(_SAMPLES):
         wanted = end.position * number // _SAMPLES
@@ -131,7 +131,7 @@ def _open(disk: Disk, segment: Segment) -> File:
 def _sound_batches(file: File, segment: Segment, throttle: Throttle) -> Iterator[Batch]:
     """Every batch of a file that must hold exactly what the segment does; Damage where it does not."""
     assert segment.after is not None
-    tail = Tail(segment.first_seqno, segment.first_index)
+    tail = LogTail(segment.first_seqno, segment.first_index)
     size, position, untold = file.size(), 0, 0
     window = Window(file, size)
     while position < size:

@@ -20,11 +20,11 @@ from logboom.errors import Damage
 from logboom.storage.files import envelope
 from logboom.storage.files.disk import Disk, read_file, replace_file
 from logboom.storage.files.readonly import BLOCK, ReadOnlyFile
-from logboom.storage.holes import Limit, resume
+from logboom.storage.holes import NextNumbers, resume
 from logboom.storage.labels import LabelMaker
 from logboom.storage.scan import Bad, Window, scan
 from logboom.storage.segment import Segment
-from logboom.storage.tail import Tail
+from logboom.storage.tail import LogTail
 
 MAGIC: Final = b"LGSC"
 FINDINGS_MAX: Final = 100
@@ -59,7 +59,7 @@ def scrub(segment: Segment, throttle: Throttle) -> ScrubResult:
     file.drop_cache()
     labels = _label_maker(segment)
     try:
-        result = _Scrub(file, segment, Limit(*segment.after), throttle, labels).run()
+        result = _Scrub(file, segment, NextNumbers(*segment.after), throttle, labels).run()
     finally:
         file.drop_cache()
     if labels is None or result.damage:
@@ -83,14 +83,14 @@ class _Scrub:
     """Over all batches of one segment and the holes between them."""
 
     def __init__(
-        self, file: ReadOnlyFile, segment: Segment, limit: Limit, throttle: Throttle, labels: LabelMaker | None
+        self, file: ReadOnlyFile, segment: Segment, limit: NextNumbers, throttle: Throttle, labels: LabelMaker | None
     ) -> None:
         self._labels = labels
         self._file = file
         self._size = file.size()
         self._window = Window(file, self._size)
         self._limit = limit
-        self._tail = Tail(segment.first_seqno, segment.first_index)
+        self._tail = LogTail(segment.first_seqno, segment.first_index)
         self._throttle = throttle
         self._untold = 0
         self._batches = 0
@@ -175,7 +175,7 @@ class ScrubFinding(msgspec.Struct, frozen=True):
     found_at: int
 
 
-class Cycle(msgspec.Struct, frozen=True):
+class ScrubCycle(msgspec.Struct, frozen=True):
     """How far a log has been scrubbed: when that began, when it went on last, and the segment scrubbed then.
 
     The segment is known by its index too, because one without records shares its first seqno with the next.
@@ -191,7 +191,7 @@ class _Content(msgspec.Struct, frozen=True):
     """Fields may be added with defaults; they are never renamed."""
 
     findings: list[ScrubFinding] = []
-    cycles: dict[str, Cycle] = {}
+    cycles: dict[str, ScrubCycle] = {}
 
 
 _content: Final = msgspec.msgpack.Decoder(_Content)
@@ -254,7 +254,7 @@ class ScrubLedger:
         before = self._cycles.get(log_name)
         goes_on = before and segment.first_index > before.first_index
         began_at = before.began_at if before and goes_on else now
-        self._cycles[log_name] = Cycle(began_at, now, segment.first_seqno, segment.first_index)
+        self._cycles[log_name] = ScrubCycle(began_at, now, segment.first_seqno, segment.first_index)
 
     def forget(self, log_name: str, segments: Iterable[Segment]) -> None:
         """These segments are still there: what was found in others of the log went with them. None: the log is gone."""

@@ -12,7 +12,7 @@ import pytest
 from binary.memory import MemoryBroker
 from logboom.batch import build
 from logboom.broker.api import Acks, Answer, Appended, Broker, Part, ReadRequest
-from logboom.broker.append.gatherer import GATHER_RECORDS, Columns, Gatherer, Placed
+from logboom.broker.append.gatherer import GATHER_RECORDS, Gatherer, Placed, RecordColumns
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -78,7 +78,7 @@ async def held() -> tuple[Held, Gatherer]:
 
 def add(gatherer: Gatherer, *values: bytes, acks: Acks | None = None, **where: Any) -> asyncio.Future[Placed]:
     partition = where.get("partition")
-    return gatherer.add(where.get("topic", "t"), partition, Columns(list(values)), sum(map(len, values)), acks)
+    return gatherer.add(where.get("topic", "t"), partition, RecordColumns(list(values)), sum(map(len, values)), acks)
 
 
 def test_to_an_idle_log_a_record_goes_at_once_and_what_comes_meanwhile_goes_together() -> None:
@@ -129,8 +129,8 @@ def test_columns_that_some_have_and_others_lack_are_filled_up() -> None:
     async def story() -> None:
         broker, gatherer = await held()
         add(gatherer, b"first")
-        gatherer.add("t", None, Columns([b"a", None], keys=[b"k", None], tags=[["x"], []]), 2)
-        gatherer.add("t", None, Columns([b"b"], timestamps=[5], channels=["c"], headers=[[("h", b"v")]]), 2)
+        gatherer.add("t", None, RecordColumns([b"a", None], keys=[b"k", None], tags=[["x"], []]), 2)
+        gatherer.add("t", None, RecordColumns([b"b"], timestamps=[5], channels=["c"], headers=[[("h", b"v")]]), 2)
         await broker.release_all()
         (parts, _) = broker.appends[1]
         batch = parts[0].batches[0]
@@ -146,9 +146,9 @@ def test_one_that_cannot_become_part_of_a_batch_spoils_nobody_elses() -> None:
     async def story() -> None:
         broker, gatherer = await held()
         places = [add(gatherer, b"0"), add(gatherer, b"1")]
-        broken = gatherer.add("t", None, Columns([b"x"], channels=["\ud800"]), 1)
+        broken = gatherer.add("t", None, RecordColumns([b"x"], channels=["\ud800"]), 1)
         wrong: Any = [3.5]
-        worse = gatherer.add("t", None, Columns(wrong), 1)
+        worse = gatherer.add("t", None, RecordColumns(wrong), 1)
         places.append(add(gatherer, b"2"))
         await broker.release_all()
         assert [(await place).seqno for place in places] == [0, 1, 2]

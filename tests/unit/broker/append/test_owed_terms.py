@@ -23,7 +23,7 @@ from logboom.storage.health.repair import hold, plan_repair
 from logboom.storage.moving.dump import dump as write_dump
 from logboom.storage.moving.dump import plan_dump
 from logboom.storage.moving.load import load
-from logboom.storage.moving.origin import Origin, recover_all
+from logboom.storage.moving.origin import DumpOrigin, recover_all
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
 from unit.broker.gated import GatedDisk
@@ -98,7 +98,7 @@ def assert_noticed(path: Path, bookmark: str) -> None:
 
 def dump(path: Path) -> bytes:
     content = io.BytesIO()
-    with Origin.open(str(path)) as origin:
+    with DumpOrigin.open(str(path)) as origin:
         write_dump(origin, plan_dump(origin, Request(), NOW), content)
     return content.getvalue()
 

@@ -13,9 +13,9 @@ import pytest
 
 from logboom.batch import Batch, Producer, build
 from logboom.broker.allowances import Allowances
-from logboom.broker.api import Answer, Appended, Broker, Key, Part, ReadRequest, Receipt, Settings
+from logboom.broker.api import Answer, Appended, Broker, Part, PublishKey, ReadRequest, Receipt, Settings
 from logboom.broker.append import validation
-from logboom.broker.append.gatherer import Columns, Gatherer
+from logboom.broker.append.gatherer import Gatherer, RecordColumns
 from logboom.broker.append.validation import Verdict
 from logboom.broker.append.validator_address import ValidatorRules
 from logboom.broker.config import BrokerConfig
@@ -477,7 +477,7 @@ def test_a_repeat_of_what_is_staged_gets_its_first_answer(tmp_path: Path) -> Non
         judges.verdicts["a"] = Verdict(400, "no")
         assert seqnos(await broker.stage(stage.id, [part])) == [0]
         assert len(judges.asked) == 1
-        await broker.publish(Key("k", 1), [Receipt(stage.id)])
+        await broker.publish(PublishKey("k", 1), [Receipt(stage.id)])
         assert await values_of(broker) == [b"a"]
 
     tell(tmp_path, story)
@@ -512,7 +512,7 @@ def test_of_records_gathered_at_the_edge_only_those_are_refused_that_deserve_it(
         await broker.create_topic("t", 1, validated())
         gatherer = Gatherer(broker)
         values = [b"bad" if number % 7 == 3 else b"%d" % number for number in range(40)]
-        places = [gatherer.add("t", None, Columns([value]), len(value)) for value in values]
+        places = [gatherer.add("t", None, RecordColumns([value]), len(value)) for value in values]
         outcomes = await asyncio.gather(*places, return_exceptions=True)
         assert [isinstance(outcome, RecordsRejected) for outcome in outcomes] == [value == b"bad" for value in values]
         assert await values_of(broker) == [value for value in values if value != b"bad"]

@@ -15,7 +15,7 @@ from logboom.broker.local import LocalBroker
 from logboom.broker.monitor import watcher
 from logboom.broker.monitor.measures import Meter
 from logboom.broker.monitor.pulses import RECENT
-from logboom.broker.monitor.watcher import HISTORY, Look, Volume
+from logboom.broker.monitor.watcher import HISTORY, DiskVolume, SystemProbe
 from logboom.errors import TopicNotAllowed, TopicNotFound
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.files.disk import OsDisk, OsFile
@@ -214,17 +214,17 @@ def test_the_disk_is_told_of_as_it_was_when_it_last_answered(tmp_path: Path) -> 
         answers, asked = threading.Semaphore(0), threading.Semaphore(0)
         free = iter((70, 60))
 
-        def ask() -> Volume:
+        def ask() -> DiskVolume:
             asked.release()
             answers.acquire()
-            return Volume(100, next(free))
+            return DiskVolume(100, next(free))
 
         async def answered(free_bytes: int) -> None:
             answers.release()
             while (disk := watched.broker.watcher.disk) is None or disk.free_bytes != free_bytes:
                 await asyncio.sleep(0.001)
 
-        watched.broker.watcher.volume = Look(ask)
+        watched.broker.watcher.volume = SystemProbe(ask)
         for _ in range(3):
             await watched.sample()
         assert (await watched.broker.stats()).disk is None
@@ -245,7 +245,7 @@ def test_the_disk_is_told_of_as_it_was_when_it_last_answered(tmp_path: Path) -> 
 def test_a_disk_that_never_answers_holds_up_neither_samples_nor_the_end(tmp_path: Path) -> None:
     async def story(watched: Watched) -> None:
         never = threading.Event()
-        watched.broker.watcher.volume = Look(lambda: Volume(int(never.wait()), 0))
+        watched.broker.watcher.volume = SystemProbe(lambda: DiskVolume(int(never.wait()), 0))
         for _ in range(3):
             await watched.sample()
         assert len((await watched.broker.history()).at) == 4
@@ -254,7 +254,7 @@ def test_a_disk_that_never_answers_holds_up_neither_samples_nor_the_end(tmp_path
 
 
 def test_a_disk_that_cannot_be_asked_says_nothing(tmp_path: Path) -> None:
-    look = Look(lambda: watcher.look_at_volume(str(tmp_path / "nowhere")))
+    look = SystemProbe(lambda: watcher.look_at_volume(str(tmp_path / "nowhere")))
     look.renew()
     assert look.answer is None
 

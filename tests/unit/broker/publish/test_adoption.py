@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from logboom.batch import Batch, build
-from logboom.broker.api import Acks, Answer, Key, Part, Receipt, Settings
+from logboom.broker.api import Acks, Answer, Part, PublishKey, Receipt, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -80,7 +80,7 @@ def test_what_is_published_is_in_the_files_it_was_staged_in_and_readable_at_once
             ]
             pieces = inodes(tmp_path, "*.piece")
             assert len(pieces) > 6
-            publication = await broker.publish(Key("k", 1), receipts)
+            publication = await broker.publish(PublishKey("k", 1), receipts)
             assert [(part.first, part.next) for part in publication.parts or ()] == [(1, 64), (0, 1)]
             assert await read_log(broker, A0) == [b"before", *first, *second]
             assert await read_log(broker, A1) == values("z", 1)
@@ -105,7 +105,7 @@ def test_what_is_little_or_in_many_batches_is_written_again(tmp_path: Path, monk
 
     async def publish(broker: LocalBroker, number: int, count: int) -> bool:
         receipt = (await fill(broker, {A0: values(str(number), count)}))[1]
-        await broker.publish(Key("k", number), [receipt])
+        await broker.publish(PublishKey("k", number), [receipt])
         return any(receipt.stage in path for path in adopted)
 
     async def story() -> None:
@@ -128,7 +128,7 @@ def test_a_sync_that_is_under_way_is_waited_for_and_others_write_meanwhile(tmp_p
             disk.close_gate()
             waiting = send(broker, b"first", acks="durable")
             await sync_begun(disk)
-            publishing = asyncio.create_task(broker.publish(Key("k", 1), [receipt]))
+            publishing = asyncio.create_task(broker.publish(PublishKey("k", 1), [receipt]))
             eager = []
             for n in range(20):
                 eager.append(send(broker, f"o:{n}".encode(), acks="leader"))
@@ -162,7 +162,7 @@ def test_others_append_all_the_time_and_everything_is_there_once_in_its_order(tm
             tasks = {"e": asyncio.create_task(others("e", "leader")), "d": asyncio.create_task(others("d", "durable"))}
             for number in range(1, 9):
                 receipt = (await fill(broker, {A0: values(f"x{number}", 20), A1: values(f"y{number}", 9)}))[1]
-                await broker.publish(Key("k", number), [receipt])
+                await broker.publish(PublishKey("k", number), [receipt])
             done.set()
             counts = {name: await task for name, task in tasks.items()}
             await append(broker, b"last", "a", 0)
@@ -189,7 +189,7 @@ def test_where_files_cannot_have_two_names_everything_is_written_again() -> None
 
         disk.fault = fault
         receipt = (await fill(broker, {A0: values("x", 20)}))[1]
-        await broker.publish(Key("k", 1), [receipt])
+        await broker.publish(PublishKey("k", 1), [receipt])
         disk.fault = None
         assert await read_log(broker, A0) == values("x", 20)
 
@@ -209,7 +209,7 @@ def test_pieces_without_a_stage_are_removed_by_the_next_start_and_the_others_cou
         (info,) = await broker.list_stages()
         assert info.size_bytes == sum(len(left.names[path].cached) for path in left.names if "/staging/" in path)
         assert all(receipts[1].stage in path for path in left.names if path.endswith(".piece"))
-        await broker.publish(Key("k", 1), [receipts[1]])
+        await broker.publish(PublishKey("k", 1), [receipts[1]])
         assert await read_log(broker, A0) == values("y", 20)
 
     tell(disk, before, CONFIG)
@@ -259,7 +259,7 @@ def test_a_lower_limit_of_a_batch_keeps_a_publish_open_until_it_is_raised() -> N
     async def before(broker: LocalBroker) -> None:
         await broker.create_topic("a", 1, EACH)
         receipts.append((await fill(broker, {A0: values("x", 20)}, size=6))[1])
-        await broker.publish(Key("k", 1), receipts)
+        await broker.publish(PublishKey("k", 1), receipts)
 
     async def refused(broker: LocalBroker) -> None:
         assert await read_log(broker, A0) == []
@@ -286,7 +286,7 @@ def test_a_stage_that_was_published_and_comes_back_harms_nothing_when_it_is_publ
     async def before(broker: LocalBroker) -> None:
         await broker.create_topic("a", 1, EACH)
         receipts.append((await fill(broker, {A0: values("x", 20)}))[1])
-        await broker.publish(Key("k", 1), receipts)
+        await broker.publish(PublishKey("k", 1), receipts)
         if not is_known:  # it did not keep many stages, whether they were gone or not
             assert broker._publishing is not None
             await broker._publishing._state.put({b"k": msgspec.msgpack.encode(Intent(1, 0, True, False))})
@@ -294,9 +294,9 @@ def test_a_stage_that_was_published_and_comes_back_harms_nothing_when_it_is_publ
     async def after(broker: LocalBroker) -> None:
         if is_known:
             with pytest.raises(StageNotFound):
-                await broker.publish(Key("other", 1), receipts)
+                await broker.publish(PublishKey("other", 1), receipts)
         else:
-            await broker.publish(Key("other", 1), receipts)
+            await broker.publish(PublishKey("other", 1), receipts)
         assert await read_log(broker, A0) == values("x", 20) * (1 if is_known else 2)
 
     Machine(disk, fault).run(before, CONFIG)

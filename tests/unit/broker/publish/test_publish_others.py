@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from logboom.batch import build
-from logboom.broker.api import Answer, Key, Part, Settings
+from logboom.broker.api import Answer, Part, PublishKey, Settings
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Adoption, Entry
 from logboom.broker.local import LocalBroker
 from logboom.broker.publish import publisher
-from logboom.broker.publish.publisher import ADOPTED_AT_ONCE, Intent, Publishing
+from logboom.broker.publish.publisher import ADOPTED_AT_ONCE, Intent, Publisher
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.files.disk import File, OsDisk
 from logboom.storage.staged import stage
@@ -57,10 +57,10 @@ def test_others_stage_and_publish_while_many_stages_are_synced(tmp_path: Path, m
         async with opened(tmp_path) as broker:
             receipts = [(await fill(broker, {A0: [b"%d" % number]}))[1] for number in range(8)]
             slow.update(receipt.stage for receipt in receipts)
-            many = asyncio.create_task(broker.publish(Key("many", 1), receipts))
+            many = asyncio.create_task(broker.publish(PublishKey("many", 1), receipts))
             try:
                 async with asyncio.timeout(120):  # less than the gate waits
-                    await broker.publish(Key("one", 1), [(await fill(broker, {A0: [b"one"]}))[1]])
+                    await broker.publish(PublishKey("one", 1), [(await fill(broker, {A0: [b"one"]}))[1]])
                 assert not many.done()
             finally:
                 gate.set()
@@ -88,7 +88,7 @@ def test_only_a_few_logs_of_a_publish_are_taken_from_others_at_once(
     async def story() -> None:
         async with opened(tmp_path, partitions=6) as broker:
             logs = {("a", number): values(str(number), 7) for number in range(6)}
-            await broker.publish(Key("k", 1), [(await fill(broker, logs))[1]])
+            await broker.publish(PublishKey("k", 1), [(await fill(broker, logs))[1]])
             assert max(most) == ADOPTED_AT_ONCE
             assert {log: await read_log(broker, log) for log in logs} == logs
 
@@ -116,7 +116,7 @@ def test_what_is_published_can_be_read_although_somebody_appends_behind_it(
             others: list[asyncio.Future[list[Answer]]] = []
             receipt = (await fill(broker, {A0: values("x", 7)}))[1]
             monkeypatch.setattr(LogWriter, "submit", append_around)
-            published = await broker.publish(Key("k", 1), [receipt])
+            published = await broker.publish(PublishKey("k", 1), [receipt])
             assert published.parts is not None
             (log,) = (await broker.describe_topic("a")).partitions
             assert log.committed >= published.parts[0].next
@@ -132,7 +132,7 @@ def test_files_that_run_out_after_the_intent_are_waited_for(
     monkeypatch.setattr(stage, "LARGE_BYTES", 2000)
     monkeypatch.setattr(publisher, "RETRY_S", 0.01)
     monkeypatch.setattr(publisher, "ADOPTED_PART", part)
-    commit, open_file, refusals = Publishing._commit, OsDisk.open, list[str]()
+    commit, open_file, refusals = Publisher._commit, OsDisk.open, list[str]()
     left = 0
 
     def open_scarcely(disk: OsDisk, path: str) -> File:
@@ -143,17 +143,17 @@ def test_files_that_run_out_after_the_intent_are_waited_for(
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
         return open_file(disk, path)
 
-    async def commit_then_have_none(self: Publishing, name: str, intent: Intent) -> None:
+    async def commit_then_have_none(self: Publisher, name: str, intent: Intent) -> None:
         nonlocal left
         await commit(self, name, intent)
         left = 3 if intent.is_open else 0
 
     monkeypatch.setattr(OsDisk, "open", open_scarcely)
-    monkeypatch.setattr(Publishing, "_commit", commit_then_have_none)
+    monkeypatch.setattr(Publisher, "_commit", commit_then_have_none)
 
     async def story() -> None:
         async with opened(tmp_path) as broker:
-            await broker.publish(Key("k", 1), [(await fill(broker, {A0: values("x", 7)}))[1]])
+            await broker.publish(PublishKey("k", 1), [(await fill(broker, {A0: values("x", 7)}))[1]])
             assert len(refusals) == 3
             assert await read_log(broker, A0) == values("x", 7)
 
@@ -161,9 +161,9 @@ def test_files_that_run_out_after_the_intent_are_waited_for(
 
 
 def test_a_publish_of_many_stages_keeps_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit, counts = Publishing._commit, list[int]()
+    commit, counts = Publisher._commit, list[int]()
 
-    async def count_files(self: Publishing, name: str, intent: Intent) -> None:
+    async def count_files(self: Publisher, name: str, intent: Intent) -> None:
         files = []
         for number in os.listdir("/proc/self/fd"):
             with suppress(FileNotFoundError):  # of this list itself, or of another thread
@@ -171,12 +171,12 @@ def test_a_publish_of_many_stages_keeps_few_files_open(tmp_path: Path, monkeypat
         counts.append(sum(".stage" in file for file in files))
         await commit(self, name, intent)
 
-    monkeypatch.setattr(Publishing, "_commit", count_files)
+    monkeypatch.setattr(Publisher, "_commit", count_files)
 
     async def story() -> None:
         async with opened(tmp_path) as broker:
             receipts = [(await fill(broker, {A0: [b"%d" % number]}))[1] for number in range(40)]
-            await broker.publish(Key("k", 1), receipts)
+            await broker.publish(PublishKey("k", 1), receipts)
             assert max(counts) < 10, counts
             assert await read_log(broker, A0) == [b"%d" % number for number in range(40)]
 

@@ -12,7 +12,17 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker import local
-from logboom.broker.api import Appended, Key, Part, Publication, PublishedPart, ReadRequest, Receipt, Settings, Start
+from logboom.broker.api import (
+    Appended,
+    Part,
+    Publication,
+    PublishedPart,
+    PublishKey,
+    ReadRequest,
+    Receipt,
+    Settings,
+    Start,
+)
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -38,7 +48,7 @@ from simulation.disk import Call, SimulatedDisk, SimulatedFile
 from simulation.staged import ROOT, Log, Machine, append, fill, killed, publish_values, put, read_log, read_logs, tell
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
-KEY = Key("k", 1)
+KEY = PublishKey("k", 1)
 CONFIG = BrokerConfig(reserve_bytes=0, upkeep=UpkeepSettings(retention_every_ms=10))
 VALUES = {A0: [b"1", b"2", b"3"], B0: [b"4"]}
 
@@ -137,15 +147,15 @@ def test_a_key_that_was_published_is_answered_as_the_first_time_and_publishes_no
     said: list[Publication] = []
 
     async def story(broker: LocalBroker) -> None:
-        said.append(await publish_values(broker, Key("k", 5), VALUES))
+        said.append(await publish_values(broker, PublishKey("k", 5), VALUES))
         await check(broker)
 
     async def check(broker: LocalBroker) -> None:
-        again = await publish_values(broker, Key("k", 5), VALUES)
+        again = await publish_values(broker, PublishKey("k", 5), VALUES)
         assert again == Publication("k", 5, True, said[0].parts)
-        assert await publish_values(broker, Key("k", 4), VALUES) == Publication("k", 4, True, None)
-        assert await broker.publish(Key("k", 5), []) == again
-        assert await broker.publish(Key("k", 5), [Receipt("f" * 32)]) == again
+        assert await publish_values(broker, PublishKey("k", 4), VALUES) == Publication("k", 4, True, None)
+        assert await broker.publish(PublishKey("k", 5), []) == again
+        assert await broker.publish(PublishKey("k", 5), [Receipt("f" * 32)]) == again
         assert await broker.list_stages() == []
         assert await read_logs(broker, [A0, B0]) == VALUES
 
@@ -155,19 +165,23 @@ def test_a_key_that_was_published_is_answered_as_the_first_time_and_publishes_no
 
 def test_what_has_another_digest_or_an_older_number_is_no_repeat(disk: SimulatedDisk) -> None:
     async def story(broker: LocalBroker) -> None:
-        await publish_values(broker, Key("k", 5, digest="one"), VALUES)
+        await publish_values(broker, PublishKey("k", 5, digest="one"), VALUES)
         await check(broker)
 
     async def check(broker: LocalBroker) -> None:
-        for other in (Key("k", 5, digest="two"), Key("k", 4, digest="one"), Key("k", 0, digest="two")):
+        for other in (
+            PublishKey("k", 5, digest="two"),
+            PublishKey("k", 4, digest="one"),
+            PublishKey("k", 0, digest="two"),
+        ):
             with pytest.raises(KeyMismatch, match=f"number {other.number} with digest {other.digest} .* number 5 with"):
                 await publish_values(broker, other, VALUES)
         stages = [stage.id for stage in await broker.list_stages()]
         assert len(stages) == 3, "what is refused stays as it was"
         await broker.discard(stages)
-        assert (await publish_values(broker, Key("k", 5, digest="one"), VALUES)).repeat
-        assert (await publish_values(broker, Key("k", 5), VALUES)).repeat, "who gives none is not compared"
-        assert (await publish_values(broker, Key("k", 2), VALUES)).repeat
+        assert (await publish_values(broker, PublishKey("k", 5, digest="one"), VALUES)).repeat
+        assert (await publish_values(broker, PublishKey("k", 5), VALUES)).repeat, "who gives none is not compared"
+        assert (await publish_values(broker, PublishKey("k", 2), VALUES)).repeat
         assert await read_logs(broker, [A0, B0]) == VALUES
         assert [(info.number, info.digest) for info in await broker.list_keys()] == [(5, "one")]
 
@@ -177,11 +191,11 @@ def test_what_has_another_digest_or_an_older_number_is_no_repeat(disk: Simulated
 
 def test_a_digest_that_comes_later_is_not_compared_with_none(disk: SimulatedDisk) -> None:
     async def story(broker: LocalBroker) -> None:
-        await publish_values(broker, Key("k", 5), VALUES)
-        assert (await publish_values(broker, Key("k", 5, digest="one"), VALUES)).repeat
-        assert not (await publish_values(broker, Key("k", 6, digest="one"), VALUES)).repeat
+        await publish_values(broker, PublishKey("k", 5), VALUES)
+        assert (await publish_values(broker, PublishKey("k", 5, digest="one"), VALUES)).repeat
+        assert not (await publish_values(broker, PublishKey("k", 6, digest="one"), VALUES)).repeat
         with pytest.raises(InvalidKey, match="digest"):
-            await broker.publish(Key("k", 7, digest="a b"), [])
+            await broker.publish(PublishKey("k", 7, digest="a b"), [])
 
     tell(disk, story, CONFIG)
 
@@ -191,17 +205,17 @@ def test_a_lasting_name_knows_the_topics_of_all_its_numbers(
 ) -> None:
     async def story(broker: LocalBroker) -> None:
         ids = {name: (await broker.describe_topic(name)).id for name in ("a", "b")}
-        await publish_values(broker, Key("k", 1), {A0: [b"1"]})
-        await publish_values(broker, Key("k", 2), {B0: [b"2"]})
-        await broker.publish(Key("k", 3), [])
-        await publish_values(broker, Key("once", lasting=False), {A0: [b"3"]})
+        await publish_values(broker, PublishKey("k", 1), {A0: [b"1"]})
+        await publish_values(broker, PublishKey("k", 2), {B0: [b"2"]})
+        await broker.publish(PublishKey("k", 3), [])
+        await publish_values(broker, PublishKey("once", lasting=False), {A0: [b"3"]})
         assert {info.name: info.topics for info in await broker.list_keys()} == {"k": ids, "once": {"a": ids["a"]}}
         await broker.delete_topic("a")
         ids["a"] = (await broker.create_topic("a", 1)).id
-        await publish_values(broker, Key("k", 4), {A0: [b"1"]})
+        await publish_values(broker, PublishKey("k", 4), {A0: [b"1"]})
         assert (await broker.list_keys("k"))[0].topics == ids
         monkeypatch.setattr(publisher, "TOPICS_KEPT", 1)
-        await publish_values(broker, Key("k", 5), {B0: [b"1"]})
+        await publish_values(broker, PublishKey("k", 5), {B0: [b"1"]})
         assert (await broker.list_keys("k"))[0].topics == {"b": ids["b"]}
 
     tell(disk, story, CONFIG)
@@ -215,9 +229,9 @@ def test_what_was_published_before_there_were_digests_is_still_known() -> None:
 
 def test_a_publish_without_stages_only_raises_the_number(disk: SimulatedDisk) -> None:
     async def story(broker: LocalBroker) -> None:
-        assert await broker.publish(Key("k", 7), []) == Publication("k", 7, False, [])
-        assert (await publish_values(broker, Key("k", 6), VALUES)).repeat
-        assert not (await publish_values(broker, Key("k", 8), VALUES)).repeat
+        assert await broker.publish(PublishKey("k", 7), []) == Publication("k", 7, False, [])
+        assert (await publish_values(broker, PublishKey("k", 6), VALUES)).repeat
+        assert not (await publish_values(broker, PublishKey("k", 8), VALUES)).repeat
 
     tell(disk, story, CONFIG)
 
@@ -226,10 +240,10 @@ def test_a_publish_without_stages_only_raises_the_number(disk: SimulatedDisk) ->
 def test_names_that_cannot_be_are_refused(disk: SimulatedDisk, name: str) -> None:
     async def story(broker: LocalBroker) -> None:
         _, receipt = await fill(broker, VALUES)
-        for key in (Key(name), Key("k", -1), Key("k", 2**63)):
+        for key in (PublishKey(name), PublishKey("k", -1), PublishKey("k", 2**63)):
             with pytest.raises(InvalidKey):
                 await broker.publish(key, [receipt])
-        assert not (await broker.publish(Key("x" * 249, 2**63 - 1), [receipt])).repeat
+        assert not (await broker.publish(PublishKey("x" * 249, 2**63 - 1), [receipt])).repeat
 
     tell(disk, story, CONFIG)
 
@@ -250,7 +264,9 @@ def test_neighbouring_numbers_at_once_are_published_or_said_to_be_old(disk: Simu
     async def story(broker: LocalBroker) -> None:
         order = [3, 1, 2, 5, 4, 7, 6]
         receipts = [(await fill(broker, {A0: [str(number).encode()]}))[1] for number in order]
-        asked = [broker.publish(Key("k", number), [receipt]) for number, receipt in zip(order, receipts, strict=True)]
+        asked = [
+            broker.publish(PublishKey("k", number), [receipt]) for number, receipt in zip(order, receipts, strict=True)
+        ]
         said = await asyncio.gather(*asked)
         published = [publication.number for publication in said if not publication.repeat]
         assert published == sorted(published)
@@ -263,7 +279,7 @@ def test_neighbouring_numbers_at_once_are_published_or_said_to_be_old(disk: Simu
 def test_many_names_are_published_at_once(disk: SimulatedDisk) -> None:
     async def story(broker: LocalBroker) -> None:
         await asyncio.gather(
-            *(publish_values(broker, Key(f"k{n}"), {A0: [b"%d" % n], B0: [b"%d" % n]}) for n in range(50))
+            *(publish_values(broker, PublishKey(f"k{n}"), {A0: [b"%d" % n], B0: [b"%d" % n]}) for n in range(50))
         )
         found = await read_logs(broker, [A0, B0])
         assert sorted(found[A0]) == sorted(found[B0]) == sorted(b"%d" % n for n in range(50))
@@ -278,7 +294,7 @@ def test_a_stage_is_published_once_however_many_ask(disk: SimulatedDisk) -> None
         with pytest.raises(StageBusy):
             await broker.publish(KEY, [receipt, receipt])
         said = await asyncio.gather(
-            *(broker.publish(Key(f"k{n}"), [receipt]) for n in range(5)), return_exceptions=True
+            *(broker.publish(PublishKey(f"k{n}"), [receipt]) for n in range(5)), return_exceptions=True
         )
         assert sum(isinstance(answer, Publication) for answer in said) == 1
         assert all(isinstance(answer, Publication | StageBusy | StageNotFound) for answer in said)
@@ -346,7 +362,7 @@ def test_a_full_volume_after_the_commit_is_waited_out_and_the_topics_stay_meanwh
         assert info.state == "publishing"
         assert await broker.discard([info.id]) == 0
         with pytest.raises(StageBusy):
-            await broker.publish(Key("other"), [Receipt(info.id)])
+            await broker.publish(PublishKey("other"), [Receipt(info.id)])
         with pytest.raises(LowSpace):
             await append(broker, b"x", "a", 1)
         again = asyncio.create_task(broker.publish(KEY, []))
@@ -387,12 +403,12 @@ def test_a_caller_who_goes_away_ends_nothing(disk: SimulatedDisk) -> None:
     async def story(broker: LocalBroker) -> None:
         for number in range(1, 40):
             _, receipt = await fill(broker, {A0: [b"%d" % number]})
-            task = asyncio.create_task(broker.publish(Key("k", number), [receipt]))
+            task = asyncio.create_task(broker.publish(PublishKey("k", number), [receipt]))
             for _ in range(number):
                 await asyncio.sleep(0)
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
-            publication = await broker.publish(Key("k", number), [])
+            publication = await broker.publish(PublishKey("k", number), [])
             assert publication.repeat or number == 1
             assert await read_log(broker, A0) == [b"%d" % n for n in range(1, number + 1)]
 
@@ -452,11 +468,11 @@ def test_a_log_that_is_damaged_before_a_publish_is_finished_keeps_it_open_until_
     async def story(broker: LocalBroker) -> None:
         assert any("cannot be finished" in line for line in broker.recovered)
         with pytest.raises(OutcomeUnknown):
-            await broker.publish(Key("k", 9), [])
+            await broker.publish(PublishKey("k", 9), [])
         with pytest.raises(TopicBusy):
             await broker.delete_topic("a")
         assert await read_log(broker, B0) == []
-        assert not (await publish_values(broker, Key("other"), {B0: [b"x"]})).repeat
+        assert not (await publish_values(broker, PublishKey("other"), {B0: [b"x"]})).repeat
         assert await broker.forget_key("k")
         assert not await broker.forget_key("k")
         await broker.delete_topic("a")
@@ -538,7 +554,7 @@ def test_whatever_goes_wrong_after_the_commit_the_stages_are_kept_for_the_next_s
         monkeypatch.undo()
         assert await broker.discard([receipt.stage]) == 0
         with pytest.raises(StageBusy):
-            await broker.publish(Key("other"), [receipt])
+            await broker.publish(PublishKey("other"), [receipt])
         with pytest.raises(TopicBusy):
             await broker.delete_topic("a")
 
@@ -589,7 +605,7 @@ def test_a_node_that_has_stopped_writing_answers_every_publish(disk: SimulatedDi
         with pytest.raises(LogboomError):
             await broker.publish(KEY, [receipt])
         with pytest.raises(LogboomError):
-            await broker.publish(Key("k", 2), [])
+            await broker.publish(PublishKey("k", 2), [])
 
     tell(disk, story, CONFIG)
 
@@ -601,7 +617,7 @@ def test_names_that_do_not_last_are_forgotten_and_the_others_are_not(
 
     async def story(broker: LocalBroker) -> None:
         for n in range(5):
-            await publish_values(broker, Key(f"random{n}", 0, False), {A0: [b"x"]})
+            await publish_values(broker, PublishKey(f"random{n}", 0, False), {A0: [b"x"]})
         await publish_values(broker, KEY, {A0: [b"x"]})
         assert all((info.expires is None) == (info.name == "k") for info in await broker.list_keys())
         monkeypatch.setattr(publisher, "KEY_EXPIRY_US", 0)
@@ -618,7 +634,7 @@ def test_a_name_that_is_published_under_again_while_it_expires_is_kept(
     async def story(broker: LocalBroker) -> None:
         keeper = broker._publishing
         assert keeper is not None
-        await publish_values(broker, Key("k", 1, False), {A0: [b"1"]})
+        await publish_values(broker, PublishKey("k", 1, False), {A0: [b"1"]})
         _, receipt = await fill(broker, {A0: [b"2"], B0: [b"2"]})
         full_after_the_intent(disk)
         loop, full, expiring = asyncio.get_running_loop(), disk.fault, list[asyncio.Task[None]]()
@@ -630,7 +646,7 @@ def test_a_name_that_is_published_under_again_while_it_expires_is_kept(
 
         disk.fault = fault
         monkeypatch.setattr(publisher, "KEY_EXPIRY_US", 0)
-        task = asyncio.create_task(broker.publish(Key("k", 2, False), [receipt]))
+        task = asyncio.create_task(broker.publish(PublishKey("k", 2, False), [receipt]))
         while disk.free:
             await asyncio.sleep(0.002)
         await asyncio.gather(*expiring)
@@ -655,12 +671,12 @@ def test_a_name_that_is_forgotten_is_as_one_that_never_was(disk: SimulatedDisk) 
 def test_there_are_so_many_names_and_no_more(disk: SimulatedDisk) -> None:
     async def story(broker: LocalBroker) -> None:
         for n in range(3):
-            await publish_values(broker, Key(f"k{n}"), {A0: [b"x"]})
+            await publish_values(broker, PublishKey(f"k{n}"), {A0: [b"x"]})
         _, receipt = await fill(broker, {A0: [b"y"]})
         with pytest.raises(LimitExceeded):
-            await broker.publish(Key("k3"), [receipt])
+            await broker.publish(PublishKey("k3"), [receipt])
         assert (await broker.list_stages())[0].state == "open"
-        assert not (await broker.publish(Key("k2", 1), [receipt])).repeat
+        assert not (await broker.publish(PublishKey("k2", 1), [receipt])).repeat
         await broker.delete_topic("a")
 
     tell(disk, story, BrokerConfig(Limits(publish_keys=3)))
@@ -670,14 +686,14 @@ def test_room_that_was_promised_is_given_back_whatever_becomes_of_a_publish(disk
     async def story(broker: LocalBroker) -> None:
         disk.free = 40_000
         for n in range(1, 200):
-            await publish_values(broker, Key("k", n), {A0: [b"x"], A1: [b"x"], B0: [b"x"]})
+            await publish_values(broker, PublishKey("k", n), {A0: [b"x"], A1: [b"x"], B0: [b"x"]})
         for n in range(20):
             _, receipt = await fill(broker, {A0: [b"x" * 9_000]})
             with pytest.raises(LimitExceeded):
-                await broker.publish(Key("one-too-many", n), [receipt])
+                await broker.publish(PublishKey("one-too-many", n), [receipt])
             await broker.discard([receipt.stage])
         _, receipt = await fill(broker, {A0: [b"x" * 30_000]})
-        assert not (await broker.publish(Key("k", 1000), [receipt])).repeat
+        assert not (await broker.publish(PublishKey("k", 1000), [receipt])).repeat
 
     tell(disk, story, BrokerConfig(Limits(publish_keys=1), reserve_bytes=0))
 

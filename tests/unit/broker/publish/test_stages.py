@@ -11,7 +11,7 @@ import pytest
 
 from logboom.batch import Batch, Producer, build
 from logboom.batch.header import STAGED_IDS
-from logboom.broker.api import Appended, Broker, Key, Part, Receipt
+from logboom.broker.api import Appended, Broker, Part, PublishKey, Receipt
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -37,7 +37,7 @@ from simulation.disk import Call, SimulatedDisk
 from simulation.staged import ROOT, fill, killed, publish_values, put, read_log, staged_batch, tell
 
 STAGING = f"{ROOT}/staging"
-KEY = Key("k")
+KEY = PublishKey("k")
 
 
 @pytest.fixture

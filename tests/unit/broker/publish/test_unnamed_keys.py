@@ -9,7 +9,7 @@ from itertools import islice
 
 import pytest
 
-from logboom.broker.api import Key, Publication, Receipt
+from logboom.broker.api import Publication, PublishKey, Receipt
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -79,7 +79,7 @@ async def publish_many(broker: LocalBroker, start: int, stop: int) -> list[Recei
     receipts = []
     for number in range(start, stop):
         _, receipt = await fill(broker, {A0: [b"%d" % number]})
-        await broker.publish(Key(name(number), 0, False), [receipt])
+        await broker.publish(PublishKey(name(number), 0, False), [receipt])
         receipts.append(receipt)
     return receipts
 
@@ -95,7 +95,7 @@ async def repeat_all(broker: LocalBroker, receipts: list[Receipt]) -> list[Publi
     answers: list[Publication | LogboomError] = []
     for number, receipt in enumerate(receipts):
         try:
-            answers.append(await broker.publish(Key(name(number), 0, False), [receipt]))
+            answers.append(await broker.publish(PublishKey(name(number), 0, False), [receipt]))
         except OutcomeUnknown as error:
             answers.append(error)
     return answers
@@ -115,7 +115,7 @@ def test_transactions_without_a_name_never_stop_and_are_never_published_twice() 
 
     async def story(broker: LocalBroker) -> None:
         for number in range(KEPT):
-            await publish_values(broker, Key(f"named{number}", 3), {("b", 0): [b"x"]})
+            await publish_values(broker, PublishKey(f"named{number}", 3), {("b", 0): [b"x"]})
         receipts.extend(await publish_many(broker, 0, 60))
         await quiet(broker)
         keys = await broker.list_keys()
@@ -124,12 +124,12 @@ def test_transactions_without_a_name_never_stop_and_are_never_published_twice() 
         check(await repeat_all(broker, receipts))
         assert await read_log(broker, A0) == expected
         with pytest.raises(LimitExceeded):
-            await publish_values(broker, Key("one-more"), {A0: [b"x"]})
+            await publish_values(broker, PublishKey("one-more"), {A0: [b"x"]})
 
     async def again(broker: LocalBroker) -> None:
         check(await repeat_all(broker, receipts))
         assert await read_log(broker, A0) == expected
-        assert (await publish_values(broker, Key("named0", 3), {A0: [b"x"]})).repeat
+        assert (await publish_values(broker, PublishKey("named0", 3), {A0: [b"x"]})).repeat
         await publish_many(broker, 60, 62)
 
     tell(disk, story, CONFIG)
@@ -175,11 +175,11 @@ def check_none_anew(answers: list[Publication | LogboomError]) -> None:
 
 def test_a_name_that_lasts_stays_so_whatever_a_later_publish_says() -> None:
     async def story(broker: LocalBroker) -> None:
-        await publish_values(broker, Key("orders", 1), {A0: [b"1"]})
-        await publish_values(broker, Key("orders", 2, False), {A0: [b"2"]})
+        await publish_values(broker, PublishKey("orders", 1), {A0: [b"1"]})
+        await publish_values(broker, PublishKey("orders", 2, False), {A0: [b"2"]})
         await publish_many(broker, 0, 4 * KEPT)
         await quiet(broker)
-        assert (await publish_values(broker, Key("orders", 2), {A0: [b"2"]})).repeat
+        assert (await publish_values(broker, PublishKey("orders", 2), {A0: [b"2"]})).repeat
 
     tell(prepared(), story, CONFIG)
 
@@ -187,10 +187,10 @@ def test_a_name_that_lasts_stays_so_whatever_a_later_publish_says() -> None:
 def test_a_publish_without_stages_and_without_a_name_is_nothing_however_often_it_is_said() -> None:
     async def story(broker: LocalBroker) -> None:
         for number in range(4 * KEPT):
-            await broker.publish(Key(name(number), 0, False), [])
+            await broker.publish(PublishKey(name(number), 0, False), [])
         await quiet(broker)
         assert len(await broker.list_keys()) <= KEPT
-        assert not (await broker.publish(Key(name(0), 0, False), [])).repeat
+        assert not (await broker.publish(PublishKey(name(0), 0, False), [])).repeat
         assert await read_log(broker, A0) == []
 
     tell(prepared(), story, CONFIG)

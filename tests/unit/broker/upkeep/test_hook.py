@@ -18,7 +18,7 @@ from logboom.broker.upkeep.hook import (
     LINE_CHARACTERS_MAX,
     LINES_MAX,
     TAIL_BYTES,
-    Outcome,
+    HookOutcome,
     Output,
     environment_of,
     run_hook,
@@ -47,13 +47,13 @@ def children() -> set[str]:
     return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
 
 
-def run(command: str, timeout_s: float = ENOUGH_S, term_grace_s: float = ENOUGH_S) -> tuple[Outcome, list[str]]:
+def run(command: str, timeout_s: float = ENOUGH_S, term_grace_s: float = ENOUGH_S) -> tuple[HookOutcome, list[str]]:
     lines: list[str] = []
     outcome = run_hook(command, {}, timeout_s, lines.append, term_grace_s=term_grace_s)
     return outcome, lines
 
 
-def run_until_it_prints(command: str, term_grace_s: float = ENOUGH_S) -> tuple[Outcome, list[str]]:
+def run_until_it_prints(command: str, term_grace_s: float = ENOUGH_S) -> tuple[HookOutcome, list[str]]:
     """Stop the hook at its first line, when it is sure to have come so far."""
     lines: list[str] = []
     stop = threading.Event()
@@ -324,7 +324,7 @@ def test_after_a_stop_nothing_is_started(tmp_path: Path) -> None:
     stop = threading.Event()
     stop.set()
     outcome = run_hook(f"touch {tmp_path}/made", {}, ENOUGH_S, print, stop)
-    assert outcome == Outcome(None, 0.0, "stopped", "")
+    assert outcome == HookOutcome(None, 0.0, "stopped", "")
     assert not list(tmp_path.iterdir())
 
 

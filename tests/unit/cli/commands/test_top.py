@@ -31,8 +31,8 @@ from logboom.broker.monitor.checkup import Complaint
 from logboom.cli import run
 from logboom.cli.top.detail import ROWS_MAX, detail_lines
 from logboom.cli.top.lines import trouble_lines
-from logboom.cli.top.look import HISTORY_MAX, Detail, Look, View, join_histories
-from logboom.cli.top.page import Mood, Page, help_lines, overview, plain_text, scrolled
+from logboom.cli.top.look import HISTORY_MAX, Detail, NodeLook, View, join_histories
+from logboom.cli.top.page import Mood, TopPage, help_lines, overview, plain_text, scrolled
 from logboom.cli.top.plot import bars, bucket_us, columns, short_age, short_duration, short_number, short_size
 from logboom.client.remote import RemoteBroker
 from logboom.protocols.binary import messages
@@ -98,14 +98,14 @@ def stats_of(**changes: object) -> NodeStats:
     return msgspec.structs.replace(stats, **changes)
 
 
-def look_of(**changes: object) -> Look:
+def look_of(**changes: object) -> NodeLook:
     topics = [topic_of(number) for number in range(20)]
     at = [NOW - number * STEP for number in reversed(range(300))]
-    look = Look("127.0.0.1:1", View(), stats_of(), history_of(at), Activity(2000, 20, 20, topics), [], [])
+    look = NodeLook("127.0.0.1:1", View(), stats_of(), history_of(at), Activity(2000, 20, 20, topics), [], [])
     return msgspec.structs.replace(look, **changes)
 
 
-def text_of(page: Page) -> str:
+def text_of(page: TopPage) -> str:
     return "\n".join(line.plain for line in page.lines)
 
 

@@ -30,7 +30,7 @@ from logboom.storage import DataDirectory, Log
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.data.topic import SegmentSettings, Settings
 from logboom.storage.files.disk import OsDisk
-from logboom.storage.readable_log import Piece
+from logboom.storage.readable_log import SeqnoRange
 from logboom.storage.upkeep.recompression import recompress
 
 SMALL = Settings(segment=SegmentSettings(bytes=4096))
@@ -95,7 +95,7 @@ def test_everything_committed_is_read_and_nothing_else(writer: Writer) -> None:
         assert values(reader) == []
         writer.log.commit(writer.log.sync())
         assert values(reader) == expected(500, 510)
-        assert (reader.position, reader.first, reader.committed) == (510, 0, 510)
+        assert (reader.seqno, reader.first, reader.committed) == (510, 0, 510)
 
 
 @pytest.mark.parametrize("seqno", [0, 1, 4, 5, 77, 499, 500])
@@ -110,9 +110,9 @@ def test_a_reader_starts_exactly_at_a_seqno(writer: Writer, seqno: int) -> None:
 
 def test_a_reader_starts_at_a_time(writer: Writer) -> None:
     writer.write(500)
-    assert FileReader(writer.path, "events", timestamp=123_456).position == 124
-    assert FileReader(writer.path, "events", timestamp=datetime.fromtimestamp(0.123, UTC)).position == 123
-    assert FileReader(writer.path, "events", timestamp=10**9).position == 500
+    assert FileReader(writer.path, "events", timestamp=123_456).seqno == 124
+    assert FileReader(writer.path, "events", timestamp=datetime.fromtimestamp(0.123, UTC)).seqno == 123
+    assert FileReader(writer.path, "events", timestamp=10**9).seqno == 500
 
 
 def test_a_reader_starts_at_the_end(writer: Writer) -> None:
@@ -144,7 +144,7 @@ def test_records_can_be_selected(writer: Writer) -> None:
     writer.write(100)
     reader = FileReader(writer.path, "events")
     assert list(reader.records(where=Selection(tags_any=("none",)))) == []
-    assert reader.position == 100
+    assert reader.seqno == 100
 
 
 def test_a_log_is_followed_across_rolls_retention_and_recompression(writer: Writer) -> None:
@@ -248,10 +248,10 @@ def test_a_topic_that_no_writer_has_opened_yet_is_empty(tmp_path: Path) -> None:
         data.create_topic("quiet")
         reader = FileReader(tmp_path, "quiet", at="latest")
         assert values(reader) == []
-        assert reader.position is None
+        assert reader.seqno is None
         data.open_topic("quiet")
         assert values(reader) == []
-        assert reader.position == 0
+        assert reader.seqno == 0
 
 
 def test_partitions_are_named_where_there_are_several(tmp_path: Path) -> None:
@@ -381,7 +381,7 @@ def test_tables_end_before_a_seqno(writer: Writer, start: int, until: int) -> No
     for max_bytes in (1, 3000, 1 << 20):
         reader = FileReader(writer.path, "events", seqno=start)
         assert seqnos(reader, until=until, max_bytes=max_bytes) == list(range(start, min(until, 500)))
-        assert reader.position == max(start, min(until, 500))
+        assert reader.seqno == max(start, min(until, 500))
         assert seqnos(reader) == list(range(reader.first + max(start, min(until, 500)), 500))
 
 
@@ -390,13 +390,13 @@ def test_tables_hold_what_is_wanted_and_the_rest_is_passed_over(writer: Writer) 
     size = writer.log.size_bytes
     reader = FileReader(writer.path, "events")
     assert seqnos(reader, where=Selection(time_from=400_000, time_until=410_001)) == list(range(400, 411))
-    assert reader.position == 500
+    assert reader.seqno == 500
     assert 0 < reader.bytes_read < size / 10
     assert seqnos(FileReader(writer.path, "events"), where=Selection(key=b"k")) == list(range(500))
     for nothing in (Selection(key=b"j"), Selection(channel="a"), Selection(time_from=10**9), Selection(time_until=0)):
         reader = FileReader(writer.path, "events")
         assert seqnos(reader, where=nothing) == []
-        assert (reader.position, reader.bytes_read) == (500, 0) or nothing.key
+        assert (reader.seqno, reader.bytes_read) == (500, 0) or nothing.key
 
 
 def test_a_wish_and_an_end_go_together(writer: Writer) -> None:
@@ -404,10 +404,10 @@ def test_a_wish_and_an_end_go_together(writer: Writer) -> None:
     reader = FileReader(writer.path, "events", seqno=13)
     where = Selection(time_from=11_000, time_until=400_000)
     assert seqnos(reader, until=222, where=where) == list(range(13, 222))
-    assert reader.position == 222
+    assert reader.seqno == 222
     reader.seek(222)
     assert seqnos(reader, until=450, where=where) == list(range(222, 400))
-    assert reader.position == 450
+    assert reader.seqno == 450
 
 
 def test_columns_that_were_not_asked_for_do_not_come_along(writer: Writer) -> None:
@@ -453,7 +453,7 @@ def test_a_log_is_cut_for_several_to_read(writer: Writer) -> None:
     assert reader.cut(0, 100, 3000) == []
 
 
-def seqnos_of(path: str, pieces: list[Piece]) -> list[int]:
+def seqnos_of(path: str, pieces: list[SeqnoRange]) -> list[int]:
     found = []
     for piece in pieces:
         found += seqnos(FileReader(path, "events", seqno=piece.seqno_from), until=piece.seqno_until)

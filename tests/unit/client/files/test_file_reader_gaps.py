@@ -15,7 +15,7 @@ from logboom.batch import build
 from logboom.client import FileReader
 from logboom.errors import Damage, DirectoryUnusable, NotOpened, SeqnoOutOfRange, TopicDeleted, TopicRecreated
 from logboom.storage import DataDirectory, Log
-from logboom.storage.data.state import SLOT_SIZE, State
+from logboom.storage.data.state import SLOT_SIZE, StateFile
 from logboom.storage.data.topic import SegmentSettings, Settings
 from logboom.storage.files.disk import OsDisk
 from logboom.storage.view import LogView
@@ -76,7 +76,7 @@ def test_one_damaged_header_in_the_active_segment_hides_only_its_own_records(tmp
     assert reader.skipped == 5
     assert FileReader(tmp_path, "events", gaps="skip").table(["seqno"])["seqno"].to_pylist() == wanted
     assert seqnos_of(FileReader(tmp_path, "events", gaps="skip"), follow=True, timeout_s=0.01) == wanted
-    assert FileReader(tmp_path, "events", at="latest").position == 1000
+    assert FileReader(tmp_path, "events", at="latest").seqno == 1000
     assert seqnos_of(FileReader(tmp_path, "events", seqno=900)) == list(range(900, 1000))
     with pytest.raises(Damage) as caught:
         seqnos_of(FileReader(tmp_path, "events"))
@@ -93,7 +93,7 @@ def test_a_damaged_end_is_told_to_who_comes_there_and_keeps_nobody_who_stops_bef
     for until in (500, 503, 995):
         reader = FileReader(tmp_path, "events")
         assert sum(table.num_rows for table in reader.tables(["seqno"], until=until)) == until
-        assert (reader.position, reader.committed, reader.stated) == (until, 995, 1000)
+        assert (reader.seqno, reader.committed, reader.stated) == (until, 995, 1000)
     for seqno in (0, 995, 998):
         with pytest.raises(Damage) as caught:
             list(FileReader(tmp_path, "events", seqno=seqno).tables(["seqno"], until=1000))
@@ -228,7 +228,7 @@ def test_bookmarks_are_given_and_taken_behind_damage(tmp_path: Path) -> None:
     assert seqnos_of(FileReader(tmp_path, "events", bookmark=bookmark)) == list(range(65, 100))
     again = FileReader(tmp_path, "events", seqno=65).bookmark
     assert seqnos_of(FileReader(tmp_path, "events", bookmark=again)) == list(range(65, 100))
-    assert FileReader(tmp_path, "events", timestamp=61_000, gaps="skip").position == 65
+    assert FileReader(tmp_path, "events", timestamp=61_000, gaps="skip").seqno == 65
     data.close()
 
 
@@ -316,7 +316,7 @@ def test_a_view_shows_nothing_unsynced_where_the_state_file_once_said_more(tmp_p
     run = log.read(50, 1)
     assert run is not None
     data.close()
-    state = State.open(OsDisk(str(tmp_path)), str(tmp_path / "state"))
+    state = StateFile.open(OsDisk(str(tmp_path)), str(tmp_path / "state"))
     state.claim(topic.id_bytes, 0).write(0, 0, 100, 10, 0)
     path.write_bytes(path.read_bytes()[: run.position])
     data, log = start(tmp_path)

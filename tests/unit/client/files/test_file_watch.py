@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from logboom.client.files import file_watch
-from logboom.client.files.file_watch import Pace, Watch
+from logboom.client.files.file_watch import FileWatch, ReadPace
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def write(path: str) -> None:
 
 
 def test_a_write_wakes(path: str) -> None:
-    watch = Watch(path)
+    watch = FileWatch(path)
     assert watch.by_inotify
     threading.Timer(0.05, write, [path]).start()
     began = time.monotonic()
@@ -34,7 +34,7 @@ def test_a_write_wakes(path: str) -> None:
 
 
 def test_a_write_before_the_wait_is_not_missed(path: str) -> None:
-    watch = Watch(path)
+    watch = FileWatch(path)
     write(path)
     began = time.monotonic()
     watch.wait(300)
@@ -42,7 +42,7 @@ def test_a_write_before_the_wait_is_not_missed(path: str) -> None:
 
 
 def test_a_file_put_in_place_of_another_is_watched_after_renewal(path: str) -> None:
-    watch = Watch(path)
+    watch = FileWatch(path)
     os.unlink(path)
     watch.renew()
     Path(path).write_bytes(bytes(64))
@@ -58,7 +58,7 @@ def test_a_file_put_in_place_of_another_is_watched_after_renewal(path: str) -> N
 
 def test_without_inotify_it_polls_and_comes_back(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_watch, "_open_inotify", lambda: -1)
-    watch = Watch(path)
+    watch = FileWatch(path)
     assert not watch.by_inotify
     for _ in range(20):
         watch.wait(300)
@@ -68,7 +68,7 @@ def test_without_inotify_it_polls_and_comes_back(path: str, monkeypatch: pytest.
 def test_a_closed_watch_leaves_no_descriptor(path: str) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        watch = Watch(path)
+        watch = FileWatch(path)
         watch.close()
         watch.close()
     assert len(os.listdir("/proc/self/fd")) <= before
@@ -79,7 +79,7 @@ def test_a_reader_rests_after_small_reads_and_not_after_large_ones(monkeypatch: 
     slept: list[float] = []
     monkeypatch.setattr("logboom.client.files.file_watch.time.monotonic", lambda: now[0])
     monkeypatch.setattr("logboom.client.files.file_watch.time.sleep", slept.append)
-    pace = Pace()
+    pace = ReadPace()
     pace.rest()
     for worked_s, size in ((0.001, 100), (0.00001, 100), (1.0, 100), (1.0, file_watch.GATHER_BYTES)):
         pace.begin()

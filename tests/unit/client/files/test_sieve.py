@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from logboom.batch import Selection, build, read_header, schema
-from logboom.client.files.sieve import Stretch, choose, columns_for, sift
+from logboom.client.files.sieve import BatchStretch, choose, columns_for, sift
 from logboom.storage import DataDirectory, Log
 from logboom.storage.run import Run
 
@@ -50,7 +50,7 @@ def spans(run: Run, wanted: Selection | None, view: memoryview | None = None) ->
 
 def test_without_a_wish_all_of_it_is_one_stretch(log: Log) -> None:
     run = run_of(log)
-    assert list(sift(run, run.view(), None)) == [Stretch(0, run.size, 0, run.first_index)]
+    assert list(sift(run, run.view(), None)) == [BatchStretch(0, run.size, 0, run.first_index)]
     assert spans(run, Selection()) == [(0, 10)]
 
 
@@ -73,8 +73,8 @@ def test_from_a_header_that_is_not_sound_on_all_the_rest_is_read(log: Log) -> No
     view[position + 9] ^= 1
     found = list(sift(run, memoryview(view), Selection(time_until=50)))
     assert found == [
-        Stretch(0, read_header(view).size, 0, run.first_index),
-        Stretch(position, run.size - position, 25, run.first_index + 5),
+        BatchStretch(0, read_header(view).size, 0, run.first_index),
+        BatchStretch(position, run.size - position, 25, run.first_index + 5),
     ]
 
 

@@ -54,10 +54,10 @@ with FileReader(sys.argv[1], "t") as reader:
     "dump": """
 import io
 from logboom.storage.moving.dump import dump, plan_dump
-from logboom.storage.moving.origin import Origin
+from logboom.storage.moving.origin import DumpOrigin
 from logboom.storage.moving.outline import Request
 try:
-    with Origin.beside(sys.argv[1]) as origin:
+    with DumpOrigin.beside(sys.argv[1]) as origin:
         dump(origin, plan_dump(origin, Request(), 0), io.BytesIO())
 except Damage as damage:
     print("damage", True)

@@ -17,12 +17,12 @@ from logboom import Client
 from logboom.batch import Batch
 from logboom.batch.partitioner import partition_of
 from logboom.broker.api import PartitionInfo, Settings, TopicInfo
-from logboom.broker.publish.publication import Key, Publication, Receipt, StageInfo
+from logboom.broker.publish.publication import Publication, PublishKey, Receipt, StageInfo
 from logboom.client.link import blocking_link
 from logboom.client.publish import stage_writer
 from logboom.client.publish.stage_writer import StageWriter, discard, publish
-from logboom.client.write.pieces import Piece, joined
-from logboom.client.write.slices import Columns
+from logboom.client.write.pieces import ColumnPiece, joined
+from logboom.client.write.slices import BuildColumns
 from logboom.errors import (
     BatchTooLarge,
     ConfigError,
@@ -506,7 +506,7 @@ def test_without_a_node_there_is_no_stage() -> None:
     with pytest.raises(ConnectionLost):
         open_writer(node.address, timeout_s=0.2)
     with pytest.raises(ConnectionLost):
-        publish(node.address, Key("k"), [], timeout_s=0.2)
+        publish(node.address, PublishKey("k"), [], timeout_s=0.2)
 
 
 def test_a_replica_is_no_place_to_stage(node: ScriptedNode) -> None:
@@ -560,31 +560,31 @@ def test_a_stage_is_discarded_as_well_as_can_be(node: ScriptedNode) -> None:
 )
 def test_a_publish_is_said_again_until_it_is_answered(what: LogboomError | str, node: ScriptedNode) -> None:
     node.on_call = {(Publish, 1): what, (Publish, 3): what}
-    assert publish(node.address, Key("k", 1), [Receipt("the-stage", 5)]).repeat == (what == "mute")
-    assert publish(node.address, Key("k", 2), []).repeat == (what == "mute")
+    assert publish(node.address, PublishKey("k", 1), [Receipt("the-stage", 5)]).repeat == (what == "mute")
+    assert publish(node.address, PublishKey("k", 2), []).repeat == (what == "mute")
     said = [call for call in node.calls if isinstance(call, Publish)]
-    assert said == [Publish(Key("k", 1), [Receipt("the-stage", 5)])] * 2 + [Publish(Key("k", 2), [])] * 2
+    assert said == [Publish(PublishKey("k", 1), [Receipt("the-stage", 5)])] * 2 + [Publish(PublishKey("k", 2), [])] * 2
 
 
 def test_a_publish_that_is_never_answered_has_an_unknown_outcome(node: ScriptedNode) -> None:
     node.on_call = {(Publish, number): "mute" for number in range(1, 1000)}
     with pytest.raises(OutcomeUnknown):
-        publish(node.address, Key("k", 1), [], timeout_s=0.3)
+        publish(node.address, PublishKey("k", 1), [], timeout_s=0.3)
 
 
 def test_a_publish_that_is_refused_is_not_said_again(node: ScriptedNode) -> None:
     node.on_call = {(Publish, 1): InvalidKey("k", "for some reason")}
     with pytest.raises(InvalidKey):
-        publish(node.address, Key("k", 1), [])
+        publish(node.address, PublishKey("k", 1), [])
     assert len([call for call in node.calls if isinstance(call, Publish)]) == 1
 
 
 def test_a_writer_publishes_its_stage_on_the_connection_it_has(node: ScriptedNode) -> None:
     writer = open_writer(node.address)
     write_some(writer)
-    assert writer.publish(Key("k", 1)) == Publication("k", 1, False, [])
+    assert writer.publish(PublishKey("k", 1)) == Publication("k", 1, False, [])
     assert node.connections == 1
-    assert writer.publish(Key("k", 1)).repeat
+    assert writer.publish(PublishKey("k", 1)).repeat
 
 
 def test_a_client_says_at_once_that_there_is_no_node() -> None:
@@ -615,7 +615,7 @@ def test_options_that_mean_nothing_are_refused() -> None:
 
 def test_a_piece_does_not_hold_on_to_what_it_was_cut_from() -> None:
     large = pa.array([bytes(1000)] * 10_000)
-    piece = Piece.from_columns(Columns.of(large.slice(5000, 10))).compact()
+    piece = ColumnPiece.from_columns(BuildColumns.of(large.slice(5000, 10))).compact()
     (array,) = piece._entries.values()
     assert array.get_total_buffer_size() < 20_000
     assert piece.plain_values() == [bytes(1000)] * 10
@@ -623,17 +623,24 @@ def test_a_piece_does_not_hold_on_to_what_it_was_cut_from() -> None:
 
 def test_pieces_are_joined_where_they_have_the_same_columns() -> None:
     pieces = [
-        Columns.of([b"1"]),
-        Columns.of([b"2", b"3"]),
-        Columns.of(pa.array([b"4"])),
-        Columns.of(pa.array([b"5"])),
-        Columns.of(pa.array(["6"])),
-        Columns.of([b"7"], channels="a"),
-        Columns.of([b"8"], channels="a"),
-        Columns.of([b"9"], channels="b"),
-        Columns.of(np.array([b"10"], dtype=object), tags=[["x"]]),
+        BuildColumns.of([b"1"]),
+        BuildColumns.of([b"2", b"3"]),
+        BuildColumns.of(pa.array([b"4"])),
+        BuildColumns.of(pa.array([b"5"])),
+        BuildColumns.of(pa.array(["6"])),
+        BuildColumns.of([b"7"], channels="a"),
+        BuildColumns.of([b"8"], channels="a"),
+        BuildColumns.of([b"9"], channels="b"),
+        BuildColumns.of(np.array([b"10"], dtype=object), tags=[["x"]]),
     ]
-    assert [piece.count for piece in joined([Piece.from_columns(piece) for piece in pieces])] == [3, 2, 1, 2, 1, 1]
+    assert [piece.count for piece in joined([ColumnPiece.from_columns(piece) for piece in pieces])] == [
+        3,
+        2,
+        1,
+        2,
+        1,
+        1,
+    ]
 
 
 def test_a_scattered_message_arrives_whole(monkeypatch: pytest.MonkeyPatch) -> None:

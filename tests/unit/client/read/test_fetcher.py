@@ -9,8 +9,8 @@ import pytest
 from logboom.batch import Batch, build, stamp
 from logboom.broker.api import Chunk, Start
 from logboom.client.link.address import Address
-from logboom.client.read.fetcher import RETRY_S, Ask, Connect, Drop, Fetching, Next, Sleep, Step, Steps, Subscribe
-from logboom.client.read.reader_core import Reading
+from logboom.client.read.fetcher import RETRY_S, Ask, Connect, Drop, Fetcher, Next, Sleep, Step, Steps, Subscribe
+from logboom.client.read.reader_core import ReaderCore
 from logboom.errors import (
     BookmarkLost,
     ConnectionLost,
@@ -54,8 +54,8 @@ class Story:
 
     def __init__(self, start: Start = Start(), skip: bool = False, servers: tuple[Address, ...] = (ONE,)) -> None:  # noqa: B008
         self.now = 0.0
-        self.reading = Reading("events", None, start, None, skip)
-        self.fetching = Fetching(self.reading, servers, lambda: self.now)
+        self.reading = ReaderCore("events", None, start, None, skip)
+        self.fetching = Fetcher(self.reading, servers, lambda: self.now)
         self.slept: list[float] = []
 
     def play(self, steps: Steps, *script: tuple[type[Step], Any]) -> Any:

@@ -68,7 +68,7 @@ def test_every_form_gives_the_state_and_then_the_tail(tmp_path: Path) -> None:
         for name, take in forms.items():
             with Reader("events", address, from_checkpoint=True) as reader:
                 assert take(reader) == [*STATE, *range(UNTIL, 20)], name
-                assert (reader.position, reader.at_end) == (20, True)
+                assert (reader.seqno, reader.at_end) == (20, True)
         with Reader("events", address, from_checkpoint=True) as reader:
             assert list(reader) == [*RECORDS[8:12], *RECORDS[UNTIL:]], "whole records, with their own seqnos and times"
         with Reader("events", address, checkpoint="key") as reader, pytest.raises(ValueError, match="stored batches"):
@@ -97,14 +97,14 @@ def test_an_async_reader_does_the_same_and_follows(tmp_path: Path) -> None:
 def test_there_is_no_place_to_come_back_to_before_the_state_has_been_given(tmp_path: Path) -> None:
     def read(broker: LocalBroker, address: str) -> None:
         with Reader("events", address, from_checkpoint=True, cursor="mine") as reader:
-            assert (reader.position, reader.at_end) == (None, False)
+            assert (reader.seqno, reader.at_end) == (None, False)
             for record in reader:
                 if record.seqno == STATE[-1]:
                     break
-                assert reader.position is None
+                assert reader.seqno is None
                 with pytest.raises(LocalProtocolError, match="end of the checkpoint"):
                     reader.commit()
-            assert reader.position == UNTIL, "with the last of the state"
+            assert reader.seqno == UNTIL, "with the last of the state"
             bookmark = reader.bookmark
             assert [record.seqno for record in reader][:1] == [UNTIL], "the next loop goes on"
             reader.seek(15)
@@ -112,7 +112,7 @@ def test_there_is_no_place_to_come_back_to_before_the_state_has_been_given(tmp_p
         with Reader("events", address, bookmark=bookmark) as reader:
             assert next(iter(reader)).seqno == UNTIL
         with Reader("events", address, from_checkpoint=True, cursor="mine") as reader:
-            assert reader.position == 15, "a cursor that has a place goes on there"
+            assert reader.seqno == 15, "a cursor that has a place goes on there"
             assert [record.seqno for record in reader] == list(range(15, 20))
         with Reader("events", address, from_checkpoint=True) as reader:
             assert next(iter(reader)).seqno == STATE[0]

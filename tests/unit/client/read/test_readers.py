@@ -20,7 +20,7 @@ from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
 from logboom.client.link.address import Address
 from logboom.client.link.async_link import AsyncLink
-from logboom.client.link.blocking_link import Link
+from logboom.client.link.blocking_link import BlockingLink
 from logboom.errors import (
     ConnectionLost,
     CursorMovedBack,
@@ -83,7 +83,7 @@ def test_a_reader_gives_the_log_in_every_form_from_every_start(place: Literal["t
             for take in FORMS.values():
                 with Reader("events", address, seqno=47) as reader:
                     assert take(reader) == list(range(47, 300))
-                    assert (reader.position, reader.first, reader.committed, reader.at_end) == (300, 0, 300, True)
+                    assert (reader.seqno, reader.first, reader.committed, reader.at_end) == (300, 0, 300, True)
                 with Reader("events", address, seqno=47, tags_any=["ten"]) as reader:
                     assert take(reader) == list(range(50, 300, 10))
                     assert reader.at_end
@@ -180,7 +180,7 @@ def test_a_cursor_goes_on_where_it_was_committed(tmp_path: Path) -> None:
             with Reader("events", address, cursor="billing") as reader:
                 assert next(iter(reader)).seqno == 100
             with Reader("events", address, cursor="other", at="latest") as reader:
-                assert reader.position == 300
+                assert reader.seqno == 300
             with Reader("events", address) as reader, pytest.raises(ValueError, match="cursor"):
                 reader.commit()
 
@@ -292,7 +292,7 @@ def test_a_peer_that_is_no_node_is_told_from_one(answer: bytes, hang_up: bool, e
         server = await loop.create_server(lambda: Stranger(met, answer, hang_up), "127.0.0.1", 0)
         place = Address("127.0.0.1", server.sockets[0].getsockname()[1])
         with pytest.raises((error, ConnectionLost)):
-            await asyncio.to_thread(Link.connect, place, 0.2)
+            await asyncio.to_thread(BlockingLink.connect, place, 0.2)
         with pytest.raises((error, ConnectionLost)):
             await AsyncLink.connect(place, 0.2)
         server.close()

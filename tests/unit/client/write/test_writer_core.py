@@ -24,7 +24,7 @@ from logboom.errors import (
     TopicRecreated,
     WritesRefused,
 )
-from logboom.storage.producers import Written as StoredAt
+from logboom.storage.producers import ProducerBatch as StoredAt
 from simulation.scripted_node import Line, ScriptedNode
 
 

@@ -14,11 +14,11 @@ from logboom.errors import ConfigError
 from logboom.results.report.page import POLICY, make_page
 from logboom.results.report.report import (
     DAY_US,
-    Limit,
     LogFacts,
     Report,
+    RetentionLimit,
     TopicFacts,
-    Volume,
+    VolumeReport,
     Wishes,
     decode_report,
     foresee,
@@ -26,13 +26,13 @@ from logboom.results.report.report import (
     make_report,
     make_series,
 )
-from logboom.results.report.sums import Codec, Rates, Sums, Weight
+from logboom.results.report.sums import Codec, Rates, ReportSums, Weight
 from logboom.spark.jobs.report import ReportWork
 from logboom.spark.jobs.report_count import count_cell
 
 AT = 1_800_000_000_000_000
 WISHES = Wishes("all", 5, 60_000_000, 7 * DAY_US)
-VOLUME = Volume(1000, 700, 100, 300)
+VOLUME = VolumeReport(1000, 700, 100, 300)
 HOSTILE = [
     b"<script>alert(1)</script>",
     b"</style><img src=x onerror=alert(1)>",
@@ -44,7 +44,7 @@ HOSTILE = [
 ]
 
 
-def grown(size: int, days: float, each_s: int = 3600) -> Sums:
+def grown(size: int, days: float, each_s: int = 3600) -> ReportSums:
     """A log that has grown evenly until now."""
     count = int(days * 86_400 / each_s)
     width, start = 1_000_000, AT - int(days * DAY_US)
@@ -52,10 +52,10 @@ def grown(size: int, days: float, each_s: int = 3600) -> Sums:
     share = size / count
     buckets = {time // width: (1, int(share * (n + 1)) - int(share * n)) for n, time in enumerate(times)}
     codecs = {"none": Codec(count, count, size, size)}
-    return Sums(records=count, appended=(times[0], times[-1]), growth=Rates(0, buckets), codecs=codecs)
+    return ReportSums(records=count, appended=(times[0], times[-1]), growth=Rates(0, buckets), codecs=codecs)
 
 
-def topic(sums: Sums, size: int, limit: Limit) -> TopicFacts:
+def topic(sums: ReportSums, size: int, limit: RetentionLimit) -> TopicFacts:
     return TopicFacts("t", "id", limit, [LogFacts(0, 0, sums.records, size, sums)])
 
 
@@ -65,19 +65,21 @@ def test_the_growth_is_that_of_the_window_and_not_of_what_came_before() -> None:
     assert growth_per_day(grown(3000, 30), 7 * DAY_US, AT) == pytest.approx(100, rel=0.01)
     silent = grown(700, 7)
     assert growth_per_day(silent, 7 * DAY_US, AT + 7 * DAY_US) == pytest.approx(0)
-    assert growth_per_day(Sums(), 7 * DAY_US, AT) is None
+    assert growth_per_day(ReportSums(), 7 * DAY_US, AT) is None
 
 
 def test_a_log_that_nothing_holds_fills_the_volume() -> None:
-    forecast = foresee([topic(grown(300, 3), 300, Limit())], VOLUME, 7 * DAY_US, AT)
+    forecast = foresee([topic(grown(300, 3), 300, RetentionLimit())], VOLUME, 7 * DAY_US, AT)
     assert forecast.full_at == pytest.approx(AT + 6 * DAY_US, abs=0.1 * DAY_US)
     at, size = forecast.curve[-1]
     assert at == forecast.full_at
     assert size == pytest.approx(900)
 
 
-@pytest.mark.parametrize("limit", [Limit(size_bytes=500), Limit(age_us=5 * DAY_US), Limit(records=120)])
-def test_a_log_that_retention_holds_does_not_fill_the_volume(limit: Limit) -> None:
+@pytest.mark.parametrize(
+    "limit", [RetentionLimit(size_bytes=500), RetentionLimit(age_us=5 * DAY_US), RetentionLimit(records=120)]
+)
+def test_a_log_that_retention_holds_does_not_fill_the_volume(limit: RetentionLimit) -> None:
     forecast = foresee([topic(grown(300, 3), 300, limit)], VOLUME, 7 * DAY_US, AT)
     assert forecast.full_at is None
     at, size = forecast.curve[-1]
@@ -87,14 +89,14 @@ def test_a_log_that_retention_holds_does_not_fill_the_volume(limit: Limit) -> No
 
 def test_logs_that_are_held_give_their_pace_to_nobody() -> None:
     """Two grow by 100 a day; one of them for two days: 400 of 600 in two days, the rest in two more."""
-    topics = [topic(grown(300, 3), 300, Limit(size_bytes=500)), topic(grown(300, 3), 300, Limit())]
+    topics = [topic(grown(300, 3), 300, RetentionLimit(size_bytes=500)), topic(grown(300, 3), 300, RetentionLimit())]
     forecast = foresee(topics, VOLUME, 7 * DAY_US, AT)
     assert forecast.growth_per_day == pytest.approx(200, rel=0.01)
     assert forecast.full_at == pytest.approx(AT + 4 * DAY_US, abs=0.1 * DAY_US)
 
 
 def test_a_log_above_its_limit_does_not_grow() -> None:
-    forecast = foresee([topic(grown(300, 3), 300, Limit(size_bytes=200))], VOLUME, 7 * DAY_US, AT)
+    forecast = foresee([topic(grown(300, 3), 300, RetentionLimit(size_bytes=200))], VOLUME, 7 * DAY_US, AT)
     assert (forecast.growth_per_day, forecast.full_at) == (0, None)
 
 
@@ -129,9 +131,12 @@ def hostile_report() -> Report:
     batch = Batch.parse(stamp(data, 0, 1, AT, 1, 1) + data[HEADER_SIZE:])
     sums = count_cell([batch], 0, 500, "id", 0, 60_000_000)
     facts = TopicFacts(
-        "<i>name</i>", "id", Limit(), [LogFacts(0, 0, 500, len(data), sums), LogFacts(1, 0, 0, 0, Sums())]
+        "<i>name</i>",
+        "id",
+        RetentionLimit(),
+        [LogFacts(0, 0, 500, len(data), sums), LogFacts(1, 0, 0, 0, ReportSums())],
     )
-    return make_report(WISHES, AT + DAY_US, "node", [facts, TopicFacts("none", "id", Limit(), [])], VOLUME)
+    return make_report(WISHES, AT + DAY_US, "node", [facts, TopicFacts("none", "id", RetentionLimit(), [])], VOLUME)
 
 
 class Reading(HTMLParser):
@@ -184,10 +189,10 @@ def test_the_numbers_of_a_report_are_read_as_they_were_written() -> None:
 
 
 def test_names_are_given_with_what_may_be_missing() -> None:
-    sums = Sums()
+    sums = ReportSums()
     sums.keys.names = {b"a": Weight(10, 100, 3, 30), b"b": Weight(9, 900, 0, 0)}
     sums.keys.missed_records, sums.keys.missed_bytes = 3, 30
-    facts = TopicFacts("t", "id", Limit(), [LogFacts(0, 0, 0, 0, sums)])
+    facts = TopicFacts("t", "id", RetentionLimit(), [LogFacts(0, 0, 0, 0, sums)])
     names = make_report(WISHES, AT, "node", [facts], None).topics[0].account.keys
     assert [(name.text, name.records, name.records_most) for name in names.by_records] == [("a", 10, 10), ("b", 9, 12)]
     assert [(name.text, name.size_bytes, name.size_bytes_most) for name in names.by_bytes] == [

@@ -8,8 +8,8 @@ import pytest
 
 from logboom.broker.api import PartitionInfo, SegmentInfo
 from logboom.client.catalog import SEGMENTS_MAX
-from logboom.results.archive import ArchivedFile, Lost, Manifest
-from logboom.results.archive_file import Piece
+from logboom.results.archive import ArchivedFile, ArchiveManifest, LostRecords
+from logboom.results.archive_file import ArchivePiece
 from logboom.spark.jobs import archive
 
 EACH = 10
@@ -33,8 +33,10 @@ def test_of_many_segments_each_record_is_planned_once_if_it_is_not_archived(arch
     assert [(one.next_seqno, other.first_seqno) for one, other in pairwise(segments)] == [
         (one.next_seqno, one.next_seqno) for one in segments[:-1]
     ]
-    files: list[ArchivedFile | Lost] = [stored(EACH * number, EACH * number + EACH) for number in range(archived)]
-    files.append(Lost(0, archived * EACH, archived * EACH + 3))
+    files: list[ArchivedFile | LostRecords] = [
+        stored(EACH * number, EACH * number + EACH) for number in range(archived)
+    ]
+    files.append(LostRecords(0, archived * EACH, archived * EACH + 3))
     spans = [
         span for one in segments for span in archive._without(one.first_seqno, one.next_seqno, files)
     ]  # fmt: skip
@@ -44,7 +46,7 @@ def test_of_many_segments_each_record_is_planned_once_if_it_is_not_archived(arch
 
 
 def test_many_small_segments_share_tasks() -> None:
-    orders = [archive._Order(Piece(0, number, number + 1, 0, ()), 4096) for number in range(40_000)]
+    orders = [archive._Order(ArchivePiece(0, number, number + 1, 0, ()), 4096) for number in range(40_000)]
     tasks = list(archive._group(orders))
     assert [order for task in tasks for order in task] == orders
     assert [len(task) for task in tasks] == [16_384, 16_384, 7232]
@@ -52,9 +54,9 @@ def test_many_small_segments_share_tasks() -> None:
 
 def test_what_was_lost_is_no_gap_and_what_was_dropped_is_one() -> None:
     files = [stored(0, 10), stored(15, 20), stored(30, 40)]
-    cut_off, kept, lost = archive._sever(files, [Lost(0, 10, 15), Lost(0, 40, 44)])
-    assert (cut_off, kept, lost) == (files[:2], files[2:], [Lost(0, 40, 44)])
-    manifest = Manifest(1, "events", "ab", tuple(kept), tuple(cut_off), tuple(lost))
+    cut_off, kept, lost = archive._sever(files, [LostRecords(0, 10, 15), LostRecords(0, 40, 44)])
+    assert (cut_off, kept, lost) == (files[:2], files[2:], [LostRecords(0, 40, 44)])
+    manifest = ArchiveManifest(1, "events", "ab", tuple(kept), tuple(cut_off), tuple(lost))
     assert list(archive._gaps(manifest)) == [(10, 15), (20, 30)]
-    cut_off, kept, lost = archive._sever(files[:2], [Lost(0, 10, 15)])
-    assert (cut_off, kept, lost) == ([], files[:2], [Lost(0, 10, 15)])
+    cut_off, kept, lost = archive._sever(files[:2], [LostRecords(0, 10, 15)])
+    assert (cut_off, kept, lost) == ([], files[:2], [LostRecords(0, 10, 15)])

@@ -19,7 +19,7 @@ from logboom.results.report.sums import (
     SILENCES_KEPT,
     TIMES_KEPT,
     WIDTHS,
-    Sums,
+    ReportSums,
     add,
     bounds_of,
     bucket_of,
@@ -32,7 +32,7 @@ from spark.report_model import LATE_US, check, check_weights, model, read, sprea
 TOPIC_ID = "00" * 16
 
 
-def count(batches: list[Batch], seqno_from: int, seqno_until: int, cell: int) -> list[Sums]:
+def count(batches: list[Batch], seqno_from: int, seqno_until: int, cell: int) -> list[ReportSums]:
     """Each cell by itself."""
     starts = range(seqno_from // cell * cell, seqno_until, cell)
     spans = [(max(start, seqno_from), min(start + cell, seqno_until)) for start in starts]

@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from logboom.errors import ConfigError
-from logboom.spark.read.offsets import Mark, Offsets
+from logboom.spark.read.offsets import OffsetMark, Offsets
 
 MARKS = {
-    ("events", 0): Mark("aa" * 16, 17, 3),
-    ("events", 1): Mark("aa" * 16, 17, 3, 2**64 - 1),
-    ("events", 10): Mark("aa" * 16, 0),
-    ("naïve", 2): Mark("bb" * 16, 2**62, 0),
+    ("events", 0): OffsetMark("aa" * 16, 17, 3),
+    ("events", 1): OffsetMark("aa" * 16, 17, 3, 2**64 - 1),
+    ("events", 10): OffsetMark("aa" * 16, 0),
+    ("naïve", 2): OffsetMark("bb" * 16, 2**62, 0),
 }
 
 
@@ -22,7 +22,7 @@ MARKS = {
         Offsets({}),
         Offsets(MARKS),
         Offsets(MARKS, is_initial=True),
-        Offsets(MARKS, since={("events", 0): Mark("aa" * 16, 5)}),
+        Offsets(MARKS, since={("events", 0): OffsetMark("aa" * 16, 5)}),
         Offsets(MARKS, cursor={"name": "reports", "servers": "localhost:1773"}),
     ],
 )

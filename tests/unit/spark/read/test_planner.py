@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from logboom.batch import Selection, build
-from logboom.client.catalog import Ends, FileCatalog, Listed
+from logboom.client.catalog import Ends, FileCatalog, ListedTopic
 from logboom.errors import PartitionNotFound, RecordsLost, TopicNotFound
 from logboom.spark.read.options import ReadOptions
-from logboom.spark.read.planner import Span, Split, cut_spans, find_spans, settle
+from logboom.spark.read.planner import RecordSpan, Split, cut_spans, find_spans, settle
 from logboom.spark.read.pushdown import Pushed
 from logboom.spark.read.table import plan_splits
 from logboom.storage import DataDirectory
@@ -176,8 +176,8 @@ def test_filters_narrow_what_is_read(catalog: FileCatalog) -> None:
     [((10, 20), (10, 20)), ((20, 10), (20, 20)), ((100, 100), (100, 100)), ((5, 10), (10, 10)), ((3, 4), (10, 10))],
 )
 def test_a_span_is_settled_to_what_is_there(asked: tuple[int, int], given: tuple[int, int]) -> None:
-    topic = Listed("t", "00" * 16, (Ends(10, 100),))
-    span = settle(Span(topic, 0, *asked), fail_on_loss=False)
+    topic = ListedTopic("t", "00" * 16, (Ends(10, 100),))
+    span = settle(RecordSpan(topic, 0, *asked), fail_on_loss=False)
     assert (span.seqno_from, span.seqno_until) == given
 
 
@@ -216,7 +216,7 @@ def test_what_is_appended_while_times_are_looked_up_is_not_read_and_not_missed(t
             log.commit(log.sync())
 
         class Growing(FileCatalog):
-            def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[Listed]:
+            def find(self, names: Sequence[str] = (), pattern: str | None = None) -> list[ListedTopic]:
                 found = super().find(names, pattern)
                 write()
                 return found

@@ -30,7 +30,7 @@ from logboom.batch import Selection
 from logboom.client.catalog import FileCatalog
 from logboom.spark.read.options import ReadOptions
 from logboom.spark.read.pushdown import push
-from logboom.spark.read.split_read import COLUMNS, Job, read_split
+from logboom.spark.read.split_read import COLUMNS, ScanSpec, read_split
 from logboom.spark.read.table import plan_splits
 from logboom.storage import DataDirectory
 from spark.content import CHANNELS, KEYS, NOW, Row, make_topic, read_rows
@@ -116,7 +116,7 @@ def test_what_is_taken_and_what_is_left_give_what_all_filters_say(
     pushed, rest = push(wanted, Selection())
     assert all(any(one is other for other in wanted) for one in rest), "given back are the very same"
     options = ReadOptions.parse({"path": str(catalog.directory), "topic": "one,other", "splitBytes": "20k"})
-    job = Job(wanted=pushed.wanted)
+    job = ScanSpec(wanted=pushed.wanted)
     found = [
         (one["topic"], one["partition"], one["seqno"])
         for split in plan_splits(catalog, options, pushed)

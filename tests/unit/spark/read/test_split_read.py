@@ -19,7 +19,7 @@ from logboom.spark.read.options import ReadOptions
 from logboom.spark.read.planner import Split
 from logboom.spark.read.pushdown import Pushed
 from logboom.spark.read.scan import VARIABLE, Scan, scans
-from logboom.spark.read.split_read import Job, arrow_schema, read_split
+from logboom.spark.read.split_read import ScanSpec, arrow_schema, read_split
 from logboom.spark.read.table import plan_splits
 from logboom.storage import DataDirectory, Log
 from logboom.storage.data.topic import SegmentSettings, Settings
@@ -56,7 +56,7 @@ def plan(path: Path, **given: str) -> list[Split]:
         catalog.close()
 
 
-def read(splits: list[Split], job: Job) -> list[tuple[int, str]]:
+def read(splits: list[Split], job: ScanSpec) -> list[tuple[int, str]]:
     found = []
     for split in splits:
         for batch in read_split(split, job):
@@ -74,7 +74,7 @@ def last_scan() -> Scan:
     return scans()[-1]
 
 
-FILES = Job(COLUMNS)
+FILES = ScanSpec(COLUMNS)
 
 
 def test_a_split_is_read_from_the_files(tmp_path: Path) -> None:
@@ -90,11 +90,11 @@ def test_a_split_is_read_from_the_files(tmp_path: Path) -> None:
 def test_many_small_batches_become_few_record_batches(tmp_path: Path) -> None:
     make(tmp_path / "data", "A", 5000, 1)
     (split,) = plan(tmp_path / "data")
-    batches = list(read_split(split, Job()))
+    batches = list(read_split(split, ScanSpec()))
     assert sum(batch.num_rows for batch in batches) == 5000
     segments = len(list((tmp_path / "data" / "topics").glob("events~*/0/*.log")))
     assert len(batches) <= segments + 1
-    assert all(batch.schema == arrow_schema(Job().columns) for batch in batches)
+    assert all(batch.schema == arrow_schema(ScanSpec().columns) for batch in batches)
 
 
 def test_what_a_filter_leaves_of_many_batches_becomes_few_record_batches(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_damaged_batch_is_named_or_skipped_and_counted(tmp_path: Path, segment
     rest = [record for record in everything if not low <= record[0] < high]
     assert read(splits, replace(FILES, skip_damage=True)) == rest
     assert sum(scan.damaged for scan in scans()[before:]) == high - low
-    assert read(splits, Job(COLUMNS, Selection(time_from=0), skip_damage=True)) == rest
+    assert read(splits, ScanSpec(COLUMNS, Selection(time_from=0), skip_damage=True)) == rest
 
 
 def test_a_damaged_end_is_named_or_skipped_and_counted(tmp_path: Path) -> None:
@@ -281,7 +281,7 @@ def test_the_server_gives_the_same_as_the_files(node: NodeProcess) -> None:
         files = read(splits, FILES)
         assert read(splits, replace(FILES, servers=(node.address,), access="server")) == files
     for wanted in (Selection(time_from=2, time_until=200), Selection(time_from=3), Selection(key=b"k")):
-        job = Job(COLUMNS, wanted, (node.address,))
+        job = ScanSpec(COLUMNS, wanted, (node.address,))
         assert read(splits, replace(job, access="server")) == read(splits, replace(job, access="files"))
 
 

@@ -20,7 +20,7 @@ from pyspark.sql.types import (
 )
 
 from logboom.errors import ConfigError, InvalidColumn
-from logboom.spark.write.layout import Layout, plan_layout
+from logboom.spark.write.layout import ColumnLayout, plan_layout
 from logboom.spark.write.options import NAMES, Order, WriteOptions, options_of_table, overlay
 
 PLACE = {"path": "logboom://host:1", "topic": "events"}
@@ -42,7 +42,7 @@ KINDS = {
 }
 
 
-def plan(columns: str, **options: str) -> Layout:
+def plan(columns: str, **options: str) -> ColumnLayout:
     schema = StructType()
     for column in columns.split(", "):
         name, kind = column.split()
@@ -126,8 +126,8 @@ def test_the_option_goes_before_the_column_and_a_seqno_is_left_out() -> None:
     )
     parts = ("value", "key", "timestamp", "channel", "tags", "headers")
     assert plan(whole).columns == (*parts, "topic", "partition")
-    assert plan(whole, topic="a") == Layout((*parts, "partition"), "a", False, ())
-    assert plan("value string, key string", topic="a") == Layout(("value", "key"), "a", False, ())
+    assert plan(whole, topic="a") == ColumnLayout((*parts, "partition"), "a", False, ())
+    assert plan("value string, key string", topic="a") == ColumnLayout(("value", "key"), "a", False, ())
     for nested in ("struct<a:int>", "map<string,int>", "array<int>"):
         assert plan(f"value {nested}", topic="a").is_json
     sorted_by = plan("value string, at timestamp, seqno bigint", topic="a", orderBy="at desc, seqno")

@@ -15,7 +15,7 @@ from logboom.batch.partitioner import partition_of
 from logboom.errors import BatchTooLarge, InvalidColumn, LimitExceeded, TopicNotAllowed
 from logboom.spark.write import rows
 from logboom.spark.write.json_texts import encode_rows
-from logboom.spark.write.layout import Layout
+from logboom.spark.write.layout import ColumnLayout
 from logboom.spark.write.options import Order
 from logboom.spark.write.rows import RowWriter, gather
 
@@ -48,7 +48,7 @@ class ListStage:
 
 def write(columns: dict[str, Any], topic: str | None = None, stage: ListStage | None = None) -> ListStage:
     batch = pa.RecordBatch.from_pydict(columns)
-    layout = Layout(tuple(name for name in columns if topic is None or name != "topic"), topic, False, ())
+    layout = ColumnLayout(tuple(name for name in columns if topic is None or name != "topic"), topic, False, ())
     stage = stage or ListStage()
     writer = RowWriter(stage, layout, 3)
     writer.write(batch)
@@ -119,7 +119,7 @@ def test_rows_that_cannot_be_records_are_named_with_number_and_content() -> None
 
 
 def test_rows_are_counted_through_the_batches_of_a_task() -> None:
-    writer = RowWriter(ListStage(), Layout(("value", "topic"), None, False, ()), 0)
+    writer = RowWriter(ListStage(), ColumnLayout(("value", "topic"), None, False, ()), 0)
     writer.write(pa.RecordBatch.from_pydict({"value": ["a"] * 1500, "topic": ["t"] * 1500}))
     with pytest.raises(InvalidColumn, match=r"in row 1,501 of task 0"):
         writer.write(pa.RecordBatch.from_pydict({"value": ["a", "b"], "topic": ["t", None]}))
@@ -133,7 +133,7 @@ def test_values_and_keys_that_are_text_need_not_be_utf8() -> None:
 
 def test_small_batches_are_joined_and_large_ones_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rows, "GATHERED_BYTES", 4096)
-    layout = Layout(("value",), "t", False, ())
+    layout = ColumnLayout(("value",), "t", False, ())
     small = [pa.RecordBatch.from_pydict({"value": [f"{number:0100}"]}) for number in range(100)]
     large = pa.RecordBatch.from_pydict({"value": ["x" * 5000]})
     found = list(gather(iter([*small, large, *small]), layout))
@@ -151,7 +151,7 @@ def test_an_order_is_that_of_spark_with_nulls_first_and_kept_among_equals() -> N
     halves = [given.slice(0, 3), given.slice(3)]
 
     def ordered(*order: Order) -> str:
-        return "".join(texts(list(gather(iter(halves), Layout(("value",), "t", False, order)))))
+        return "".join(texts(list(gather(iter(halves), ColumnLayout(("value",), "t", False, order)))))
 
     assert ordered(Order("x")) == "bgdaecf"
     assert ordered(Order("x", True)) == "cfaedbg"
@@ -163,7 +163,7 @@ def test_more_than_a_task_may_hold_to_sort_it_is_an_error_that_says_what_to_do(m
     monkeypatch.setattr(rows, "SORTED_BYTES", 1000)
     batch = pa.RecordBatch.from_pydict({"value": ["x" * 900]})
     with pytest.raises(LimitExceeded, match="sortWithinPartitions"):
-        list(gather(iter([batch, batch]), Layout(("value",), "t", False, (Order("value"),))))
+        list(gather(iter([batch, batch]), ColumnLayout(("value",), "t", False, (Order("value"),))))
 
 
 def test_structs_maps_and_arrays_become_json_as_to_json_has_it() -> None:
@@ -217,6 +217,6 @@ def test_floats_and_what_is_no_number_are_written_as_spark_does() -> None:
 
 def test_a_value_that_cannot_become_json_is_named() -> None:
     broken = pa.StructArray.from_arrays([pa.array([b"ok", b"\xff"]).view(pa.string())], ["a"])
-    writer = RowWriter(ListStage(), Layout(("value",), "t", True, ()), 7)
+    writer = RowWriter(ListStage(), ColumnLayout(("value",), "t", True, ()), 7)
     with pytest.raises(InvalidColumn, match=r"value: cannot become JSON: .*; in row 1 of task 7"):
         writer.write(pa.RecordBatch.from_arrays([broken], ["value"]))

@@ -32,7 +32,7 @@ from logboom.storage.health.doctor import examine
 from logboom.storage.health.findings import Diagnosis, Finding
 from logboom.storage.health.glance import Glance
 from logboom.storage.health.repair import hold, plan_repair
-from logboom.storage.health.surroundings import Holding, Surroundings, look_around
+from logboom.storage.health.surroundings import FileAccess, Surroundings, look_around
 from logboom.storage.recovery import find_segments
 from logboom.storage.segment import Segment
 from logboom.storage.upkeep.hooks import HookEntry, HookQueue
@@ -692,12 +692,12 @@ def test_this_machine_can_be_looked_at(data: Path) -> None:
 OWNER = 4000
 
 
-def held(path: str, uid: int = OWNER, mode: int = 0o644, gid: int = OWNER, readable: bool = True) -> Holding:
-    return Holding(path, uid, gid, stat.S_IFREG | mode, readable, readable)
+def held(path: str, uid: int = OWNER, mode: int = 0o644, gid: int = OWNER, readable: bool = True) -> FileAccess:
+    return FileAccess(path, uid, gid, stat.S_IFREG | mode, readable, readable)
 
 
-def permissions(data: Path, *holdings: Holding, uid: int = 0, root_uid: int = OWNER) -> list[Finding]:
-    root = Holding(str(data), root_uid, root_uid, stat.S_IFDIR | 0o755, True, uid in (0, root_uid))
+def permissions(data: Path, *holdings: FileAccess, uid: int = 0, root_uid: int = OWNER) -> list[Finding]:
+    root = FileAccess(str(data), root_uid, root_uid, stat.S_IFDIR | 0o755, True, uid in (0, root_uid))
     report = examined(data, around=Surroundings(uid=uid, holdings=(root, *holdings)))
     assert all(finding.kind == "permissions" for finding in report.findings)
     return report.findings

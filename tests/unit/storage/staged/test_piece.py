@@ -13,8 +13,8 @@ from logboom.errors import LogboomError, LowSpace, StageFailed, WriteFailed
 from logboom.storage.append import Answer, Appended
 from logboom.storage.files.open_files import Space
 from logboom.storage.staged import stage as stage_module
-from logboom.storage.staged.piece import Piece, PieceName
-from logboom.storage.staged.stage import Opened, StageFile, Target, remove_stages
+from logboom.storage.staged.piece import PieceName, StagePiece
+from logboom.storage.staged.stage import Opened, StageFile, StageTarget, remove_stages
 from simulation.broken import copy_of, overwrite, resize
 from simulation.disk import Call, SimulatedDisk
 
@@ -22,7 +22,7 @@ ID = "5" * 32
 DIRECTORY = "/staging"
 PATH = f"{DIRECTORY}/{ID}.stage"
 PRODUCER = STAGED_IDS + 7
-A, B = Target("a", "1" * 32, 0), Target("b", "2" * 32, 3)
+A, B = StageTarget("a", "1" * 32, 0), StageTarget("b", "2" * 32, 3)
 LIMIT = 1 << 20
 SIZES = {A: 700, B: 700}
 """Two of the batches below, not three."""
@@ -46,20 +46,20 @@ def value(number: int) -> bytes:
     return str(number).encode().ljust(200)
 
 
-def entry(target: Target, number: int) -> tuple[Target, Batch]:
+def entry(target: StageTarget, number: int) -> tuple[StageTarget, Batch]:
     data = build([value(number)], producer=Producer(PRODUCER, 0, number)).data
     return target, Batch.parse(bytes(data))
 
 
-def entries(target: Target, first: int, after: int) -> list[tuple[Target, Batch]]:
+def entries(target: StageTarget, first: int, after: int) -> list[tuple[StageTarget, Batch]]:
     return [entry(target, number) for number in range(first, after)]
 
 
-def write(stage: StageFile, some: Sequence[tuple[Target, Batch]]) -> list[Answer]:
+def write(stage: StageFile, some: Sequence[tuple[StageTarget, Batch]]) -> list[Answer]:
     return stage.write(some, 5, LIMIT, SIZES)
 
 
-def staged(stage: StageFile, target: Target) -> list[bytes | None]:
+def staged(stage: StageFile, target: StageTarget) -> list[bytes | None]:
     """What there is for a target, in the order in which it is published."""
     number = stage.targets.get(target)
     here = [found for of, batch in stage.batches() if of == number for found in batch.values()]
@@ -223,7 +223,7 @@ def test_so_many_logs_have_pieces_and_the_others_are_in_the_stages_own_file(monk
     monkeypatch.setattr(stage_module, "LARGE_MAX", 2)
     disk = SimulatedDisk()
     stage = create(disk)
-    targets = [Target(f"t{n}", f"{n:032}", 0) for n in range(4)]
+    targets = [StageTarget(f"t{n}", f"{n:032}", 0) for n in range(4)]
     for target in targets:
         assert all(isinstance(answer, Appended) for answer in write(stage, entries(target, 0, 5)))
     for again in (stage, load(copy_of(disk))):
@@ -359,10 +359,10 @@ def test_only_names_that_pieces_are_given_are_names_of_pieces(name: str) -> None
 def test_a_piece_of_a_stream_that_went_round_is_read() -> None:
     disk, first = SimulatedDisk(), 2**31 - 1
     name = PieceName(ID, 0, first)
-    piece = Piece.create(disk, Space(disk, 0), DIRECTORY, name, PRODUCER)
+    piece = StagePiece.create(disk, Space(disk, 0), DIRECTORY, name, PRODUCER)
     for seq, text in ((first, b"last"), (0, b"first again")):
         data = build([text], producer=Producer(PRODUCER, 0, seq)).data
         piece.add([(data[:HEADER_SIZE], data[HEADER_SIZE:])], 1)
-    again = Piece.load(disk, Space(disk, 0), DIRECTORY, name, PRODUCER)
+    again = StagePiece.load(disk, Space(disk, 0), DIRECTORY, name, PRODUCER)
     assert (again.first, again.next) == (first, 2**31 + 1)
     assert [found for batch in again.batches() for found in batch.values()] == [b"last", b"first again"]

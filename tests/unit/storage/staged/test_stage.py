@@ -23,14 +23,14 @@ from logboom.errors import (
 )
 from logboom.storage.append import Answer, Appended
 from logboom.storage.files.open_files import Space
-from logboom.storage.staged.stage import Opened, StageFile, Target, remove_stages, stage_id
+from logboom.storage.staged.stage import Opened, StageFile, StageTarget, remove_stages, stage_id
 from simulation.broken import copy_of, overwrite, resize
 from simulation.disk import Call, Fault, SimulatedDisk
 
 ID = "5" * 32
 PATH = f"/staging/{ID}.stage"
 PRODUCER = STAGED_IDS + 7
-A, B = Target("a", "1" * 32, 0), Target("b", "2" * 32, 3)
+A, B = StageTarget("a", "1" * 32, 0), StageTarget("b", "2" * 32, 3)
 LIMIT = 1 << 20
 Rows = list[tuple[int, list[bytes | None]]]
 
@@ -52,7 +52,7 @@ def rows(stage: StageFile) -> Rows:
     return [(number, found.values()) for number, found in stage.batches()]
 
 
-def write(stage: StageFile, *entries: tuple[Target, Batch]) -> list[Answer]:
+def write(stage: StageFile, *entries: tuple[StageTarget, Batch]) -> list[Answer]:
     return stage.write(entries, 5, LIMIT)
 
 
@@ -326,7 +326,7 @@ def test_a_file_that_is_closed_is_opened_again_and_one_that_cannot_be_has_not_fa
 def test_many_tiny_batches_for_many_logs_are_staged_and_found_again() -> None:
     disk = SimulatedDisk()
     stage = create(disk)
-    targets = [Target("t", "3" * 32, number) for number in range(500)]
+    targets = [StageTarget("t", "3" * 32, number) for number in range(500)]
     entries = [(target, batch("x", seq)) for seq in range(4) for target in targets]
     assert not any(isinstance(answer, LogboomError) for answer in write(stage, *entries))
     stage.verify(LIMIT)

@@ -16,7 +16,7 @@ from logboom.batch.rewrite import equal
 from logboom.errors import Damage, StorageError
 from logboom.storage import Log, LogConfig, OpenFiles
 from logboom.storage.files.disk import replace_file
-from logboom.storage.index import Place, SparseIndex
+from logboom.storage.index import BatchPlace, SparseIndex
 from logboom.storage.scan import Window
 from logboom.storage.segment import Segment
 from logboom.storage.upkeep.recompression import Recompressed, recompress, worthwhile
@@ -142,7 +142,7 @@ def test_every_seqno_index_and_time_is_found_in_the_new_file_as_in_the_old() -> 
     assert run(disk, (old, new)) is not None
     swap_in(disk, old, new)
     assert old.after is not None
-    ends = [Place(len(content(d)[s.log_path]), *old.after) for d, s in ((before, old), (disk, new))]
+    ends = [BatchPlace(len(content(d)[s.log_path]), *old.after) for d, s in ((before, old), (disk, new))]
     old, _ = swap_for(before)
     for seqno in range(old.first_seqno, ends[0].seqno):
         one, other = old.find_seqno(seqno, ends[0]), new.find_seqno(seqno, ends[1])

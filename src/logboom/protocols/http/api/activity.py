@@ -11,7 +11,7 @@ from starlette.responses import Response
 from logboom.broker.api import Activity, ActivityRequest, History, TopicHistory
 from logboom.broker.monitor.activity import ActivitySort, LagHistory, Percentiles, TopicActivity
 from logboom.broker.monitor.ranking import LIMIT_MAX, SEARCH_MAX
-from logboom.protocols.http.schema.operation import Content, Operation, parse_query, topic_of
+from logboom.protocols.http.schema.operation import Content, NoQuery, Operation, parse_query, topic_of
 from logboom.storage.data.topic import RetentionSettings
 
 if TYPE_CHECKING:
@@ -35,10 +35,6 @@ class ActivityQuery(msgspec.Struct, frozen=True):
     offset: Number = 0
     limit: Annotated[int, msgspec.Meta(ge=1, le=LIMIT_MAX)] = 50
     internal: bool = False
-
-
-class NoQuery(msgspec.Struct, frozen=True):
-    pass
 
 
 async def show_activity(front_end: HttpFrontEnd, request: Request) -> Response:

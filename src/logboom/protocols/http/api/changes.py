@@ -18,12 +18,12 @@ from starlette.responses import Response
 from logboom.batch.arrow import to_list
 from logboom.batch.ndjson import decode_bytes, show_value
 from logboom.broker.api import Filter, PartitionInfo, ReadRequest, Start, TopicInfo
-from logboom.broker.append.gatherer import Columns
+from logboom.broker.append.gatherer import RecordColumns
 from logboom.errors import PartitionNotFound, SeqnoOutOfRange, TopicNotFound
 from logboom.protocols.http.formats import LINES_BYTES, cut, enclose, is_single, respond
 from logboom.protocols.http.large_record import pour_value
 from logboom.protocols.http.problem import BadParameter, RequestError
-from logboom.protocols.http.record_page import SEQNO_MAX, Wanted, parse_seqno, read_page, read_record, while_wanted
+from logboom.protocols.http.record_page import SEQNO_MAX, PageRequest, parse_seqno, read_page, read_record, while_wanted
 from logboom.protocols.http.schema.operation import Content, Operation, PageLimit, bad_field, check_limit, parse_query
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ async def post_change(front_end: HttpFrontEnd, request: Request) -> Response:
     topic = front_end.settings.changes_topic
     _only_log(await front_end.broker.describe_topic(topic, create=True))
     size = len(value or b"") + sum(map(len, tags))
-    columns = Columns([value], tags=[tags] if tags else None)
+    columns = RecordColumns([value], tags=[tags] if tags else None)
     placed = await front_end.gatherer.add(topic, None, columns, size)
     front_end.meter.note_append(1, 1, size, time.perf_counter() - began)
     return _json(_change(placed.seqno, placed.append_time, tags, show_value(value)))
@@ -99,7 +99,9 @@ async def list_changes(front_end: HttpFrontEnd, request: Request) -> Response:
         Start(seqno=max(query.since, log.first)),
         filter=Filter(query.tag) if query.tag else None,
     )
-    page = await read_page(front_end, request, Wanted(wanted, query.limit, wait_s=max(0.0, until - time.monotonic())))
+    page = await read_page(
+        front_end, request, PageRequest(wanted, query.limit, wait_s=max(0.0, until - time.monotonic()))
+    )
     facts = ChangeList([], atStart=query.since <= page.first, atEnd=page.at_end)
     pieces = enclose(facts, map(_show, cut(page.tables, LINES_BYTES)))
     return respond(pieces, page.size, "application/json", {"Cache-Control": "no-store"})
@@ -157,7 +159,7 @@ async def _await_log(front_end: HttpFrontEnd, request: Request, since: int, unti
             await while_wanted(front_end, request, asyncio.sleep(min(rest_s, LOOK_S)))
         else:
             news = ReadRequest(topic, Start(seqno=log.committed))
-            await read_page(front_end, request, Wanted(news, 1, wait_s=rest_s))
+            await read_page(front_end, request, PageRequest(news, 1, wait_s=rest_s))
 
 
 def _show(part: pa.Table) -> Iterable[bytes]:

@@ -20,9 +20,9 @@ from logboom.errors import PartitionNotFound
 from logboom.protocols.http.formats import (
     MEDIA_TYPES,
     Format,
-    Place,
     RecordShown,
-    Stream,
+    RecordSource,
+    StreamedResponse,
     choose,
     encode,
     on_thread,
@@ -90,8 +90,8 @@ async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response
         "Logboom-Next-Seqno": str(facts.next_seqno),
         "Vary": "Accept",
     }
-    pieces = encode(choice.format, tables, Place(name, partition), facts)
-    return Stream(on_thread(pieces), headers, choice.media_type)
+    pieces = encode(choice.format, tables, RecordSource(name, partition), facts)
+    return StreamedResponse(on_thread(pieces), headers, choice.media_type)
 
 
 def _open(result: Result, partition: int, floor: int) -> tuple[Checkpoint, Iterator[pa.Table]]:

@@ -13,7 +13,7 @@ from logboom.broker.slices import in_order
 from logboom.errors import CursorNotFound, InvalidBookmark, TopicRecreated
 from logboom.protocols.http.problem import RequestError
 from logboom.protocols.http.record_page import MEANINGS, SEQNO_MAX, Seqno, term_before
-from logboom.protocols.http.schema.operation import Content, Operation, parse_body, parse_query, topic_of
+from logboom.protocols.http.schema.operation import Content, NoQuery, Operation, parse_body, parse_query, topic_of
 from logboom.storage.bookmark import Bookmark
 
 if TYPE_CHECKING:
@@ -35,10 +35,6 @@ class CursorsQuery(TopicCursorsQuery, frozen=True):
 
 class CursorQuery(msgspec.Struct, frozen=True):
     partition: int | None = None
-
-
-class NoQuery(msgspec.Struct, frozen=True):
-    pass
 
 
 class CursorList(msgspec.Struct, frozen=True):

@@ -17,8 +17,8 @@ from logboom.errors import ResultsUnreadable
 from logboom.protocols.http.problem import RequestError
 from logboom.protocols.http.schema.operation import Content, Operation, parse_query
 from logboom.results.job_standings import JobInfo, RunningInfo, known_jobs, stand
-from logboom.results.pipeline_state import Covered, Result, Run, Stored
-from logboom.results.places import Place
+from logboom.results.pipeline_state import Covered, PastRun, Result, ResultFile
+from logboom.results.places import ResultPlace
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -90,24 +90,24 @@ async def standings(front_end: HttpFrontEnd, now: int) -> list[JobInfo]:
 def _read_page(result: Result) -> bytes:
     """Raises ResultsUnreadable."""
     try:
-        file = msgspec.convert(result.facts[PAGE], Stored)
+        file = msgspec.convert(result.facts[PAGE], ResultFile)
     except msgspec.ValidationError as error:
         raise ResultsUnreadable(f"{result.place}: {error}") from None
     if file.size > PAGE_BYTES_MAX or "/" in file.path:
         raise ResultsUnreadable(f"{result.place}/{file.path} is no page: it has {file.size:,} bytes")
-    return Place(result.place).read(file)
+    return ResultPlace(result.place).read(file)
 
 
 _RESULT: Final = Result(
     "20260131T120000-9b2e7c40",
     "/var/lib/results/archive/events/runs/00000007-20260131T120000-9b2e7c40",
     {"events": Covered("9b2e7c40d5a1468f8e13f0a7c6d4b259", {0: (0, 250_000)})},
-    Stored("manifest.json", 1234, 2903511202),
+    ResultFile("manifest.json", 1234, 2903511202),
     250_000,
     9_437_184,
     at=1769860920000000,
 )
-_RUN: Final = Run("20260131T120000-9b2e7c40", 7, "host:4711", 1769860800000000, 1769860920000000, has_result=True)
+_RUN: Final = PastRun("20260131T120000-9b2e7c40", 7, "host:4711", 1769860800000000, 1769860920000000, has_result=True)
 _JOB: Final = JobInfo(
     "archive/events",
     "archive",

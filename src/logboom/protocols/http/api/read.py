@@ -18,8 +18,8 @@ from logboom.errors import CursorNotFound, SeqnoOutOfRange
 from logboom.protocols.http.formats import (
     MEDIA_TYPES,
     Format,
-    Place,
     RecordShown,
+    RecordSource,
     choose,
     encode,
     respond,
@@ -28,8 +28,8 @@ from logboom.protocols.http.formats import (
 from logboom.protocols.http.problem import BadParameter, RequestError
 from logboom.protocols.http.record_page import (
     MEANINGS,
-    Page,
-    Wanted,
+    PageRequest,
+    RecordPage,
     Which,
     parse_end,
     parse_seqno,
@@ -116,7 +116,7 @@ async def read_records(front_end: HttpFrontEnd, request: Request) -> Response:
     wanted = await _wanted(front_end, topic_of(request), query)
     page = await read_page(front_end, request, wanted)
     facts = _facts(request, page, wanted.limit, wanted.request.filter is not None)
-    pieces = encode(choice.format, page.tables, Place(page.topic, page.partition), facts)
+    pieces = encode(choice.format, page.tables, RecordSource(page.topic, page.partition), facts)
     return respond(pieces, page.size, choice.media_type, _headers(facts))
 
 
@@ -159,14 +159,14 @@ def path_seqno(request: Request, name: str) -> int:
     return seqno
 
 
-async def _wanted(front_end: HttpFrontEnd, topic: str, query: RecordsQuery) -> Wanted:
+async def _wanted(front_end: HttpFrontEnd, topic: str, query: RecordsQuery) -> PageRequest:
     settings = front_end.settings
     usual = min(settings.page_records, settings.page_records_max)
     limit = usual if query.limit is None else check_limit(front_end, query.limit)
     if query.wait != query.wait:
         raise BadParameter("wait", "is no number of seconds")
     end = parse_end(query.until)
-    return Wanted(query.request(topic, await _start(front_end, topic, query)), limit, end, query.wait)
+    return PageRequest(query.request(topic, await _start(front_end, topic, query)), limit, end, query.wait)
 
 
 async def _start(front_end: HttpFrontEnd, topic: str, query: RecordsQuery) -> Start:
@@ -180,7 +180,7 @@ async def _start(front_end: HttpFrontEnd, topic: str, query: RecordsQuery) -> St
     return start or Start()
 
 
-def _facts(request: Request, page: Page, limit: int, filtered: bool) -> RecordsPage:
+def _facts(request: Request, page: RecordPage, limit: int, filtered: bool) -> RecordsPage:
     """Everything but the records."""
     following = None if page.is_over else _link(request, {"from": page.bookmark})
     links = Links(_link(request, {}), following, _previous(request, page, limit, filtered))
@@ -199,7 +199,7 @@ def _facts(request: Request, page: Page, limit: int, filtered: bool) -> RecordsP
     )
 
 
-def _previous(request: Request, page: Page, limit: int, filtered: bool) -> str | None:
+def _previous(request: Request, page: RecordPage, limit: int, filtered: bool) -> str | None:
     count = min(limit, page.start - page.first)
     if count <= 0:
         return None

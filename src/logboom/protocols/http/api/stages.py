@@ -16,7 +16,7 @@ from logboom.broker.slices import in_order
 from logboom.errors import StageBusy, StageNotFound
 from logboom.protocols.http.problem import RequestError
 from logboom.protocols.http.record_page import SEQNO_MAX
-from logboom.protocols.http.schema.operation import Content, Operation, parse_query
+from logboom.protocols.http.schema.operation import Content, NoQuery, Operation, parse_query
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -41,10 +41,6 @@ class KeysQuery(msgspec.Struct, frozen=True):
 
 class KeyQuery(msgspec.Struct, frozen=True):
     name: str
-
-
-class NoQuery(msgspec.Struct, frozen=True):
-    pass
 
 
 class StageList(msgspec.Struct, frozen=True):

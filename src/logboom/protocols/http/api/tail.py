@@ -24,7 +24,7 @@ from starlette.responses import Response
 from logboom.batch import read_header
 from logboom.broker.api import Chunk, ReadRequest, Start, Subscription
 from logboom.errors import BatchError, Damage, InvalidBookmark, LogboomError
-from logboom.protocols.http.formats import Stream, at_once, cut, is_single, on_thread, rows
+from logboom.protocols.http.formats import StreamedResponse, at_once, cut, is_single, on_thread, rows
 from logboom.protocols.http.large_record import pour_record
 from logboom.protocols.http.problem import BadParameter, encode_problem, problem_of
 from logboom.protocols.http.record_page import MEANINGS, Seqno, Which, is_large, parse_start, stretches, term_before
@@ -66,7 +66,7 @@ async def tail_records(front_end: HttpFrontEnd, request: Request) -> Response:
     last = request.headers.get("last-event-id")
     wanted = query.request(topic_of(request), parse_start(query.start) if not last else _resume(last))
     try:
-        tail = await Tail.begin(front_end, wanted)
+        tail = await TailEvents.begin(front_end, wanted)
     except LogboomError as error:
         if not last:
             raise
@@ -83,10 +83,10 @@ def _resume(last: str) -> Start:
 
 
 def _respond(events: AsyncGenerator[bytes, None]) -> Response:
-    return Stream(events, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, MEDIA_TYPE)
+    return StreamedResponse(events, {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}, MEDIA_TYPE)
 
 
-class Tail:
+class TailEvents:
     """One reader's place in a log, and what it is sent."""
 
     def __init__(self, front_end: HttpFrontEnd, wanted: ReadRequest, place: Chunk, term: int) -> None:
@@ -99,7 +99,7 @@ class Tail:
         self._due = 0.0
 
     @classmethod
-    async def begin(cls, front_end: HttpFrontEnd, wanted: ReadRequest) -> Tail:
+    async def begin(cls, front_end: HttpFrontEnd, wanted: ReadRequest) -> TailEvents:
         """Raises what a read from there would."""
         request = msgspec.structs.replace(wanted, max_bytes=1, filter=None)
         if wanted.filter is not None:

@@ -25,7 +25,7 @@ from logboom.batch.header import own_id
 from logboom.batch.moment import parse_rfc3339
 from logboom.batch.partitioner import partition_of
 from logboom.broker.api import Acks, Appended
-from logboom.broker.append.gatherer import Columns, Placed
+from logboom.broker.append.gatherer import Placed, RecordColumns
 from logboom.errors import InvalidColumn, LogboomError
 from logboom.protocols.http.codec import Form, decode_json, decode_lines, name_row, take
 from logboom.protocols.http.problem import BadParameter, PartFailed
@@ -91,7 +91,7 @@ class WriteHeaders(msgspec.Struct, frozen=True):
         return next((f"Logboom-{name}" for name, value in found if value is not None), None)
 
 
-class Written(msgspec.Struct, frozen=True):
+class WrittenRecords(msgspec.Struct, frozen=True):
     """Where each record went, in the order of the request."""
 
     partitions: list[int | None]
@@ -164,7 +164,7 @@ async def write_plainly(front_end: HttpFrontEnd, write: Write, receive: Receive)
         front_end.hold(-len(body))
 
 
-async def append(front_end: HttpFrontEnd, write: Write, columns: Columns, size: int) -> tuple[int, bytes]:
+async def append(front_end: HttpFrontEnd, write: Write, columns: RecordColumns, size: int) -> tuple[int, bytes]:
     """Append, and say where in JSON. Raises why not; PartFailed where that is true of some records only."""
     began, query, count = time.perf_counter(), write.query, len(columns.values)
     try:
@@ -187,7 +187,7 @@ def _tell(placed: Placed) -> bytes:
     return _encoder.encode({"partitions": [placed.partition] * placed.record_count, "seqnos": seqnos})
 
 
-async def _append_dealt(front_end: HttpFrontEnd, write: Write, columns: Columns, size: int) -> bytes:
+async def _append_dealt(front_end: HttpFrontEnd, write: Write, columns: RecordColumns, size: int) -> bytes:
     """Each record to the partition of its key or channel; those without either to any, together."""
     topic, acks, gatherer = write.topic, write.query.acks, front_end.gatherer
     partitions = len((await front_end.broker.describe_topic(topic, create=True)).partitions)
@@ -215,7 +215,7 @@ def _placed_or_error(answer: Placed | BaseException) -> tuple[int, int] | Logboo
     raise answer
 
 
-async def _append_alone(front_end: HttpFrontEnd, write: Write, columns: Columns) -> bytes:
+async def _append_alone(front_end: HttpFrontEnd, write: Write, columns: RecordColumns) -> bytes:
     query, key = write.query, write.idempotency_key
     producer = Producer() if key is None else Producer(_producer_id(write.topic, key))
     if key is None or query.partition is not None or query.expect_seqno is not None:
@@ -236,7 +236,7 @@ async def _append_alone(front_end: HttpFrontEnd, write: Write, columns: Columns)
     return _gather([rows for _, rows in dealt], places)
 
 
-def _deal(columns: Columns, partitions: int, anywhere: int | None) -> list[tuple[int | None, list[int]]]:
+def _deal(columns: RecordColumns, partitions: int, anywhere: int | None) -> list[tuple[int | None, list[int]]]:
     """The rows for each partition, by the common partitioner."""
     dealt: dict[int | None, list[int]] = {}
     for row in range(len(columns.values)):
@@ -252,7 +252,7 @@ def _deal(columns: Columns, partitions: int, anywhere: int | None) -> list[tuple
 def _gather(dealt: list[list[int]], places: list[tuple[int, int] | LogboomError]) -> bytes:
     """One answer for all rows, from one for each partition's."""
     count = sum(map(len, dealt))
-    written = Written([None] * count, [None] * count)
+    written = WrittenRecords([None] * count, [None] * count)
     failures: list[LogboomError] = []
     for rows, place in zip(dealt, places, strict=True):
         if isinstance(place, LogboomError):
@@ -267,7 +267,7 @@ def _gather(dealt: list[list[int]], places: list[tuple[int, int] | LogboomError]
     raise PartFailed(failures[0], written.partitions, written.seqnos)
 
 
-def _build(columns: Columns, producer: Producer) -> Batch:
+def _build(columns: RecordColumns, producer: Producer) -> Batch:
     values, keys, timestamps, channels, tags, headers = columns
     return build(
         values,
@@ -291,7 +291,7 @@ def _checked_key(key: str | None) -> str | None:
     return key
 
 
-def _decode(body: bytes, kind: str, form: Form, headers: WriteHeaders) -> Columns:
+def _decode(body: bytes, kind: str, form: Form, headers: WriteHeaders) -> RecordColumns:
     is_lines = kind in LINES_TYPES
     if not is_lines and kind not in JSON_TYPES:
         return _plain_bytes(body, form, headers)
@@ -300,7 +300,7 @@ def _decode(body: bytes, kind: str, form: Form, headers: WriteHeaders) -> Column
     return decode_lines(body, form) if is_lines else decode_json(body, form)
 
 
-def _plain_bytes(body: bytes, form: Form, headers: WriteHeaders) -> Columns:
+def _plain_bytes(body: bytes, form: Form, headers: WriteHeaders) -> RecordColumns:
     if form == "record":
         raise BadParameter("as", "a body that is neither JSON nor lines of JSON is a value, not a record")
     tags = [tag.strip() for tag in (headers.tags or "").split(",")]
@@ -310,7 +310,7 @@ def _plain_bytes(body: bytes, form: Form, headers: WriteHeaders) -> Columns:
         "channels": [_text("Logboom-Channel", headers.channel)] if headers.channel else None,
         "tags": [[_text("Logboom-Tags", tag) for tag in tags if tag]] if headers.tags else None,
     }
-    return Columns([body], **columns)
+    return RecordColumns([body], **columns)
 
 
 def _text(header: str, value: str) -> str:
@@ -365,8 +365,8 @@ OPERATIONS: Final = (
             "application/octet-stream": Content(bytes, "any bytes"),
         },
         answers={
-            200: {JSON: Content(Written, {"partitions": [0, 0], "seqnos": [12, 13]})},
-            202: {JSON: Content(Written, {"partitions": [0], "seqnos": [14]})},
+            200: {JSON: Content(WrittenRecords, {"partitions": [0, 0], "seqnos": [12, 13]})},
+            202: {JSON: Content(WrittenRecords, {"partitions": [0], "seqnos": [14]})},
         },
         problems=(403, 404, 409, 413, 415, 422, 503, 504, 507),
     ),

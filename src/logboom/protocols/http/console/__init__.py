@@ -50,7 +50,7 @@ _HEADERS: Final = {
 }
 
 
-class File(NamedTuple):
+class ConsoleFile(NamedTuple):
     media_type: str
     plain: bytes
     zipped: bytes | None
@@ -71,7 +71,7 @@ async def show_console_file(front_end: HttpFrontEnd, request: Request) -> Respon
     return _answer(request, file)
 
 
-def _answer(request: Request, file: File) -> Response:
+def _answer(request: Request, file: ConsoleFile) -> Response:
     headers = {**_HEADERS, "ETag": file.tag}
     if _names(_header(request, "if-none-match"), file.tag):
         return Response(status_code=304, headers=headers)
@@ -99,9 +99,9 @@ def _takes_gzip(encodings: str) -> bool:
 
 
 @cache
-def _files() -> dict[str, File]:
+def _files() -> dict[str, ConsoleFile]:
     """Every file by its name. Takes some time when it is first called."""
-    found: dict[str, File] = {}
+    found: dict[str, ConsoleFile] = {}
     for entry in resources.files(__name__).iterdir():
         suffix = entry.name[entry.name.rfind(".") :]
         media_type = "text/html" if entry.name == INDEX else MEDIA_TYPES.get(suffix)
@@ -110,10 +110,10 @@ def _files() -> dict[str, File]:
     return found
 
 
-def _file(media_type: str, plain: bytes) -> File:
+def _file(media_type: str, plain: bytes) -> ConsoleFile:
     zipped = gzip.compress(plain, mtime=0)
     tag = f'W/"{hashlib.sha256(plain).hexdigest()[:32]}"'
-    return File(media_type, plain, zipped if len(zipped) < len(plain) else None, tag)
+    return ConsoleFile(media_type, plain, zipped if len(zipped) < len(plain) else None, tag)
 
 
 _ANSWER_HEADERS: Final = {

@@ -31,6 +31,10 @@ PageLimit = Annotated[int, msgspec.Meta(ge=0, extra_json_schema={"maximum": PAGE
 """Records on a page. The document has the node's own maximum, and `check_limit` holds it."""
 
 
+class NoQuery(msgspec.Struct, frozen=True):
+    """Of an operation that takes no parameters: any is refused."""
+
+
 @dataclass(frozen=True, slots=True)
 class Content:
     """What a body may be: its type for the schema, and an example for people."""
