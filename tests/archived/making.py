@@ -82,13 +82,13 @@ async def _publish(ledger: PipelineLedger, home: ResultPlace, info: TopicInfo, f
     where = home.below(f"runs/{run}")
     stored = where.write(MANIFEST, msgspec.json.encode(ArchiveManifest(FORMAT, topic, info.id, tuple(files))))
     result = Result(run, where.uri, {topic: Covered(info.id, spans)}, stored)
-    epoch = ledger.catalogue.jobs[job].epoch + 1 if job in ledger.catalogue.jobs else 1
+    epoch = ledger.pipeline.jobs[job].epoch + 1 if job in ledger.pipeline.jobs else 1
     await ledger.put(_always(Leased(job, "archive", epoch, run, "test", 30_000, (topic,))))
     await ledger.put(_always(Ended(job, epoch, run, result)))
 
 
 def _always(event: Event) -> Callable[[PipelineState], Event]:
-    return lambda catalogue: event
+    return lambda pipeline: event
 
 
 async def _archive_log(

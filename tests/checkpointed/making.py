@@ -74,6 +74,6 @@ async def publish(
     ledger = PipelineLedger(connect)
     known = (await ledger.refresh()).jobs.get(job)
     epoch = 1 if known is None else known.epoch + 1
-    await ledger.put(lambda catalogue: Leased(job, "checkpoint", epoch, run, "test", 1000, (topic,)))
-    await ledger.put(lambda catalogue: Ended(job, epoch, run, result))
+    await ledger.put(lambda pipeline: Leased(job, "checkpoint", epoch, run, "test", 1000, (topic,)))
+    await ledger.put(lambda pipeline: Ended(job, epoch, run, result))
     return result

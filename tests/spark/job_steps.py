@@ -4,7 +4,7 @@
 
 JOB is a JSON file: `remote`, `address` of the node, `place`, `lease_s`, `kind` and `options` of the job; `step`, what
 happens there, `action`, and `mark`, a file that is made when it does. The steps are
-    before-leased  after-leased  before-ended  after-ended    an event in the catalogue
+    before-leased  after-leased  before-ended  after-ended    an event in the pipeline's state
     before-NAME    after-NAME                                 a file of the result
     before-sweep   after-sweep                                what earlier runs have left goes, when it has ended
     task                                                      the first task of Spark that has made its answer

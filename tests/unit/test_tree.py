@@ -12,6 +12,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "logboom"
 PURE = ("batch", "storage", "raft")
 FORBIDDEN = {"asyncio", "socket", "ssl", "selectors", "select", "time", "sched", "uvloop", "threading"}
 DRAWERS = {"util", "utils", "helper", "helpers", "common", "base", "misc", "manager", "managers", "tools"}
+GLOSSARY = SOURCE.parents[1] / "docs" / "GLOSSARY.md"
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -50,3 +51,58 @@ def test_every_error_is_in_the_drawn_tree() -> None:
     drawn = errors.__doc__ or ""
     named = [name for name, value in vars(errors).items() if isinstance(value, type)]
     assert [name for name in named if name not in drawn] == []
+
+
+PARALLEL = ("protocols/binary", "protocols/logd", "protocols/http")
+"""Front-ends have the same shape, so their classes may have the same names."""
+FILES_MAX = 18
+"""A folder is one idea. One file for each command, or for each part of the API, is one idea however many there are."""
+LISTS = {"cli/commands"}
+NOT_GERUNDS = {"ping", "wording", "setting", "ranking"}
+
+
+def test_a_public_class_name_stands_for_one_idea() -> None:
+    homes: dict[str, set[str]] = {}
+    for module in MODULES:
+        path = module.relative_to(SOURCE).as_posix()
+        home = next((front for front in PARALLEL if path.startswith(f"{front}/")), None)
+        for node in ast.parse(module.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, set()).add("a front-end" if home else path)
+    shared = {name: sorted(paths) for name, paths in homes.items() if len(paths) > 1}
+    assert shared == {}
+
+
+def test_a_class_name_occurs_once_within_a_front_end() -> None:
+    for front in PARALLEL:
+        names = [
+            node.name
+            for module in (SOURCE / front).rglob("*.py")
+            for node in ast.parse(module.read_text()).body
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        ]
+        assert len(names) == len(set(names)), front
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_a_module_is_named_for_the_thing_it_holds(module: Path) -> None:
+    for part in module.relative_to(SOURCE).with_suffix("").parts:
+        assert not part.endswith("ing") or part in NOT_GERUNDS | {"moving"}
+
+
+def test_no_folder_holds_more_than_one_idea() -> None:
+    counts: dict[str, int] = {}
+    for module in MODULES:
+        if module.name != "__init__.py":
+            folder = module.parent.relative_to(SOURCE).as_posix()
+            counts[folder] = counts.get(folder, 0) + 1
+    crowded = {folder: count for folder, count in counts.items() if count > FILES_MAX and folder not in LISTS}
+    assert crowded == {}
+
+
+def test_the_glossary_names_files_that_are_there() -> None:
+    rows = [line.split("|") for line in GLOSSARY.read_text().splitlines() if line.startswith("| ")]
+    words = [(row[1].strip(), row[3].strip().strip("`")) for row in rows if row[1].strip() != "word"]
+    assert len(words) > 50
+    assert [owner for _, owner in words if not (SOURCE / owner).exists()] == []
+    assert len({word for word, _ in words}) == len(words)

@@ -1,6 +1,6 @@
 """The archived part of a topic, read as its logs are: batches, tables, times and terms.
 
-What a result covers is known from the catalogue alone. Its manifest is read when somebody first wants a record, and
+What a result covers is known from the pipeline's state alone. Its manifest is read when a record is first wanted, and
 each file when it holds one that is wanted. A file counts only if its size and checksum are those that were published: a
 record that comes from here is the one that was in the log. What is missing, or another, is Damage that names the file
 and the seqnos it should hold; but first it is asked whether there is a newer result, which may have other files: one
@@ -54,11 +54,11 @@ Renew = Callable[[str, int], "ArchivedLogReader | None"]
 
 
 def find_archives(
-    catalogue: PipelineState, renew: Renew | None = None, reads: Callable[[str], bool] = lambda place: True
+    pipeline: PipelineState, renew: Renew | None = None, reads: Callable[[str], bool] = lambda place: True
 ) -> dict[tuple[str, int], ArchivedLogReader]:
     """What is archived of each log, by topic id and partition, of what is in a place that `reads` agrees to."""
     found: dict[tuple[str, int], ArchivedLogReader] = {}
-    for job in catalogue.jobs.values():
+    for job in pipeline.jobs.values():
         if job.kind != KIND or job.result is None or not reads(job.result.place):
             continue
         for topic, covered in job.result.covers.items():

@@ -122,12 +122,12 @@ def job_id(topic: str, by: By, tag: str | None = None) -> str:
 
 
 def find_result(
-    catalogue: PipelineState, topic: str, topic_id: str, by: By | None = None, tag: str | None = None
+    pipeline: PipelineState, topic: str, topic_id: str, by: By | None = None, tag: str | None = None
 ) -> Result:
     """The newest of this very topic; where `by` is None, whichever there is. Raises CheckpointNotFound."""
     found: dict[By, Result] = {}
     for kind in BYS if by is None else (by,):
-        result = catalogue.result(job_id(topic, kind, tag))
+        result = pipeline.result(job_id(topic, kind, tag))
         if result is not None and topic in result.covers and result.covers[topic].topic_id == topic_id:
             found[kind] = result
     if len(found) > 1:

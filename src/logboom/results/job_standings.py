@@ -1,6 +1,6 @@
 """How each job of the pipeline stands: whether it runs, what it has made last, and how far that is behind its log.
 
-Made of the catalogue and of where the logs end, by whoever shows it: the command line, HTTP, the console, metrics.
+Made of the pipeline's state and of where the logs end. The command line, HTTP, the console and metrics show it.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ class JobInfo(msgspec.Struct, frozen=True):
     """The last ones, newest first."""
 
 
-def stand(catalogue: PipelineState, topics: Iterable[TopicInfo], now: int) -> list[JobInfo]:
+def stand(pipeline: PipelineState, topics: Iterable[TopicInfo], now: int) -> list[JobInfo]:
     """Every job, by what it makes. `now` is the node's time, microseconds."""
     known = {info.name: info for info in topics}
-    return [_stand(name, job, known, now) for name, job in sorted(catalogue.jobs.items())]
+    return [_stand(name, job, known, now) for name, job in sorted(pipeline.jobs.items())]
 
 
 async def known_jobs(broker: Broker, infos: list[JobInfo], now: int) -> list[JobInfo]:

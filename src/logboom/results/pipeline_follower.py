@@ -59,9 +59,9 @@ class PipelineFollower:
         return following
 
     @property
-    def catalogue(self) -> PipelineState:
+    def pipeline(self) -> PipelineState:
         """As of the last look."""
-        return self._ledger.catalogue
+        return self._ledger.pipeline
 
     async def _follow(self) -> None:
         while True:

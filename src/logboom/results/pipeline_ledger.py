@@ -38,7 +38,7 @@ BETWEEN_MS: Final = 500
 
 logger = logging.getLogger("logboom.pipeline")
 Allowed = Callable[[PipelineState], Event | None]
-"""What to append to a catalogue as it is now, None for nothing any more; raises why that must not be."""
+"""What to append to the pipeline's state as it is now, None for nothing any more; raises why that must not be."""
 
 
 class PipelineLedger:
@@ -48,7 +48,7 @@ class PipelineLedger:
         """`connect` gives a broker, another one where that was lost."""
         self._connect = connect
         self._broker: Broker | None = None
-        self.catalogue = PipelineState()
+        self.pipeline = PipelineState()
         self._known: Record | None = None
         """The last one that was read."""
         self._turn = asyncio.Lock()
@@ -66,25 +66,25 @@ class PipelineLedger:
     async def _refresh(self, wait_ms: int = 0) -> PipelineState:
         if not await self._catch_up() and wait_ms:
             with suppress(SeqnoOutOfRange):
-                await self._read(self.catalogue.next, wait_ms)
+                await self._read(self.pipeline.next, wait_ms)
             await self._catch_up()
-        return self.catalogue
+        return self.pipeline
 
     async def _catch_up(self) -> bool:
         """Whether anything is new."""
-        before, next_before = self.catalogue, self.catalogue.next
+        before, next_before = self.pipeline, self.pipeline.next
         chunk = await self._read_known()
         while True:
             records, reached = _take(chunk)
             if self._known is None:
                 _check_beginning(chunk, records)
-            self.catalogue.fold(record for record in records if record != self._known)
-            if not self.catalogue.next:
-                self.catalogue.next = chunk.first  # of a log that was trimmed to its end
-            self.catalogue.reach(reached)
+            self.pipeline.fold(record for record in records if record != self._known)
+            if not self.pipeline.next:
+                self.pipeline.next = chunk.first  # of a log that was trimmed to its end
+            self.pipeline.reach(reached)
             self._known = records[-1] if records else self._known
             if reached >= chunk.committed:
-                return self.catalogue is not before or self.catalogue.next != next_before
+                return self.pipeline is not before or self.pipeline.next != next_before
             chunk = await self._read(reached)
 
     async def _read_known(self) -> Chunk:
@@ -100,7 +100,7 @@ class PipelineLedger:
                 known = None
         if known is not None:
             logger.warning("%s is not as it was, and is read anew", PIPELINE_TOPIC)
-        self.catalogue, self._known = PipelineState(), None
+        self.pipeline, self._known = PipelineState(), None
         return await self._read(None)
 
     async def _read(self, seqno: int | None, wait_ms: int = 0) -> Chunk:
@@ -128,7 +128,7 @@ class PipelineLedger:
                 await self._refresh(wait_ms)
                 if doubted is not None and self._has(doubted):
                     return doubted
-                event = allowed(self.catalogue)
+                event = allowed(self.pipeline)
                 if event is None or await self._append(event):
                     return event
                 wait_ms = BETWEEN_MS
@@ -141,7 +141,7 @@ class PipelineLedger:
     async def _append(self, event: Event) -> bool:
         """Whether nobody came between; then it is folded too."""
         batch = build([encode(event)], keys=[_key(event)], tags=[[type(event).__name__.lower()]])
-        part = Part(PIPELINE_TOPIC, [batch], 0, self.catalogue.next)
+        part = Part(PIPELINE_TOPIC, [batch], 0, self.pipeline.next)
         (answer,) = await (await self._its_broker()).append([part], "durable")
         if isinstance(answer, UnexpectedSeqno):
             return False
@@ -154,7 +154,7 @@ class PipelineLedger:
         """Whether an event of ours, of which nobody heard, is in the log."""
         if isinstance(event, Beat | Whole):
             return False  # one more does no harm
-        job = self.catalogue.jobs.get(event.job)
+        job = self.pipeline.jobs.get(event.job)
         if job is None:
             return False
         if isinstance(event, Leased):
@@ -165,12 +165,12 @@ class PipelineLedger:
         """Where the log has grown long: let one event stand for all, and trim. Where that fails, the next one does."""
         seqno = -1
 
-        def allowed(catalogue: PipelineState) -> Event | None:
+        def allowed(pipeline: PipelineState) -> Event | None:
             nonlocal seqno
-            if catalogue.since_whole < WHOLE_EVERY:
+            if pipeline.since_whole < WHOLE_EVERY:
                 return None
-            seqno = catalogue.next
-            return catalogue.whole()
+            seqno = pipeline.next
+            return pipeline.whole()
 
         if await self.put(allowed) is not None:
             broker = await self._its_broker()

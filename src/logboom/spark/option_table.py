@@ -77,14 +77,14 @@ class OptionTable:
         raise ConfigError(name, f"is no option of the logboom {self._whose}: {hint}")
 
 
-def is_catalogued(options: Mapping[str, str]) -> bool:
-    """Whether these are of a table of Spark's catalogue: Spark mixes in what it knows of the table."""
+def is_in_catalog(options: Mapping[str, str]) -> bool:
+    """Whether these are of a table of Spark's catalog: Spark mixes in what it knows of the table."""
     return "provider" in options
 
 
 def own_options(options: Mapping[str, str]) -> dict[str, str]:
     """What the user gave."""
-    if not is_catalogued(options):
+    if not is_in_catalog(options):
         return dict(options)
     given = {name[len("option.") :]: text for name, text in options.items() if name.lower().startswith("option.")}
     for name in ("path", "location"):

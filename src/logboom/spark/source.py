@@ -2,7 +2,7 @@
 
 Spark makes it anew in every process that plans a read or ends a write, and hands it around pickled: nothing is open
 here, and what only reads, or only writes, is imported when it does. Options are looked at when a reader is made: Spark
-also makes the source without any. It forgets the options of a table in its catalogue and keeps the schema, so for such
+also makes the source without any. It forgets the options of a table in its catalog and keeps the schema, so for such
 a table the options travel with the schema's first column.
 """
 
@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from logboom.errors import ConfigError, InvalidColumn
-from logboom.spark.option_table import is_catalogued
+from logboom.spark.option_table import is_in_catalog
 from logboom.spark.read.options import ReadOptions, names_place, options_to_keep, overlay
 from logboom.spark.runtime.tidiness import leave_quietly
 
@@ -74,7 +74,7 @@ class LogboomSource(DataSource):
         options = ReadOptions.parse(self.options)  # said now, a mistake is told where it was made
         types = {**TYPES, **dict.fromkeys(TEXTS, StringType())} if options.text else TYPES
         fields = [StructField(name, types[name]) for name in COLUMNS]
-        if is_catalogued(self.options):
+        if is_in_catalog(self.options):
             kept = {METADATA: json.dumps(options_to_keep(self.options))}
             fields[0] = StructField(fields[0].name, fields[0].dataType, True, kept)
         return StructType(fields)

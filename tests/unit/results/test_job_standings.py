@@ -16,9 +16,9 @@ def topic(topic_id: str = ID, first: int = 0) -> TopicInfo:
 
 
 def only(job: PipelineJob, topics: list[TopicInfo] | None = None, now: int = 0) -> JobInfo:
-    catalogue = PipelineState()
-    catalogue.jobs["archive/events"] = job
-    (found,) = stand(catalogue, [topic()] if topics is None else topics, now)
+    pipeline = PipelineState()
+    pipeline.jobs["archive/events"] = job
+    (found,) = stand(pipeline, [topic()] if topics is None else topics, now)
     return found
 
 

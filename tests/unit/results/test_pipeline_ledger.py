@@ -79,12 +79,12 @@ def test_an_event_whose_answer_was_lost_is_in_the_log_once(
         ended = Ended(JOB, 1, "one")
         ledger = ledger_of(Forgetful(broker, lost))
 
-        def own(catalogue: PipelineState) -> Event:
-            catalogue.check(JOB, 1, "one")
+        def own(pipeline: PipelineState) -> Event:
+            pipeline.check(JOB, 1, "one")
             return ended
 
         assert await ledger.put(own) == ended
-        assert ledger.catalogue.next == 2
+        assert ledger.pipeline.next == 2
 
     story(tmp_path, tell)
 
@@ -99,8 +99,8 @@ def test_who_lost_its_job_meanwhile_does_not_take_the_word_of_another_for_its_ow
         await other.put(lambda _: leased(1, "one"))
         forgetful = Forgetful(broker, "before")
 
-        def own(catalogue: PipelineState) -> Event:
-            catalogue.check(JOB, 1, "one")
+        def own(pipeline: PipelineState) -> Event:
+            pipeline.check(JOB, 1, "one")
             return Ended(JOB, 1, "one")
 
         ending = asyncio.create_task(ledger_of(forgetful).put(own))
@@ -130,7 +130,7 @@ def test_what_must_not_be_is_raised_and_not_appended(tmp_path: Path) -> None:
     async def tell(broker: LocalBroker) -> None:
         ledger = ledger_of(broker)
 
-        def forbidden(catalogue: PipelineState) -> Event:
+        def forbidden(pipeline: PipelineState) -> Event:
             raise LeaseLost(JOB, 1, "so it is")
 
         with pytest.raises(LeaseLost):
@@ -154,8 +154,8 @@ def test_under_contention_every_event_is_there_once_and_the_log_stays_short(
             for turn in range(15):
                 run = f"{number}-{turn}"
 
-                def claim(catalogue: PipelineState, run: str = run) -> Event | None:
-                    job = catalogue.jobs.get(JOB)
+                def claim(pipeline: PipelineState, run: str = run) -> Event | None:
+                    job = pipeline.jobs.get(JOB)
                     if job is not None and job.lease is not None:
                         return None
                     return leased(1 if job is None else job.epoch + 1, run)
@@ -165,8 +165,8 @@ def test_under_contention_every_event_is_there_once_and_the_log_stays_short(
                 assert isinstance(taken, Leased)
                 epoch = taken.epoch
                 epochs.append(epoch)
-                await ledger.put(lambda catalogue, epoch=epoch: Beat(JOB, epoch))  # type: ignore[misc]
-                await ledger.put(lambda catalogue, epoch=epoch, run=run: Ended(JOB, epoch, run))  # type: ignore[misc]
+                await ledger.put(lambda pipeline, epoch=epoch: Beat(JOB, epoch))  # type: ignore[misc]
+                await ledger.put(lambda pipeline, epoch=epoch, run=run: Ended(JOB, epoch, run))  # type: ignore[misc]
                 await ledger.tidy()
 
         await asyncio.gather(*(run_often(number) for number in range(4)))
@@ -193,7 +193,7 @@ def test_who_slept_through_a_trim_knows_what_the_others_know(tmp_path: Path, mon
         await awake.put(lambda _: Ended(JOB, 1, "one"))
         await awake.tidy()
         assert (await asleep.refresh()).jobs == (await awake.refresh()).jobs
-        assert asleep.catalogue.next == awake.catalogue.next == 11
+        assert asleep.pipeline.next == awake.pipeline.next == 11
 
     story(tmp_path, tell)
 
@@ -279,11 +279,11 @@ def test_a_node_that_was_restored_from_an_older_copy_is_believed_and_not_what_wa
             await ledger_of(node.broker).put(lambda _, number=number: Beat(JOB, 1, number))  # type: ignore[misc]
         known = (await ledger_of(node.broker).refresh()).jobs
         assert (await ledger.refresh()).jobs == known
-        assert ledger.catalogue.next == 1 + others
+        assert ledger.pipeline.next == 1 + others
         with pytest.raises(LeaseLost):
-            ledger.catalogue.check(JOB, 2, "two")
+            ledger.pipeline.check(JOB, 2, "two")
         assert await ledger.put(lambda _: leased(2, "another")) == leased(2, "another")
-        assert ledger.catalogue.next == 2 + others
+        assert ledger.pipeline.next == 2 + others
         await node.close()
 
     asyncio.run(run())
@@ -302,11 +302,11 @@ def test_a_record_that_cannot_be_read_stops_nobody(tmp_path: Path, caplog: pytes
         await append_raw(broker, b"garbage", b"")
         await ledger.put(lambda _: Ended(JOB, 1, "one"))
         assert "_pipeline, partition 0, seqno 1 cannot be read" in caplog.text
-        assert (await ledger_of(broker).refresh()).jobs == ledger.catalogue.jobs
-        assert ledger.catalogue.jobs[JOB].lease is None
+        assert (await ledger_of(broker).refresh()).jobs == ledger.pipeline.jobs
+        assert ledger.pipeline.jobs[JOB].lease is None
         await append_raw(broker, b"garbage", b"")
         await ledger.put(lambda _: leased(2, "two"))
-        assert ledger.catalogue.next == 5
+        assert ledger.pipeline.next == 5
 
     story(tmp_path, tell)
 
@@ -324,10 +324,10 @@ def test_events_that_a_repair_could_not_save_stop_nobody(
         for _ in range(2):
             await ledger.refresh()
         assert caplog.text.count(f"seqnos {lost} to {lost} are lost") == 1
-        assert ledger.catalogue.may_have_more(JOB)
-        assert ledger.catalogue.jobs[JOB].lease is None
+        assert ledger.pipeline.may_have_more(JOB)
+        assert ledger.pipeline.jobs[JOB].lease is None
         await ledger.put(lambda _: leased(2, "two"))
-        assert ledger.catalogue.next == 5
+        assert ledger.pipeline.next == 5
 
     story(tmp_path, write)
     (path,) = [file for file in (tmp_path / "data" / "topics").rglob("*.log") if b"leased" in file.read_bytes()]
@@ -346,7 +346,7 @@ def test_a_log_that_was_trimmed_to_its_end_has_lost_nothing(tmp_path: Path) -> N
         await broker.trim(PIPELINE_TOPIC, 0, 1)
         for ledger in (asleep, ledger_of(broker)):
             await ledger.refresh()
-            assert (ledger.catalogue.next, ledger.catalogue.jobs, ledger.catalogue.unread) == (1, {}, {})
+            assert (ledger.pipeline.next, ledger.pipeline.jobs, ledger.pipeline.unread) == (1, {}, {})
         await asleep.put(lambda _: leased(1, "anew"))
 
     story(tmp_path, tell)
@@ -365,11 +365,11 @@ def test_a_record_that_cannot_be_read_is_not_trimmed_soon(tmp_path: Path, monkey
             await ledger.put(lambda _, number=number: Beat(JOB, 1, number))  # type: ignore[misc]
             await ledger.tidy()
             assert (await broker.describe_topic(PIPELINE_TOPIC)).partitions[0].first == 0
-            assert ledger.catalogue.may_have_more(JOB)
+            assert ledger.pipeline.may_have_more(JOB)
         await ledger.put(lambda _: Beat(JOB, 1))
         await ledger.tidy()
-        assert not ledger.catalogue.may_have_more(JOB)
-        assert (await ledger_of(broker).refresh()).jobs == ledger.catalogue.jobs
+        assert not ledger.pipeline.may_have_more(JOB)
+        assert (await ledger_of(broker).refresh()).jobs == ledger.pipeline.jobs
 
     story(tmp_path, tell)
 

@@ -41,44 +41,44 @@ def records(events: list[Event], seqno: int = 0) -> Iterator[Record]:
 
 
 def fold(*events: Event) -> PipelineState:
-    catalogue = PipelineState()
-    catalogue.fold(records(list(events)))
-    return catalogue
+    pipeline = PipelineState()
+    pipeline.fold(records(list(events)))
+    return pipeline
 
 
 def test_a_job_is_run_by_who_has_leased_it_until_he_has_ended() -> None:
-    catalogue = fold(leased(1), Beat(JOB, 1, 3, 8, "reading"))
-    lease = catalogue.jobs[JOB].lease
+    pipeline = fold(leased(1), Beat(JOB, 1, 3, 8, "reading"))
+    lease = pipeline.jobs[JOB].lease
     assert lease is not None
     assert (lease.runner, lease.since, lease.heard, lease.seqno) == ("here:1", 1000, 2000, 1)
     assert (lease.done, lease.total, lease.doing) == (3, 8, "reading")
-    catalogue.fold(records([ended(1)], 2))
-    assert catalogue.jobs[JOB].lease is None
-    assert catalogue.next == 3
+    pipeline.fold(records([ended(1)], 2))
+    assert pipeline.jobs[JOB].lease is None
+    assert pipeline.next == 3
 
 
 def test_a_result_counts_from_the_end_of_its_run_and_has_the_time_of_that() -> None:
     covers = {"events": Covered("ab" * 16, {0: (0, 5), 7: (3, 3)})}
     result = Result("one", "s3://b/one", covers, ResultFile("m.json", 3, 9), 5, 50, {"of": "all"})
-    catalogue = fold(leased(1), Beat(JOB, 1))
-    assert catalogue.result(JOB) is None
-    catalogue.fold(records([Ended(JOB, 1, "one", result, None, {"records": 5})], 2))
-    assert catalogue.result(JOB) == msgspec.structs.replace(result, at=3000)
-    (run,) = catalogue.jobs[JOB].runs
+    pipeline = fold(leased(1), Beat(JOB, 1))
+    assert pipeline.result(JOB) is None
+    pipeline.fold(records([Ended(JOB, 1, "one", result, None, {"records": 5})], 2))
+    assert pipeline.result(JOB) == msgspec.structs.replace(result, at=3000)
+    (run,) = pipeline.jobs[JOB].runs
     assert (run.began, run.ended, run.error, run.summary, run.has_result) == (1000, 3000, None, {"records": 5}, True)
 
 
 def test_a_run_without_news_leaves_the_result_that_was() -> None:
-    catalogue = fold(leased(1), ended(1), leased(2, "two"), ended(2, "two", has_result=False))
-    result = catalogue.result(JOB)
+    pipeline = fold(leased(1), ended(1), leased(2, "two"), ended(2, "two", has_result=False))
+    result = pipeline.result(JOB)
     assert result is not None
     assert result.run == "one"
-    assert [run.has_result for run in catalogue.jobs[JOB].runs] == [True, False]
+    assert [run.has_result for run in pipeline.jobs[JOB].runs] == [True, False]
 
 
 def test_a_run_that_failed_leaves_the_result_that_was_and_says_why() -> None:
-    catalogue = fold(leased(1), ended(1), leased(2, "two"), ended(2, "two", "no room"), leased(3, "three"))
-    job = catalogue.jobs[JOB]
+    pipeline = fold(leased(1), ended(1), leased(2, "two"), ended(2, "two", "no room"), leased(3, "three"))
+    job = pipeline.jobs[JOB]
     assert job.result is not None
     assert job.result.run == "one"
     assert [run.error for run in job.runs] == [None, "no room"]
@@ -86,8 +86,8 @@ def test_a_run_that_failed_leaves_the_result_that_was_and_says_why() -> None:
 
 
 def test_who_takes_over_ends_the_run_that_was_not_heard_of() -> None:
-    catalogue = fold(leased(1), leased(2, "two", "there:2"))
-    job = catalogue.jobs[JOB]
+    pipeline = fold(leased(1), leased(2, "two", "there:2"))
+    job = pipeline.jobs[JOB]
     assert job.lease is not None
     assert (job.lease.runner, job.epoch) == ("there:2", 2)
     assert [(run.run, run.error) for run in job.runs] == [("one", TAKEN_OVER)]
@@ -108,18 +108,18 @@ def test_what_is_said_of_a_job_that_nobody_runs_counts_for_nothing(stray: Event)
 
 
 def test_only_the_run_that_has_the_job_passes_the_check() -> None:
-    catalogue = fold(leased(1), leased(2, "two", "there:2"))
-    assert catalogue.check(JOB, 2, "two").epoch == 2
+    pipeline = fold(leased(1), leased(2, "two", "there:2"))
+    assert pipeline.check(JOB, 2, "two").epoch == 2
     with pytest.raises(LeaseLost, match="there:2 has it since, with epoch 2"):
-        catalogue.check(JOB, 1, "one")
+        pipeline.check(JOB, 1, "one")
     with pytest.raises(LeaseLost, match="there:2 has it since, with epoch 2"):
-        catalogue.check(JOB, 2, "another")
-    catalogue.fold(records([ended(2, "another")], 2))
-    assert catalogue.result(JOB) is None
+        pipeline.check(JOB, 2, "another")
+    pipeline.fold(records([ended(2, "another")], 2))
+    assert pipeline.result(JOB) is None
     with pytest.raises(LeaseLost, match="it has ended"):
         fold(leased(1), ended(1)).check(JOB, 1, "one")
     with pytest.raises(LeaseLost):
-        catalogue.check("archive/other", 1, "one")
+        pipeline.check("archive/other", 1, "one")
 
 
 def test_a_whole_stands_for_all_before_it() -> None:
@@ -156,49 +156,49 @@ NO_EVENTS = [b"", b"null", b"{}", b'{"event":"moved"}', b'{"event":"beat","job":
 
 @pytest.mark.parametrize("value", NO_EVENTS)
 def test_a_record_that_is_no_event_is_passed_over_and_named(value: bytes, caplog: pytest.LogCaptureFixture) -> None:
-    catalogue = fold(leased(1))
-    catalogue.fold([Record(value, timestamp=5, seqno=1)])
+    pipeline = fold(leased(1))
+    pipeline.fold([Record(value, timestamp=5, seqno=1)])
     assert "_pipeline, partition 0, seqno 1 cannot be read" in caplog.text
-    catalogue.fold(records([ended(1)], 2))
-    assert (catalogue.next, catalogue.jobs) == (3, fold(leased(1), Beat("other", 1), ended(1)).jobs)
-    assert catalogue.may_have_more(JOB)
+    pipeline.fold(records([ended(1)], 2))
+    assert (pipeline.next, pipeline.jobs) == (3, fold(leased(1), Beat("other", 1), ended(1)).jobs)
+    assert pipeline.may_have_more(JOB)
 
 
 def test_what_cannot_be_read_of_a_job_may_be_a_lease_so_nobody_has_it_who_had_it_before() -> None:
-    catalogue = fold(leased(1), ended(1), leased(2, "two"))
-    catalogue.fold([Record(b"?", key=JOB.encode(), timestamp=5000, seqno=3)])
-    job = catalogue.jobs[JOB]
+    pipeline = fold(leased(1), ended(1), leased(2, "two"))
+    pipeline.fold([Record(b"?", key=JOB.encode(), timestamp=5000, seqno=3)])
+    job = pipeline.jobs[JOB]
     assert job.lease is not None
     assert (job.epoch, job.lease.epoch, job.lease.seqno, job.lease.heard) == (3, 3, 3, 5000)
     assert "seqno 3 cannot be read" in job.lease.doing
     with pytest.raises(LeaseLost, match="somebody unknown has it since"):
-        catalogue.check(JOB, 2, "two")
+        pipeline.check(JOB, 2, "two")
     assert job.runs[-1].error == UNREAD
     assert job.result is not None, "what was published counts still"
-    catalogue.fold(records([leased(4, "four"), ended(4, "four")], 4))
-    assert catalogue.jobs[JOB].result == msgspec.structs.replace(Result("four", "/results/four"), at=6000)
+    pipeline.fold(records([leased(4, "four"), ended(4, "four")], 4))
+    assert pipeline.jobs[JOB].result == msgspec.structs.replace(Result("four", "/results/four"), at=6000)
 
 
 def test_until_all_is_said_anew_a_job_of_which_something_cannot_be_read_may_have_more() -> None:
-    catalogue = fold(leased(1), ended(1))
-    catalogue.fold([Record(b"?", key=b"archive/other", timestamp=5, seqno=2)])
-    assert (catalogue.may_have_more("archive/other"), catalogue.may_have_more(JOB)) == (True, False)
-    assert catalogue.since_whole == 0
-    catalogue.fold(records([catalogue.whole()], 3))
-    assert not catalogue.may_have_more("archive/other")
+    pipeline = fold(leased(1), ended(1))
+    pipeline.fold([Record(b"?", key=b"archive/other", timestamp=5, seqno=2)])
+    assert (pipeline.may_have_more("archive/other"), pipeline.may_have_more(JOB)) == (True, False)
+    assert pipeline.since_whole == 0
+    pipeline.fold(records([pipeline.whole()], 3))
+    assert not pipeline.may_have_more("archive/other")
 
 
 def test_what_a_trimmed_log_begins_with_is_never_passed_over() -> None:
-    catalogue = PipelineState()
+    pipeline = PipelineState()
     for _ in range(2):
         with pytest.raises(ResultsUnreadable, match="_pipeline, partition 0, seqno 7 cannot be read"):
-            catalogue.fold([Record(b'{"event":"everything"}', timestamp=5, seqno=7)])
-    assert catalogue.next == 0
+            pipeline.fold([Record(b'{"event":"everything"}', timestamp=5, seqno=7)])
+    assert pipeline.next == 0
 
 
 def test_events_that_are_lost_are_noticed_and_any_job_may_have_more(caplog: pytest.LogCaptureFixture) -> None:
-    catalogue = fold(leased(1))
-    catalogue.fold(records([ended(1)], 4))
+    pipeline = fold(leased(1))
+    pipeline.fold(records([ended(1)], 4))
     assert "seqnos 1 to 3 are lost" in caplog.text
-    assert catalogue.next == 5
-    assert catalogue.may_have_more(JOB)
+    assert pipeline.next == 5
+    assert pipeline.may_have_more(JOB)

@@ -83,11 +83,11 @@ async def publish(broker: Broker, job: str, kind: str, result: Result) -> None:
         return broker
 
     def always(event: Event) -> object:
-        return lambda catalogue: event
+        return lambda pipeline: event
 
     ledger = PipelineLedger(connect)
-    catalogue: PipelineState = await ledger.refresh()
-    epoch = catalogue.jobs[job].epoch + 1 if job in catalogue.jobs else 1
+    pipeline: PipelineState = await ledger.refresh()
+    epoch = pipeline.jobs[job].epoch + 1 if job in pipeline.jobs else 1
     await ledger.put(always(Leased(job, kind, epoch, result.run, "evil", 30_000)))  # type: ignore[arg-type]
     await ledger.put(always(Ended(job, epoch, result.run, result)))  # type: ignore[arg-type]
 

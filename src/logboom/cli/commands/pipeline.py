@@ -252,9 +252,9 @@ def _stand(config: Path | None, server: str | None) -> list[JobInfo]:
         async def connected() -> RemoteBroker:
             return broker
 
-        catalogue = await PipelineLedger(connected).refresh()
+        pipeline = await PipelineLedger(connected).refresh()
         now = (await broker.stats()).now
-        return await known_jobs(broker, stand(catalogue, await broker.list_topics(), now), now)
+        return await known_jobs(broker, stand(pipeline, await broker.list_topics(), now), now)
 
     path = find_file(None if config is None else str(config))
     configured = {} if path is None else {job.work.id: job for job in load(path, server=server).jobs.values()}

@@ -29,7 +29,7 @@ class FileArchives:
         self._directory = directory
         self._files = OpenFiles(disk, FILES_MAX)
         self._view: LogView | None = None
-        self._catalogue = PipelineState()
+        self._pipeline = PipelineState()
         self._found: dict[tuple[str, int], ArchivedLogReader] = {}
 
     def find(self, topic_id: str, partition: int, stored: int, floor: int) -> ArchivedLogReader | None:
@@ -53,9 +53,9 @@ class FileArchives:
         elif not self._view.refresh():
             return
         view = self._view
-        if view.committed < self._catalogue.next:
-            self._catalogue = PipelineState()  # an older copy has taken the place of the directory
-        known = self._catalogue
+        if view.committed < self._pipeline.next:
+            self._pipeline = PipelineState()  # an older copy has taken the place of the directory
+        known = self._pipeline
         # What was trimmed stands in the event that the log begins with.
         for batch in view.batches(max(known.next, view.first), skip_damage=True):
             known.fold(record for record in batch.records() if (record.seqno or 0) >= known.next)
@@ -68,4 +68,4 @@ class FileArchives:
     def close(self) -> None:
         self._files.clear()
         self._view = None
-        self._catalogue = PipelineState()
+        self._pipeline = PipelineState()

@@ -115,8 +115,8 @@ def find_state(reading: ReaderCore, wanted: WantedCheckpoint) -> Steps:
     topic = _topic.decode((yield Ask(Kind.CALL, DescribeTopic(reading.topic, False))))
     if reading.partition is None and len(topic.partitions) > 1:
         return  # whoever looks for the start is told
-    catalogue = yield from _read_catalogue()
-    result = find_result(catalogue, reading.topic, topic.id, wanted.by, wanted.tag)
+    pipeline = yield from _read_catalogue()
+    result = find_result(pipeline, reading.topic, topic.id, wanted.by, wanted.tag)
     partition = reading.partition or 0
     floor = next((log.floor for log in topic.partitions if log.partition == partition), 0)
     state, bookmark = yield LongWork(lambda: _open(result, partition, floor, wanted.where))
@@ -130,12 +130,12 @@ def _open(result: Result, partition: int, floor: int, where: Selection | None) -
 
 
 def _read_catalogue() -> Steps:
-    catalogue = PipelineState()
+    pipeline = PipelineState()
     while True:
-        start = Start(seqno=catalogue.next) if catalogue.next else Start()
+        start = Start(seqno=pipeline.next) if pipeline.next else Start()
         chunk = yield Ask(Kind.READ, Read(ReadRequest(PIPELINE_TOPIC, start, max_bytes=READ_BYTES, gaps="skip")))
         if not isinstance(chunk, Chunk):
             raise RemoteProtocolError("a read was answered with something else")
-        catalogue.fold(chunk.records())
+        pipeline.fold(chunk.records())
         if chunk.at_end:
-            return catalogue
+            return pipeline

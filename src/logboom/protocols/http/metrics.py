@@ -71,15 +71,15 @@ class Family(NamedTuple):
     samples: Callable[[MetricFacts], Samples]
 
 
-async def collect(broker: Broker, catalogue: PipelineState, prefix: str = "") -> MetricFacts:
+async def collect(broker: Broker, pipeline: PipelineState, prefix: str = "") -> MetricFacts:
     """What there is to tell of the node, its pipeline, and of the topics whose name begins so."""
     stats, measures = await broker.stats(), await broker.measures()
     if prefix == NONE:
-        jobs = await known_jobs(broker, stand(catalogue, [], stats.now), stats.now)
+        jobs = await known_jobs(broker, stand(pipeline, [], stats.now), stats.now)
         return MetricFacts(stats, measures, [], [], prefix, jobs)
     topics = await broker.list_topics(prefix, internal=True)
     cursors = [info for info in await broker.list_cursors() if info.topic.startswith(prefix)]
-    jobs = await known_jobs(broker, stand(catalogue, topics, stats.now), stats.now)
+    jobs = await known_jobs(broker, stand(pipeline, topics, stats.now), stats.now)
     return MetricFacts(stats, measures, topics, cursors, prefix, jobs)
 
 

@@ -4,8 +4,8 @@
 
 A run that dies leaves its directory and its lease: the next one takes the lease over when its beats have stopped, and
 removes, before it does anything, the directories of epochs before its own that no result refers to. Nobody can publish
-from those any more, so that is safe however late it happens, and whoever else is at it. Where the catalogue has passed
-over something that may have been a result of this job, nothing is removed.
+from those any more, so that is safe however late it happens, and whoever else is at it. Where the pipeline's state
+has passed over something that may have been a result of this job, nothing is removed.
 
 A run whose lease is lost is stopped, with what Spark does for it.
 """
@@ -128,7 +128,7 @@ def run_job(
     on_wait: Callable[[str, float], None] = lambda runner, rest_s: None,
     on_begin: Callable[[Progress], None] = lambda progress: None,
 ) -> RunReport:
-    """Run a job once. Raises what went wrong, which is then in the catalogue too; nothing is published then.
+    """Run a job once. Raises what went wrong, which is then in the pipeline's state too; nothing is published then.
 
     `wait` and `seen` are those of `Lease.take`: what to do where somebody else runs it.
     """
@@ -155,7 +155,7 @@ def run_job(
         seconds = time.monotonic() - began
         result = _result_of(run, outcome)
         try:
-            catalogue = lease.end(result, None, outcome.summary, seconds)
+            pipeline = lease.end(result, None, outcome.summary, seconds)
         except LeaseLost:
             with suppress(Exception):
                 home.remove(own)
@@ -163,7 +163,7 @@ def run_job(
         try:
             if result is None:
                 home.remove(own)
-            _sweep(home, lease, catalogue.jobs[work.id])
+            _sweep(home, lease, pipeline.jobs[work.id])
             outcome.then()
         except Exception as error:  # the result counts; the next run sweeps again
             logger.warning("%s: what earlier runs have left could not be removed: %s", work.id, error)
@@ -202,7 +202,7 @@ def _sweep(home: ResultPlace, lease: Lease, job: PipelineJob) -> None:
 
     By their names, which no other run has: results may have been copied here from elsewhere.
     """
-    if lease.catalogue.may_have_more(lease.job):
+    if lease.pipeline.may_have_more(lease.job):
         logger.warning("%s: nothing is removed: what cannot be read may have been a result", lease.job)
         return
     runs = home.below(RUNS)

@@ -1,7 +1,7 @@
 """Runs the jobs of a configuration at their intervals, one after another, for ever.
 
-What is due, and who runs what, is in the catalogue alone: so any number of these, on any number of machines, share the
-work without doing it twice, and one more of them is how two jobs run at once. What fails is told and tried again; a
+The pipeline's state alone says what is due and who runs what: so any number of these, on any number of machines, share
+the work without doing it twice, and one more of them is how two jobs run at once. What fails is told and tried again; a
 node that is away is waited for; a Spark that died is started again.
 """
 
@@ -41,7 +41,7 @@ class Server:
         self._spark = spark
         self._jobs = {job.work.id: job for job in config.jobs.values() if job.every_ms is not None}
         self._held: dict[str, float] = {}
-        """Jobs that failed here, and until when they are left alone, whatever the catalogue knows of it."""
+        """Jobs that failed here, and until when they are left alone, whatever the pipeline's state knows of it."""
         self._watch = RunnerWatch()
         self._broker: RemoteBroker | None = None
         self._ledger = PipelineLedger(self._connect)
@@ -72,25 +72,25 @@ class Server:
                 time.sleep(AWAY_S)
 
     def _look(self, wait_s: float) -> int:
-        """Catches up with the catalogue, or waits for news; the node's time, microseconds."""
+        """Catches up with the pipeline's state, or waits for news; the node's time, microseconds."""
 
         async def look() -> int:
             await self._ledger.refresh(int(1000 * wait_s))
             return (await (self._broker or await self._connect()).stats()).now
 
         now = self._runner.run(look())
-        self._watch.look(self._catalogue)
+        self._watch.look(self._pipeline)
         return now
 
     @property
-    def _catalogue(self) -> PipelineState:
-        return self._ledger.catalogue
+    def _pipeline(self) -> PipelineState:
+        return self._ledger.pipeline
 
     def _step(self, now: int) -> float:
         """Run what has been due longest; or, where nothing is, how long to wait."""
         waits: dict[str, tuple[float, int]] = {}
         for name, config in self._jobs.items():
-            job = self._catalogue.jobs.get(name)
+            job = self._pipeline.jobs.get(name)
             due = due_at(job, config.every_ms or 0)
             free_s = self._watch.free_in_s(name, job)
             held_s = self._held.get(name, 0.0) - time.monotonic()
@@ -110,7 +110,7 @@ class Server:
                 self._config.server,
                 self._spark,
                 self._config.directory,
-                seen=seen(self._catalogue.jobs.get(work.id)),
+                seen=seen(self._pipeline.jobs.get(work.id)),
                 lease_s=self._config.lease_ms / 1000,
             )
         except LeaseHeld as held:

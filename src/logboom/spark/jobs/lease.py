@@ -121,8 +121,8 @@ class Lease:
     async def _take(self, wait: bool) -> PipelineJob:
         heard: tuple[int, float] | None = None
         while True:
-            catalogue = await self._ledger.refresh()
-            job = catalogue.jobs.get(self.job)
+            pipeline = await self._ledger.refresh()
+            job = pipeline.jobs.get(self.job)
             lease = None if job is None else job.lease
             if lease is not None:
                 now = time.monotonic()
@@ -140,24 +140,24 @@ class Lease:
                 return self._taken()
 
     async def _take_as(self, seen: Seen) -> PipelineJob:
-        def claim(catalogue: PipelineState) -> Event | None:
-            job = catalogue.jobs.get(self.job)
+        def claim(pipeline: PipelineState) -> Event | None:
+            job = pipeline.jobs.get(self.job)
             is_so = (0 if job is None else job.epoch) == seen.epoch
-            return self._claim(catalogue, seen.silent) if is_so else None
+            return self._claim(pipeline, seen.silent) if is_so else None
 
         if await self._ledger.put(claim) is None:
-            job = self._ledger.catalogue.jobs.get(self.job)
+            job = self._ledger.pipeline.jobs.get(self.job)
             raise LeaseHeld(self.job, "another runner" if job is None or job.lease is None else job.lease.runner)
         return self._taken()
 
     def _taken(self) -> PipelineJob:
-        job = self._ledger.catalogue.jobs[self.job]
+        job = self._ledger.pipeline.jobs[self.job]
         self.epoch = job.epoch
-        return msgspec.structs.replace(job)  # the one of the catalogue goes on
+        return msgspec.structs.replace(job)  # the one of the pipeline's state goes on
 
-    def _claim(self, catalogue: PipelineState, silent: int | None) -> Event | None:
+    def _claim(self, pipeline: PipelineState, silent: int | None) -> Event | None:
         """A lease, if nobody has one but who has been silent since this seqno."""
-        job = catalogue.jobs.get(self.job)
+        job = pipeline.jobs.get(self.job)
         if job is not None and job.lease is not None and job.lease.seqno != silent:
             return None
         epoch = 1 if job is None else job.epoch + 1
@@ -178,8 +178,8 @@ class Lease:
             except LogboomError as error:
                 logger.warning("%s: a beat was not heard: %s", self.job, error)
 
-    def _own(self, catalogue: PipelineState, event: Event) -> Event:
-        catalogue.check(self.job, self.epoch, self.run)
+    def _own(self, pipeline: PipelineState, event: Event) -> Event:
+        pipeline.check(self.job, self.epoch, self.run)
         return event
 
     def check(self) -> None:
@@ -212,7 +212,7 @@ class Lease:
         await self._ledger.put(partial(self._own, event=ended), patience_s)
         with suppress(LogboomError):  # what follows is for tidiness only
             await self._ledger.tidy()
-        return self._ledger.catalogue
+        return self._ledger.pipeline
 
     def _stop_beating(self) -> None:
         if self._beating is not None:
@@ -220,8 +220,8 @@ class Lease:
             self._beating = None
 
     @property
-    def catalogue(self) -> PipelineState:
-        return self._ledger.catalogue
+    def pipeline(self) -> PipelineState:
+        return self._ledger.pipeline
 
     def close(self) -> None:
         self._stop_beating()

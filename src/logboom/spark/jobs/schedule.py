@@ -1,4 +1,4 @@
-"""When a job is due, by what the catalogue says of it: so all who run it agree, whoever ran it last.
+"""When a job is due, by what the pipeline's state says of it: so all who run it agree, whoever ran it last.
 
 An interval is counted from the end of the last run that succeeded. What failed is tried again sooner, after a while
 that doubles each time, up to the interval.
@@ -34,9 +34,9 @@ class RunnerWatch:
     def __init__(self) -> None:
         self._heard: dict[str, tuple[int, float]] = {}
 
-    def look(self, catalogue: PipelineState, now_s: float | None = None) -> None:
+    def look(self, pipeline: PipelineState, now_s: float | None = None) -> None:
         now_s = time.monotonic() if now_s is None else now_s
-        leases = {name: job.lease for name, job in catalogue.jobs.items() if job.lease is not None}
+        leases = {name: job.lease for name, job in pipeline.jobs.items() if job.lease is not None}
         before = self._heard
         self._heard = {
             name: before[name] if before.get(name, (-1,))[0] == lease.seqno else (lease.seqno, now_s)

@@ -119,7 +119,7 @@ class _Verifying:
         """How many files there are; what is wrong with them goes to the findings."""
         run, shelved = self._run, []
         for topic in holding.topics:
-            result = run.lease.catalogue.result(job_id(topic.name))
+            result = run.lease.pipeline.result(job_id(topic.name))
             if result is None or result.covers.get(topic.name, Covered("", {})).topic_id != topic.id:
                 continue
             try:

@@ -29,7 +29,7 @@ def test_what_failed_is_tried_again_later_each_time_and_never_later_than_its_int
     assert due_at(PipelineJob("count", runs=runs(*["no"] * 20)), MINUTE_MS) == 80 * SECOND
 
 
-def catalogue(seqno: int | None) -> PipelineState:
+def pipeline(seqno: int | None) -> PipelineState:
     found = PipelineState()
     lease = None if seqno is None else LeaseHolder(4, "run", "x", 10_000, 0, seqno, 0)
     found.jobs["count/x"] = PipelineJob("count", epoch=4, lease=lease)
@@ -43,16 +43,16 @@ def free_in_s(watch: RunnerWatch, found: PipelineState, now_s: float) -> float:
 
 def test_a_runner_is_silent_when_nothing_new_was_seen_of_it_for_its_lease() -> None:
     watch = RunnerWatch()
-    assert free_in_s(watch, catalogue(7), 100) == 10
-    assert free_in_s(watch, catalogue(7), 109) == 1
-    assert free_in_s(watch, catalogue(8), 109) == 10
-    assert free_in_s(watch, catalogue(8), 119) == 0
-    assert free_in_s(watch, catalogue(None), 120) == 0
-    assert free_in_s(watch, catalogue(9), 121) == 10
+    assert free_in_s(watch, pipeline(7), 100) == 10
+    assert free_in_s(watch, pipeline(7), 109) == 1
+    assert free_in_s(watch, pipeline(8), 109) == 10
+    assert free_in_s(watch, pipeline(8), 119) == 0
+    assert free_in_s(watch, pipeline(None), 120) == 0
+    assert free_in_s(watch, pipeline(9), 121) == 10
     assert watch.free_in_s("count/y", None) == 0
 
 
 def test_a_job_is_taken_as_it_was_seen() -> None:
     assert seen(None) == Seen(0, None)
-    assert seen(catalogue(None).jobs["count/x"]) == Seen(4, None)
-    assert seen(catalogue(9).jobs["count/x"]) == Seen(4, 9)
+    assert seen(pipeline(None).jobs["count/x"]) == Seen(4, None)
+    assert seen(pipeline(9).jobs["count/x"]) == Seen(4, 9)

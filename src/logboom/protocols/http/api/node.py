@@ -85,7 +85,7 @@ async def show_metrics(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, MetricsQuery)
     with suppress(ResultsUnreadable):
         await front_end.pipeline.refresh()
-    facts = await metrics.collect(front_end.broker, front_end.pipeline.catalogue, query.topics)
+    facts = await metrics.collect(front_end.broker, front_end.pipeline.pipeline, query.topics)
     page = await asyncio.to_thread(metrics.render, facts)
     return Response(page, media_type=metrics.MEDIA_TYPE)
 

@@ -81,9 +81,9 @@ async def show_report(front_end: HttpFrontEnd, request: Request) -> Response:
 
 async def standings(front_end: HttpFrontEnd, now: int) -> list[JobInfo]:
     """Every job, as of now."""
-    catalogue = await front_end.pipeline.refresh()
-    names = {name for job in catalogue.jobs.values() if job.result for name in job.result.covers}
-    found = stand(catalogue, await front_end.broker.list_topics() if names else [], now)
+    pipeline = await front_end.pipeline.refresh()
+    names = {name for job in pipeline.jobs.values() if job.result for name in job.result.covers}
+    found = stand(pipeline, await front_end.broker.list_topics() if names else [], now)
     return await known_jobs(front_end.broker, found, now)
 
 
