@@ -162,6 +162,8 @@ class StageWriter:
         """Without an answer, by correlation id, in their order."""
         self._sent_bytes = 0
         self._refused: list[tuple[_Parcel, LogboomError]] = []
+        self._put_off: LogboomError | None = None
+        """Why the node has taken nothing since it last took something."""
         self._link: BlockingLink | None = None
         """What they were sent on."""
         self._give_up = 0.0
@@ -457,7 +459,7 @@ class StageWriter:
     def _take_answer(self) -> None:
         event = self._calls.next_event(max(0.0, self._give_up - time.monotonic()))
         if event is None:
-            raise Unavailable(f"{self._calls}: nothing could be staged for {self._timeout_s:g} s")
+            raise self._put_off or Unavailable(f"{self._calls}: nothing could be staged for {self._timeout_s:g} s")
         parcel = self._sent.pop(event.correlation, None)
         if parcel is None:
             return
@@ -467,6 +469,7 @@ class StageWriter:
             self._refused.append((parcel, answer))
             return
         self._calls.proved()
+        self._put_off = None
         self._give_up = time.monotonic() + self._timeout_s
 
     def _judge(self) -> None:
@@ -474,6 +477,7 @@ class StageWriter:
         _, error = min(self._refused, key=lambda refused: refused[0].number)
         if not isinstance(error, _WAITED_FOR):
             raise error
+        self._put_off = error
         self._recall()
         self._calls.pause(error, self._give_up)
 

@@ -162,6 +162,8 @@ class ScriptedNode:
         answer = what if isinstance(what, LogboomError) else self._stage(part.topic, part.partition or 0, frame.payload)
         if what == "mute":
             return False
+        if what == "silence":
+            return True
         correlation, size = frame.correlation, len(frame.payload)
 
         def reply() -> None:
@@ -487,6 +489,14 @@ def test_answers_that_come_while_a_topic_is_looked_for_count(node: ScriptedNode)
 def test_a_node_that_takes_nothing_for_too_long_is_given_up(node: ScriptedNode) -> None:
     node.on_append = dict.fromkeys(range(1, 1000), Overloaded("stage", 1, 1))
     writer = open_writer(node.address, timeout_s=0.3)
+    writer.write("events", b"1")
+    with pytest.raises(Overloaded):
+        writer.finish()
+
+
+def test_a_node_that_refuses_and_then_falls_silent_is_given_up_with_its_refusal(node: ScriptedNode) -> None:
+    node.on_append = {1: Overloaded("stage", 1, 1), 2: "silence"}
+    writer = open_writer(node.address, timeout_s=1.0)
     writer.write("events", b"1")
     with pytest.raises(Overloaded):
         writer.finish()
