@@ -35,6 +35,7 @@ from logboom.errors import ConfigError, KeyMismatch, LogboomError, TopicDeleted,
 from logboom.protocols.binary.messages import Discard, ListStages
 from logboom.spark.layout import Layout
 from logboom.spark.micro_batch import digest_of
+from logboom.spark.parcel import Parcel
 from logboom.spark.rows import RowWriter, gather
 from logboom.spark.tidiness import begin_task, leave_quietly
 from logboom.spark.write_options import WriteOptions
@@ -75,7 +76,7 @@ Messages = Sequence[WriterCommitMessage | None]
 """None of a task that has failed."""
 
 
-class LogWriter(DataSourceArrowWriter):
+class LogWriter(Parcel, DataSourceArrowWriter):
     """Writes a DataFrame. The same one, copied, is in all tasks and in the driver."""
 
     def __init__(self, options: WriteOptions, layout: Layout) -> None:
@@ -112,7 +113,7 @@ class LogWriter(DataSourceArrowWriter):
         _sweep(self._options, self._name)
 
 
-class LogStreamWriter(DataSourceStreamArrowWriter):
+class LogStreamWriter(Parcel, DataSourceStreamArrowWriter):
     """Writes micro-batches. Spark makes one for the tasks of each, and another one to commit it."""
 
     def __init__(self, options: WriteOptions, layout: Layout) -> None:

@@ -28,6 +28,7 @@ from pyspark.sql.types import (
 from logboom.errors import ConfigError, InvalidColumn
 from logboom.spark.option_table import is_catalogued
 from logboom.spark.options import ReadOptions, names_place, options_to_keep, overlay
+from logboom.spark.parcel import Parcel
 from logboom.spark.tidiness import leave_quietly
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ METADATA: Final = "logboom.options"
 leave_quietly()  # processes that only plan begin no task
 
 
-class LogboomSource(DataSource):
+class LogboomSource(Parcel, DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.options = dict(options)

@@ -38,6 +38,7 @@ from logboom.errors import (
 from logboom.spark.limits import limit_spans
 from logboom.spark.offsets import Log, Mark, Offsets
 from logboom.spark.options import Points, ReadOptions
+from logboom.spark.parcel import Parcel
 from logboom.spark.planning import (
     ADVICE,
     Span,
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("logboom.spark")
 
 
-class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(Parcel, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, job: Job) -> None:
         if options.ending != Points() or options.ending_times != Points():
             raise ConfigError(

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from logboom.batch import Selection
 from logboom.errors import Damage
 from logboom.spark.options import ReadOptions
+from logboom.spark.parcel import Parcel
 from logboom.spark.planning import Span, Split, cut_spans, find_spans, open_catalog
 from logboom.spark.pushing import Pushed, push
 from logboom.spark.reading import Job, read_split
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from logboom.client.catalog import Catalog
 
 
-class LogReader(DataSourceReader):
+class LogReader(Parcel, DataSourceReader):
     """Reads what the options say. Takes no filters: any session may use it."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...], arrow: pa.Schema) -> None:
