@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shutil
 import signal
 import sys
 import tempfile
@@ -132,7 +133,11 @@ def main() -> int:
     if arguments.role:
         role, where, history, name, number = arguments.role
         with contextlib.suppress(BrokenPipeError, KeyboardInterrupt):
-            ROLES[role](where, history, name, int(number))
+            try:
+                ROLES[role](where, history, name, int(number))
+            except Wrong as error:
+                print(error, file=sys.stderr)
+                return 1
         return 0
     if arguments.records < 10_000:
         parser.error("--records must be 10,000 or more")
@@ -142,17 +147,23 @@ def main() -> int:
         signal.signal(ending, signal.default_int_handler)
     screen = Screen()
     kept = arguments.keep and os.path.abspath(arguments.keep)
-    place = contextlib.nullcontext(kept) if kept else tempfile.TemporaryDirectory(prefix="logboom-")
+    root = kept or tempfile.mkdtemp(prefix="logboom-")
     try:
-        with place as root:
-            os.makedirs(root, exist_ok=True)
-            run(root, arguments.records, screen)
+        os.makedirs(root, exist_ok=True)
+        run(root, arguments.records, screen)
     except KeyboardInterrupt:
         screen.console.print("\nstopped")
         return 0
     except (Wrong, LogboomError) as error:
-        screen.console.print(f"\n[bold red]Wrong:[/] {error}", soft_wrap=True)
+        kept = root
+        screen.console.print("\n[bold red]Wrong:[/]", end=" ")
+        screen.console.print(
+            f"{error}\n\nWhat all of them have said and written is in {root}", markup=False, soft_wrap=True
+        )
         return 1
+    finally:
+        if not kept:
+            shutil.rmtree(root, ignore_errors=True)
     return 0
 
 

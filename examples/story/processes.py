@@ -44,7 +44,7 @@ class Child:
 
     def check(self) -> None:
         if self._process.poll():
-            said = "" if self._log is None else f":\n{Path(self._log).read_text()[-2000:]}"
+            said = "" if self._log is None else f", see {self._log}:\n…{Path(self._log).read_text()[-2000:]}"
             raise Wrong(f"{self.name} ended with status {self._process.returncode}{said}")
 
     def wait_for_word(self) -> None:

@@ -14,13 +14,17 @@ from collections.abc import Callable
 from functools import partial
 from io import BufferedRWPair
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from checker import Recorder
 from checker.history import Begin, Invoke, Ok, Unknown
 from logboom import Reader, Writer
 from logboom.client import FileReader
 from story.plan import CHUNK, CURSOR, METER, PARSED, SPARK, TOPIC, Wrong, reading
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
 RETRY_S = 0.2
 
@@ -180,58 +184,81 @@ def follow_files(directory: str, history: str, name: str, partition: int) -> Non
 def count(address: str, result: str, name: str, records: int) -> None:
     """Two live queries of Spark, whatever happens to the node; they end when they have all.
 
-    One counts what each writer wrote to each log. The other takes the readings apart and writes them to a topic.
+    One counts what each writer wrote to each log. The other takes the readings apart and writes them to a topic; it
+    begins first, since two that begin at once may spoil what Spark keeps for both.
     """
     from pyspark.sql import functions as sql
 
     import logboom.spark
 
     spark = logboom.spark.session(name, "local[2]", config={**SPARK, "spark.local.dir": f"{result}-local"})
-    readings = (
-        spark.readStream.format("logboom")
-        .option("topic", f"{TOPIC},{METER}")
-        .option("startingSeqno", "earliest")
-        .option("cursor", CURSOR)
-        .schema("topic STRING, partition INT, seqno BIGINT, key BINARY, value BINARY, tags ARRAY<STRING>")
-        .load(f"logboom://{address}")
-    )
-    fields = sql.split(readings["value"].cast("string"), ":")
+
+    def readings() -> DataFrame:
+        stream = spark.readStream.format("logboom").option("topic", f"{TOPIC},{METER}").option("cursor", CURSOR)
+        stream = stream.option("startingSeqno", "earliest")
+        columns = "topic STRING, partition INT, seqno BIGINT, key BINARY, value BINARY, tags ARRAY<STRING>"
+        return stream.schema(columns).load(f"logboom://{address}")
+
+    fields = sql.split(sql.col("value").cast("string"), ":")
     celsius = sql.regexp_extract(fields[2], r"[0-9.]+", 0).cast("double")
     parts = (fields[0].alias("writer"), fields[1].cast("bigint").alias("number"), celsius.alias("celsius"))
-    parsed = readings.select("key", sql.struct(*parts).alias("value"))
+    parsed = readings().select("key", sql.struct(*parts).alias("value"))
     parsing = (
         parsed.writeStream.format("logboom")
         .option("topic", PARSED)
         .option("checkpointLocation", f"{result}-parsed")
         .start(f"logboom://{address}")
     )
-    counts = readings.groupBy(fields[0].alias("writer"), "topic", "partition").agg(
-        sql.count("*").alias("records"),
-        sql.sum(fields[1].cast("bigint")).alias("numbers"),
-        sql.sum("seqno").alias("seqnos"),
-        sql.count_if(sql.array_contains("tags", "alert")).alias("alerts"),
+    await_all(parsing)
+    counts = (
+        readings()
+        .groupBy(fields[0].alias("writer"), "topic", "partition")
+        .agg(
+            sql.count("*").alias("records"),
+            sql.sum(fields[1].cast("bigint")).alias("numbers"),
+            sql.sum("seqno").alias("seqnos"),
+            sql.count_if(sql.array_contains("tags", "alert")).alias("alerts"),
+        )
     )
     writer = counts.writeStream.format("memory").queryName("counts").outputMode("complete")
     query = logboom.spark.start(writer.option("checkpointLocation", f"{result}-checkpoint"))
-    query.processAllAvailable()
-    parsing.processAllAvailable()
+    await_all(query)
     triggers: dict[str, dict[int, int]] = {query.id: {}, parsing.id: {}}
     say(0)
     while min(sum(seen.values()) for seen in triggers.values()) < records:
         for each in (query, parsing):
             if not each.isActive:
-                raise Wrong(f"a query has ended: {each.exception()}")
+                raise Wrong(explain(each.exception()))
             triggers[each.id].update((done["batchId"], done["numInputRows"]) for done in each.recentProgress)
         say(min(sum(seen.values()) for seen in triggers.values()))
         time.sleep(0.1)
-    query.processAllAvailable()
-    parsing.processAllAvailable()
+    await_all(query)
+    await_all(parsing)
     rows = [row.asDict() for row in spark.table("counts").orderBy("writer", "topic", "partition").collect()]
     query.stop()
     parsing.stop()
     spark.stop()  # now the cursor is told of the last micro-batch
     counts_of = [len(triggers[each.id]) for each in (query, parsing)]
     Path(result).write_text(json.dumps({"triggers": counts_of[0], "published": counts_of[1], "rows": rows}))
+
+
+def await_all(query: StreamingQuery) -> None:
+    """Until it has done all that is there. Raises Wrong where it has ended instead."""
+    from pyspark.errors import StreamingQueryException
+
+    try:
+        query.processAllAvailable()
+    except StreamingQueryException as error:
+        raise Wrong(explain(error)) from error
+
+
+def explain(error: BaseException | None) -> str:
+    """What Spark says of a query that has ended, and the innermost cause, which stands far below it."""
+    said = "it was stopped" if error is None else str(error)
+    stack = getattr(error, "_stackTrace", None) or said
+    causes = [line for line in stack.splitlines() if line.startswith("Caused by: ")]
+    first = next(iter(said.splitlines()), "")
+    return "\n".join(["a query of Spark has ended: " + first, *causes[-1:]])
 
 
 def say(number: int | None) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from system.node import NodeProcess
+
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 LIMIT_S = 1200
 """It starts Spark twice, which takes its time on a busy machine."""
@@ -56,3 +58,21 @@ def test_where_spark_cannot_be_had_the_demo_says_so_and_goes_on(tmp_path: Path) 
     assert "is left out: " in said
     assert "micro-batches" not in said
     assert "pipeline  http" not in said
+
+
+@pytest.mark.timeout(LIMIT_S)
+def test_a_query_that_ends_too_early_says_what_spark_says_and_the_innermost_cause(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node:
+        done = subprocess.run(
+            [sys.executable, str(DEMO), "--role", "count", node.address, str(tmp_path / "spark"), "Spark", "100"],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=LIMIT_S - 60,
+        )
+    assert done.returncode == 1
+    said = done.stderr[done.stderr.rindex("a query of Spark has ended: ") :].splitlines()
+    assert "terminated with exception" in said[0]
+    assert said[1].startswith("Caused by: ")
+    assert "there is no topic" in done.stderr

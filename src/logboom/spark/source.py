@@ -29,6 +29,7 @@ from logboom.errors import ConfigError, InvalidColumn
 from logboom.spark.option_table import is_in_catalog
 from logboom.spark.read.options import ReadOptions, names_place, options_to_keep, overlay
 from logboom.spark.runtime.tidiness import leave_quietly
+from logboom.spark.runtime.worker_parcel import WorkerParcel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +62,7 @@ METADATA: Final = "logboom.options"
 leave_quietly()  # processes that only plan begin no task
 
 
-class LogboomSource(DataSource):
+class LogboomSource(WorkerParcel, DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.options = dict(options)

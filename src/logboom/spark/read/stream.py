@@ -51,6 +51,7 @@ from logboom.spark.read.planner import (
 )
 from logboom.spark.read.split_read import ScanSpec, read_split
 from logboom.spark.runtime.tidiness import begin_task
+from logboom.spark.runtime.worker_parcel import WorkerParcel
 from logboom.storage.bookmark import Bookmark, Term
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("logboom.spark")
 
 
-class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class LogStreamReader(WorkerParcel, DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: ReadOptions, job: ScanSpec) -> None:
         if options.ending != Points() or options.ending_times != Points():
             raise ConfigError(

@@ -16,6 +16,7 @@ from logboom.spark.read.planner import RecordSpan, Split, cut_spans, find_spans,
 from logboom.spark.read.pushdown import Pushed, push
 from logboom.spark.read.split_read import ScanSpec, read_split
 from logboom.spark.runtime.tidiness import begin_task
+from logboom.spark.runtime.worker_parcel import WorkerParcel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from logboom.client.catalog import LogCatalog
 
 
-class TableReader(DataSourceReader):
+class TableReader(WorkerParcel, DataSourceReader):
     """Reads what the options say. Takes no filters: any session may use it."""
 
     def __init__(self, options: ReadOptions, columns: tuple[str, ...], arrow: pa.Schema) -> None:

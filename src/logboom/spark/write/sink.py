@@ -8,9 +8,9 @@ away. What a publish is known by makes a repeat harmless:
     a table         a random name; with txnAppId and txnVersion, those
 
 Spark tells the id of the query to tasks alone, so it comes with their messages. A micro-batch without rows is not
-published: whatever attempt of it comes first with rows is the one that counts. Where the checkpoint is at hand a digest
-of what it says of the micro-batch goes with the number: another micro-batch of the same number is refused, not taken
-for a repeat.
+published: whatever attempt of it comes first with rows is the one that counts. Where the checkpoint can be read a
+digest of what it says of the micro-batch goes with the number: another micro-batch of the same number is refused, not
+taken for a repeat. Where it cannot, that is logged, and the number alone counts.
 
 A topic is made by who writes to it first. What a stream, or a name, has written to before is not made again.
 """
@@ -34,8 +34,9 @@ from logboom.client.publish.stage_writer import PUBLISH_TIMEOUT_S, StageWriter, 
 from logboom.errors import ConfigError, KeyMismatch, LogboomError, TopicDeleted, TopicError, TopicRecreated
 from logboom.protocols.binary.messages import Discard, ListStages
 from logboom.spark.runtime.tidiness import begin_task, leave_quietly
+from logboom.spark.runtime.worker_parcel import WorkerParcel
 from logboom.spark.write.layout import ColumnLayout
-from logboom.spark.write.micro_batch import digest_of, is_checkpoint_of, local_path
+from logboom.spark.write.micro_batch import digest_of
 from logboom.spark.write.options import WriteOptions
 from logboom.spark.write.rows import RowWriter, gather
 
@@ -75,7 +76,7 @@ Messages = Sequence[WriterCommitMessage | None]
 """None of a task that has failed."""
 
 
-class TableWriter(DataSourceArrowWriter):
+class TableWriter(WorkerParcel, DataSourceArrowWriter):
     """Writes a DataFrame. The same one, copied, is in all tasks and in the driver."""
 
     def __init__(self, options: WriteOptions, layout: ColumnLayout) -> None:
@@ -96,23 +97,23 @@ class TableWriter(DataSourceArrowWriter):
 
     def _digest(self, version: int) -> str:
         """Of the micro-batch that is written with foreachBatch, where the user says in which checkpoint it is."""
-        if self._options.checkpoint is None:
+        location = self._options.checkpoint
+        if location is None:
             return ""
-        directory = local_path(self._options.checkpoint)
-        if directory is None:
-            raise ConfigError("checkpointLocation", "is not a directory of the driver's machine: leave it out")
-        digest = digest_of(directory, version)
-        if digest is None:
+        try:
+            return digest_of(location, version)
+        except FileNotFoundError:
             raise ConfigError(
-                "checkpointLocation", f"{directory} has no micro-batch {version}: it is to be that of txnVersion"
-            )
-        return digest
+                "checkpointLocation", f"{location} has no micro-batch {version}: it is to be that of txnVersion"
+            ) from None
+        except OSError as error:
+            return _go_without(location, error)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         _sweep(self._options, self._name)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(WorkerParcel, DataSourceStreamArrowWriter):
     """Writes micro-batches. Spark makes one for the tasks of each, and another one to commit it."""
 
     def __init__(self, options: WriteOptions, layout: ColumnLayout) -> None:
@@ -138,14 +139,24 @@ class StreamWriter(DataSourceStreamArrowWriter):
             options = self._options
             if options.checkpoint is None and options.query_name is not None and checkpoints is not None:
                 options = replace(options, checkpoint=f"{checkpoints.rstrip('/')}/{options.query_name}")
-            directory = None if options.checkpoint is None else local_path(options.checkpoint)
-            found = directory is not None and is_checkpoint_of(directory, query)
-            digest = digest_of(directory, batchId) if found and directory is not None else None
-            _publish(options, PublishKey(_name(query), batchId, digest=digest or ""), messages)
+            digest = "" if options.checkpoint is None else _digest(options.checkpoint, batchId, query)
+            _publish(options, PublishKey(_name(query), batchId, digest=digest), messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         for note in _notes(messages):
             _sweep(self._options, note)
+
+
+def _digest(location: str, number: int, query: str) -> str:
+    try:
+        return digest_of(location, number, query)
+    except OSError as error:
+        return _go_without(location, error)
+
+
+def _go_without(location: str, error: OSError) -> str:
+    logger.warning("checkpoint %s cannot be compared, so a copy of it would not be noticed: %s", location, error)
+    return ""
 
 
 def _name(query: str | None) -> str:

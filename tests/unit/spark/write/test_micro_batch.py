@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logboom.spark.write.micro_batch import digest_of, is_checkpoint_of, local_path
+from logboom.spark.write.micro_batch import digest_of, local_path
 
 
 @pytest.mark.parametrize(
@@ -39,14 +39,25 @@ def test_a_repeat_has_the_same_digest_and_another_micro_batch_another(tmp_path: 
         (offsets / str(number)).write_text(f'v1\n{{"batchTimestampMs":1}}\n{{"offset":{number}}}')
     assert digest_of(str(tmp_path), 3) == digest_of(str(tmp_path), 3)
     assert digest_of(str(tmp_path), 3) != digest_of(str(tmp_path), 4)
-    assert digest_of(str(tmp_path), 5) is None
+    with pytest.raises(FileNotFoundError):
+        digest_of(str(tmp_path), 5)
 
 
 def test_a_directory_is_the_checkpoint_of_the_query_it_names(tmp_path: Path) -> None:
-    assert not is_checkpoint_of(str(tmp_path), "one")
+    (tmp_path / "offsets").mkdir()
+    (tmp_path / "offsets" / "0").write_text("v1\n")
+    with pytest.raises(FileNotFoundError):
+        digest_of(str(tmp_path), 0, "one")
     (tmp_path / "metadata").write_text('{"id":"one"}')
-    assert is_checkpoint_of(str(tmp_path), "one")
-    assert not is_checkpoint_of(str(tmp_path), "two")
+    assert digest_of(str(tmp_path), 0, "one") == digest_of(str(tmp_path), 0)
+    with pytest.raises(OSError, match="not the checkpoint of this query"):
+        digest_of(str(tmp_path), 0, "two")
     for text in ("", "[]", "7"):
         (tmp_path / "metadata").write_text(text)
-        assert not is_checkpoint_of(str(tmp_path), "one")
+        with pytest.raises(OSError, match="not the checkpoint of this query"):
+            digest_of(str(tmp_path), 0, "one")
+
+
+def test_a_store_that_nobody_here_reads_is_named() -> None:
+    with pytest.raises(OSError, match="knows no store dbfs:"):
+        digest_of("dbfs:/checkpoints/a", 0)
