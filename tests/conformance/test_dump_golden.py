@@ -97,7 +97,7 @@ def test_a_golden_dump_loads_as_what_was_dumped(path: Path) -> None:
                 there.term,
                 there.last_index,
             )
-            assert here._tail == there._tail
+            assert here.tail == there.tail
 
 
 def test_the_page_is_enough_to_take_a_dump_apart() -> None:

@@ -64,7 +64,7 @@ def written(scarcity: Scarcity) -> tuple[SimulatedDisk, list[bytes | None]]:
     """A log that is filled, rolled, dropped from and stored anew, beside another one that takes the only open file."""
     disk = SimulatedDisk()
     log = open_log(disk, files_max=1)
-    other = Log.open(log._files, f"{DIRECTORY}x", LogConfig())
+    other = Log.open(log._store.files, f"{DIRECTORY}x", LogConfig())
     disk.fault, scarcity.armed = scarcity, True
     for number in range(12):
         insist(log, number)

@@ -65,9 +65,9 @@ def commit(*logs: Log) -> None:
 def add_lost(log: Log) -> None:
     """What a repair leaves in the place of two records."""
     batch = build_control(Lost("it was eaten"), KIND_LOST, 2)
-    group = log._group(NOW, None)
+    group = log._appender._group(NOW, None)
     group.add(0, batch, batch.header, Lost("it was eaten"))
-    log._put(group)
+    log._appender._put(group)
 
 
 def dumped(data: DataDirectory, request: Request = PLAIN) -> bytes:
@@ -121,7 +121,7 @@ def assert_same_log(one: DataDirectory, here: Log, other: DataDirectory, there: 
     for number in range(len(borders)):
         mine, theirs = DumpOrigin.of(one).snapshot(here, number), DumpOrigin.of(other).snapshot(there, number)
         assert msgspec.structs.replace(theirs, generation=mine.generation) == mine
-    assert there._tail == here._tail
+    assert there.tail == here.tail
     assert_same_batches(here, there)
 
 

@@ -87,7 +87,7 @@ def live(log: Log, journal: TextIO) -> None:
         log.drop(log.committed - KEEP)
     elif chance < 0.2 and (cold := log.cold_segments()):
         pending = log.begin_swap(random.choice(cold))
-        done = recompress(log._files.disk, *pending, random.choice((LZ4, ZSTD)), 1, 0.0, lambda size: None)
+        done = recompress(log._store.files.disk, *pending, random.choice((LZ4, ZSTD)), 1, 0.0, lambda size: None)
         if done is not None:
             log.end_swap(pending, done.summary, done.index)
     lines = append(log)

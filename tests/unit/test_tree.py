@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from logboom import errors
 
 SOURCE = Path(__file__).parents[2] / "src" / "logboom"
 PURE = ("batch", "storage", "raft")
@@ -45,12 +49,33 @@ def test_every_module_says_what_it_is(module: Path) -> None:
     assert ast.get_docstring(ast.parse(module.read_text()))
 
 
-def test_every_error_is_in_the_drawn_tree() -> None:
-    from logboom import errors
+def drawn_parents(drawing: str) -> dict[str, str]:
+    """Each error of the drawn tree, and the one that it hangs from."""
+    branch: list[str] = []
+    parents = {}
+    for indent, name in re.findall(r"^((?:│   |    )*(?:├── |└── ))(\w+)", drawing, re.MULTILINE):
+        branch[len(indent) // 4 - 1 :] = [name]
+        parents[name] = branch[-2] if len(branch) > 1 else "LogboomError"
+    return parents
 
-    drawn = errors.__doc__ or ""
-    named = [name for name, value in vars(errors).items() if isinstance(value, type)]
-    assert [name for name in named if name not in drawn] == []
+
+def defined_errors() -> dict[str, type[errors.LogboomError]]:
+    modules = [importlib.import_module(f"logboom.errors.{path.stem}") for path in (SOURCE / "errors").glob("[a-z]*.py")]
+    found = [value for module in modules for value in vars(module).values() if isinstance(value, type)]
+    return {kind.__name__: kind for kind in found if issubclass(kind, errors.LogboomError)}
+
+
+def test_the_drawn_tree_is_the_tree_of_errors() -> None:
+    bases = {name: kind.__bases__[0].__name__ for name, kind in defined_errors().items() if name != "LogboomError"}
+    assert drawn_parents(errors.__doc__ or "") == bases
+
+
+def test_every_error_is_exported_by_the_package_and_has_a_code() -> None:
+    defined = defined_errors()
+    assert {name: getattr(errors, name, None) for name in defined} == defined
+    assert set(errors.__all__) == {*defined, "CODES", "code_of"}
+    assert set(errors.CODES.values()) == set(defined.values())
+    assert {kind.__module__ for kind in defined.values()} == {"logboom.errors"}
 
 
 PARALLEL = ("protocols/binary", "protocols/logd", "protocols/http")

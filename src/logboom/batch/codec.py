@@ -6,7 +6,7 @@ limit, and what comes out must have exactly that size: a shorter or longer resul
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Literal, get_args
 
 from logboom.batch.header import Buffer
 from logboom.errors import BodyCorrupt, UnsupportedBatch
@@ -15,7 +15,8 @@ NONE: Final = 0
 LZ4: Final = 1
 ZSTD: Final = 2
 
-CODECS: Final = {"none": NONE, "lz4": LZ4, "zstd": ZSTD}
+CodecName = Literal["none", "lz4", "zstd"]
+CODECS: Final[dict[str, int]] = dict(zip(get_args(CodecName), (NONE, LZ4, ZSTD), strict=True))
 ZSTD_LEVEL: Final = 1
 
 

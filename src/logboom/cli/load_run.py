@@ -10,6 +10,7 @@ from multiprocessing.synchronize import Barrier
 from threading import BrokenBarrierError
 from typing import Any, Final, Literal, NamedTuple
 
+from logboom.batch.codec import CodecName
 from logboom.errors import LogboomError
 
 SAMPLES_PER_WRITER: Final = 2_000
@@ -26,7 +27,7 @@ class Load(NamedTuple):
     records: int
     seconds: float | None = None
     acks: Literal["none", "leader", "durable"] | None = None
-    codec: Literal["none", "lz4", "zstd"] = "none"
+    codec: CodecName = "none"
     batch_bytes: int = 256 * 1024
     linger_ms: float = 5
     one_by_one: bool = False

@@ -16,12 +16,12 @@ from logboom.lazy import exports
 
 if TYPE_CHECKING:
     from logboom.storage.append import Answer, Appended
+    from logboom.storage.appender import PendingSync
     from logboom.storage.config import LogConfig
     from logboom.storage.data.directory import DataDirectory, find_logs, log_name
     from logboom.storage.data.state import LogState, Slot, StateFile
     from logboom.storage.files.disk import Disk, File, OsDisk
     from logboom.storage.files.open_files import OpenFiles
-    from logboom.storage.growing_log import PendingSync
     from logboom.storage.log import Log
     from logboom.storage.run import Run
 
@@ -54,7 +54,7 @@ _HOMES = {
     "LogConfig": "config",
     "OpenFiles": "files.open_files",
     "OsDisk": "files.disk",
-    "PendingSync": "growing_log",
+    "PendingSync": "appender",
     "Run": "run",
     "Slot": "data.state",
     "LogState": "data.state",

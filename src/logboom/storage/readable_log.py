@@ -1,8 +1,8 @@
 """Reading a log: from a seqno, an index or a time to ranges of files.
 
-Works on segments, where the last one ends, and what is committed; whoever keeps those true (the log's writer, or a view
-beside it) inherits this. Readers see whole batches below committed and nothing else. Only what is committed is mapped:
-nobody ever cuts it.
+Works on segments and what of them is committed; whoever keeps those true (a view beside the writer, or the log itself,
+which also knows what is written and not committed yet) inherits this. Readers see whole batches below committed and
+nothing else. Only what is committed is mapped: nobody ever cuts it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from logboom.errors import Damage, IndexOutOfRange, SeqnoOutOfRange
 from logboom.storage.index import BatchPlace
 from logboom.storage.run import Run
 from logboom.storage.segment import Segment
-from logboom.storage.tail import LogTail
 
 READ_BYTES: Final = 1024 * 1024
 SKIP_SEGMENTS: Final = 16
@@ -36,6 +35,8 @@ class Boundary(NamedTuple):
     next_seqno: int
     segment: Segment
     end: int
+    floor: int = 0
+    """Of the log, once this batch is committed."""
 
 
 class SeqnoRange(NamedTuple):
@@ -72,12 +73,10 @@ def cut_pieces(stored: Iterable[SeqnoRange], seqno_from: int, seqno_until: int, 
 
 
 class ReadableLog:
-    def __init__(self, directory: str, segments: list[Segment], tail: LogTail, end: int) -> None:
+    def __init__(self, directory: str, segments: list[Segment], floor: int = 0) -> None:
         self.directory = directory
         self._segments = segments
-        self._tail = tail
-        self._end = end
-        self._floor = tail.floor
+        self._floor = floor
         """What counts of the floors in the log: of what lies behind committed only after opening, to be safe."""
         self._dropped = 0
         """Below this a drop had begun, however far it came before a crash."""
@@ -97,17 +96,17 @@ class ReadableLog:
     @property
     def active_bytes(self) -> int:
         """Bytes in the last segment."""
-        return self._end
+        return self._committed.end
 
     @property
     def size_bytes(self) -> int:
         """Bytes of all segments."""
-        return sum(segment.stored_bytes for segment in self._segments[:-1]) + self._end
+        return sum(segment.stored_bytes for segment in self._segments[:-1]) + self.active_bytes
 
     @property
     def next(self) -> int:
         """The seqno the next record will get."""
-        return self._tail.next_seqno
+        return self._committed.next_seqno
 
     @property
     def committed(self) -> int:
@@ -120,7 +119,7 @@ class ReadableLog:
 
     @property
     def last_index(self) -> int:
-        return self._tail.next_index - 1
+        return self._committed.index
 
     @property
     def committed_index(self) -> int:
@@ -348,7 +347,7 @@ class ReadableLog:
         """Where a segment ends, committed or not."""
         segment = self._segments[number]
         if segment.after is None:
-            return BatchPlace(self._end, self.next, self._tail.next_index)
+            return BatchPlace(self.active_bytes, self.next, self.last_index + 1)
         return BatchPlace(segment.size, *segment.after)
 
     def _visible_end(self, number: int) -> BatchPlace:

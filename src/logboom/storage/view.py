@@ -45,7 +45,7 @@ class LogView(ReadableLog):
     def __init__(
         self, files: OpenFiles, directory: str, states: StateReader, key: tuple[bytes, int], segments: list[Segment]
     ) -> None:
-        super().__init__(directory, segments, LogTail(), 0)
+        super().__init__(directory, segments)
         self._files = files
         self._states = states
         self._key = key
@@ -129,12 +129,7 @@ class LogView(ReadableLog):
         segment.start_index(EVERY_BYTES)
         if before is not segment:
             before.forget()
-        self._mark(Boundary(segment.first_index - 1, segment.first_seqno, segment, 0))
-
-    def _mark(self, boundary: Boundary) -> None:
-        self._committed = boundary
-        self._end = boundary.end
-        self._tail.next_seqno, self._tail.next_index = boundary.next_seqno, boundary.index + 1
+        self._committed = Boundary(segment.first_index - 1, segment.first_seqno, segment, 0)
 
     def _walk(self, committed: int) -> bool:
         """Find where the last committed record ends, by headers; False where the files do not reach so far."""
@@ -149,7 +144,7 @@ class LogView(ReadableLog):
             reason = self._follow(segment, committed)
             if reason is None:
                 return True
-            damage = Damage(segment.log_path, self._end, self.committed, None, reason)
+            damage = Damage(segment.log_path, self._committed.end, self.committed, None, reason)
             if not self._cross(segment, committed):
                 self.damage = damage
                 return False
@@ -163,7 +158,7 @@ class LogView(ReadableLog):
                 segment.index.add(header.base_seqno, header.index, position, self._newest, position == self._crossed)
                 self._newest = max(self._newest, header.newest_timestamp(header.append_time))
                 if header.record_count:
-                    self._mark(Boundary(header.index, header.next_seqno, segment, position + header.size))
+                    self._committed = Boundary(header.index, header.next_seqno, segment, position + header.size)
                     if header.next_seqno == committed:
                         return None
         except BatchError as error:
@@ -178,7 +173,7 @@ class LogView(ReadableLog):
         """Go on behind a damaged batch, at one from which headers lead, number by number, to what is committed."""
         try:
             file = segment.file()
-            size, (index, seqno, _, position) = file.size(), self._committed
+            size, (index, seqno, _, position, _) = file.size(), self._committed
             window = Window(file, size)
 
             def accept(at: int, header: Header, work: ScanBudget) -> bool:
@@ -201,12 +196,12 @@ class LogView(ReadableLog):
         if found is None:
             return False
         self._crossed = found[0]
-        self._mark(Boundary(found[1].index - 1, found[1].base_seqno, segment, found[0]))
+        self._committed = Boundary(found[1].index - 1, found[1].base_seqno, segment, found[0])
         return True
 
     def _headers(self, segment: Segment) -> Iterator[tuple[int, Header]]:
         """From the last boundary on. Whoever takes them stops at what is committed: nothing behind may be touched."""
-        file, (index, seqno, _, position) = segment.file(), self._committed
+        file, (index, seqno, _, position, _) = segment.file(), self._committed
         size = file.size()
         window = Window(file, size, _WALK_BYTES)
         while position < size:

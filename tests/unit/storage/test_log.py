@@ -23,8 +23,8 @@ from logboom.errors import (
     UnsupportedBatch,
 )
 from logboom.storage import Appended, Log, LogConfig, OpenFiles
+from logboom.storage.appender import PendingSync
 from logboom.storage.config import DAY_US
-from logboom.storage.growing_log import PendingSync
 from logboom.storage.tail import Floor
 from simulation.disk import Call, SimulatedDisk
 from simulation.model import DIRECTORY, SMALL, make_batch, open_log
@@ -204,7 +204,7 @@ def test_producers_are_checked_and_repeats_answered_as_the_first_time(log: Log) 
 
 def test_sequence_numbers_wrap_at_2_to_the_31(log: Log) -> None:
     top = 2**31 - 1
-    producers = log._tail.producers
+    producers = log.tail.producers
     from logboom.storage.producers import ProducerBatch
 
     producers.record(4, 0, ProducerBatch(top - 1, 1, 0, 0, NOW))
@@ -423,7 +423,7 @@ def test_writes_are_refused_while_space_is_low_and_reads_go_on(disk: SimulatedDi
     log.append_one(build([b"a"]), NOW)
     commit(log)
     disk.free = 1 << 19
-    log._files.space._unasked_bytes = 0
+    log._store.files.space._unasked_bytes = 0
     with pytest.raises(LowSpace):
         log.append_one(build([b"b"]), NOW)
     assert [batch.values() for batch in log.batches()] == [[b"a"]]

@@ -25,8 +25,8 @@ from logboom.batch import Batch
 from logboom.broker.append.promise import Adoption, Entry
 from logboom.errors import BatchError, LogboomError, LogReadOnly, Overloaded, RepeatForgotten, SyncFailed
 from logboom.storage.append import Answer, Appended
+from logboom.storage.appender import PendingSync
 from logboom.storage.data.topic import Settings
-from logboom.storage.growing_log import PendingSync
 from logboom.storage.log import Log
 
 if TYPE_CHECKING:

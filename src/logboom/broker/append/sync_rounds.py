@@ -25,8 +25,8 @@ from logboom.broker.limits import Limits, Rejections, said_again
 from logboom.broker.monitor.measures import Histogram
 from logboom.errors import LogboomError, LogReadOnly, SequenceGap, SyncFailed, UnknownProducer
 from logboom.storage.append import Appended
+from logboom.storage.appender import PendingSync
 from logboom.storage.files.open_files import OpenFiles
-from logboom.storage.growing_log import PendingSync
 
 logger: Final = logging.getLogger("logboom.broker")
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from cyclopts import App
 
+from logboom.batch.codec import CodecName
 from logboom.cli.connection import ask, servers_of
 from logboom.cli.options import Flag, Json, Server
 from logboom.cli.show.output import show_json, show_pairs
@@ -48,7 +49,7 @@ def produce(
     batch_bytes: str = "128KiB",
     linger_ms: float = 5,
     acks: Acks | None = None,
-    codec: Literal["none", "lz4", "zstd"] = "none",
+    codec: CodecName = "none",
     one_by_one: Flag = False,
     server: Server = None,
     as_json: Json = False,

@@ -11,10 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, TextIO
 
 from cyclopts import App, Parameter
 
+from logboom.batch.codec import CodecName
 from logboom.cli.options import Flag, Json, Quiet
 from logboom.cli.show.output import show_json
 from logboom.cli.show.progress import bytes_read
@@ -56,7 +57,7 @@ def dump(
     seqno_from: Annotated[int | None, Parameter(name="--from")] = None,
     seqno_until: Annotated[int | None, Parameter(name="--to")] = None,
     output: Annotated[str, Parameter(name=["--output", "-o"], allow_leading_hyphen=True)] = "-",
-    compress: Literal["none", "lz4", "zstd"] = "lz4",
+    compress: CodecName = "lz4",
     resume: Flag = False,
     force: Flag = False,
     unfinished: Flag = False,

@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from logboom.batch.codec import CodecName
 from logboom.cli.connection import servers_of
 from logboom.cli.options import Flag, Json, Quiet, Server, Topic
 from logboom.cli.show.output import show_json
@@ -59,7 +60,7 @@ def write(
     tag: Annotated[list[str] | None, Parameter(negative="")] = None,
     channel: str | None = None,
     acks: Literal["none", "leader", "durable"] | None = None,
-    codec: Literal["none", "lz4", "zstd"] = "none",
+    codec: CodecName = "none",
     batch_bytes: str = "128KiB",
     server: Server = None,
     as_json: Json = False,

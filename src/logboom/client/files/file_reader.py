@@ -24,6 +24,7 @@ from logboom.batch.tables import BatchFailure, join_tables, to_table
 from logboom.client.files.file_archives import FileArchives
 from logboom.client.files.file_watch import FileWatch, ReadPace
 from logboom.client.files.sieve import choose, columns_for, sift
+from logboom.client.files.whole_log import WholeLog
 from logboom.client.keywords import explained
 from logboom.client.read.start import At, Gaps, check_seqno, check_start
 from logboom.errors import (
@@ -111,7 +112,8 @@ class FileReader:
         """Of the files, for tables: what was verified and looked at."""
         self._topic = _find_topic(self._disk, self.directory, topic)
         self.partition = _choose_partition(self._topic, partition)
-        self._view: LogView | None = None
+        self._log: WholeLog | None = None
+        """None while no writer has opened the log."""
         self._moment = None if timestamp is None else microseconds(timestamp)
         self._at_end = at == "latest"
         self._seqno = None if seqno is None else check_seqno(seqno)
@@ -127,7 +129,7 @@ class FileReader:
         if bookmark is not None:
             self._resume(bookmark if isinstance(bookmark, Bookmark) else Bookmark.parse(bookmark))
         self.refresh()
-        if self._view is None and not self._disk.exists(self._log_path):
+        if self._log is None and not self._disk.exists(self._log_path):
             self._at_end = False  # nobody has begun the log: all of it is still to come
 
     def __enter__(self) -> FileReader:
@@ -146,7 +148,7 @@ class FileReader:
             self._watch.close()
         self._files.clear()
         self._archives.close()
-        self._view = self._states = None
+        self._log = self._states = None
 
     @property
     def topic(self) -> Topic:
@@ -161,28 +163,28 @@ class FileReader:
     @property
     def first(self) -> int:
         """The first readable seqno, at the last look."""
-        return self._first_of(self._view) if self._view else 0
+        return self._log.first if self._log else 0
 
     @property
     def committed(self) -> int:
         """The seqno behind the last readable one, at the last look."""
-        return self._view.committed if self._view else 0
+        return self._log.view.committed if self._log else 0
 
     @property
     def stated(self) -> int:
         """As `committed`, by the state file alone: more than that where the end of the log is damaged."""
-        return self._view.standing.committed if self._view else 0
+        return self._log.view.standing.committed if self._log else 0
 
     @property
     def bookmark(self) -> str:
         """Where the reader stands, to be given to a later one. Inside a loop: behind what the loop was given last."""
         seqno = self._seqno or 0
         term = self._term
-        if term is None and self._view is not None:
-            term = self._term_before(self._view, seqno)
+        if term is None and self._log is not None:
+            term = self._log.term_before(seqno)
         if term is None or term == TERM_UNKNOWN:
             return str(Bookmark(self._topic.id_bytes, self.partition, seqno, TERM_UNKNOWN))
-        lineage = self._lineage or (self._view.lineage_of(term) if self._view is not None else 0)
+        lineage = self._lineage or self.lineage_of(term)
         return str(Bookmark(self._topic.id_bytes, self.partition, seqno, term, lineage))
 
     def seek(self, seqno: int) -> None:
@@ -284,7 +286,7 @@ class FileReader:
         """The first record at or after this time; behind the last one where there is none."""
         self.refresh()
         try:
-            return 0 if self._view is None else self._find_moment(self._view, microseconds(timestamp))
+            return 0 if self._log is None else self._find_moment(self._log, microseconds(timestamp))
         except LogGone:
             self._lose_log()
             return 0
@@ -292,17 +294,17 @@ class FileReader:
     def term_before(self, seqno: int) -> int | None:
         """The term of the record before this one; None where nobody knows any more."""
         self.refresh()
-        return None if self._view is None else self._term_before(self._view, seqno)
+        return None if self._log is None else self._log.term_before(seqno)
 
     def lineage_of(self, term: int) -> int:
         """Which of all terms of this number the log has; 0 where nobody knows."""
-        return 0 if self._view is None else self._view.lineage_of(term)
+        return 0 if self._log is None else self._log.view.lineage_of(term)
 
     def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[SeqnoRange]:
         """What there is of these records, in pieces of about so many bytes, for several to read."""
         self.refresh()
         try:
-            return [] if self._view is None else self._cut(self._view, seqno_from, seqno_until, every_bytes)
+            return [] if self._log is None else self._log.cut(seqno_from, seqno_until, every_bytes)
         except LogGone:
             self._lose_log()
             return []
@@ -312,7 +314,7 @@ class FileReader:
         try:
             if time.monotonic() - self._looked >= LOOK_AGAIN_S:
                 self._look_again()
-            news = self._view.refresh() if self._view is not None else self._open_view()
+            news = self._log.view.refresh() if self._log is not None else self._open_log()
             if news:
                 if self._watch is not None:
                     self._watch.found()
@@ -327,7 +329,7 @@ class FileReader:
         began = time.monotonic()
         while True:
             self.refresh()
-            if self._view is not None and self._seqno is not None and self._seqno < self._view.committed:
+            if self._log is not None and self._seqno is not None and self._seqno < self._log.view.committed:
                 return True
             now = time.monotonic()
             rest_s = LOOK_AGAIN_S if timeout_s is None else began + timeout_s - now
@@ -372,35 +374,23 @@ class FileReader:
             self._pace.rest()
         self._pace.begin()
         self.refresh()
-        while True:
-            view, seqno = self._view, self._seqno
-            ended = view is not None and until is not None and seqno is not None and until <= seqno <= view.committed
-            if ended and view is not None and (view.damage is None or seqno != view.committed or seqno == limit):
-                return None
-            if view is None and not follow and self._has_files():
+        while not self._has_ended(until, limit):
+            log, seqno = self._log, self._seqno
+            if log is None and not follow and self._has_files():
                 raise NotOpened(self._log_path)
-            if view is not None and seqno is not None:
+            if log is not None and seqno is not None:
                 try:
-                    if view.damage is not None and view.committed < seqno < view.standing.committed and not follow:
-                        raise view.damage
-                    if seqno < view.first and (archived := self._archived(view, seqno)) is not None:
-                        held = self._read_archived(view, archived, seqno, max_bytes, limit)
-                        if held is None:
+                    if (archive := self._archive_needed(log, seqno, follow)) is not None:
+                        if (held := log.read_archive(archive, seqno, max_bytes, limit)) is None:
                             continue
                         self._run = held
                         return held
-                    if seqno < view.first or (seqno > view.committed and not follow):
-                        raise SeqnoOutOfRange(seqno, self._first_of(view), view.committed)
-                    if seqno < view.committed:
-                        if where is not None and (behind := view.skip(seqno, where)) > seqno:
-                            self._pass(behind if until is None else min(behind, until))
+                    if seqno < log.view.committed:
+                        if where is not None and self._skip_segments(log.view, seqno, where, until):
                             continue
-                        count = None if limit is None else limit - seqno
-                        self._run = run = view.read(seqno, max_bytes, count, after=self._run)
-                        self._pace.end(run.size if run else 0)
-                        return run
-                    if view.damage is not None and not (follow and self._skip):
-                        raise view.damage
+                        return self._read_files(log.view, seqno, max_bytes, limit)
+                    if log.view.damage is not None and not (follow and self._skip):
+                        raise log.view.damage
                 except (Damage, SeqnoOutOfRange) as gap:
                     self._pass_over(gap)
                     continue
@@ -409,6 +399,40 @@ class FileReader:
                     continue
             if not follow or not self.wait(timeout_s):
                 return None
+        return None
+
+    def _has_ended(self, until: int | None, limit: int | None) -> bool:
+        """Whether a loop that ends is at its end. Damage there is an error, unless nobody wants what is damaged."""
+        if self._log is None or self._seqno is None or until is None:
+            return False
+        view, seqno = self._log.view, self._seqno
+        if not until <= seqno <= view.committed:
+            return False
+        return view.damage is None or seqno != view.committed or seqno == limit
+
+    def _archive_needed(self, log: WholeLog, seqno: int, follow: bool) -> ArchivedLogReader | None:
+        """The archive, where the files do not have this record any more. Raises where nothing has it, or ever will."""
+        view = log.view
+        if view.damage is not None and view.committed < seqno < view.standing.committed and not follow:
+            raise view.damage
+        archive = log.archive_of(seqno) if seqno < view.first else None
+        if archive is None and (seqno < view.first or (seqno > view.committed and not follow)):
+            raise SeqnoOutOfRange(seqno, log.first, view.committed)
+        return archive
+
+    def _skip_segments(self, view: LogView, seqno: int, where: Selection, until: int | None) -> bool:
+        """Pass over segments that cannot hold what is wanted; whether there were any."""
+        behind = view.skip(seqno, where)
+        if behind <= seqno:
+            return False
+        self._pass(behind if until is None else min(behind, until))
+        return True
+
+    def _read_files(self, view: LogView, seqno: int, max_bytes: int, limit: int | None) -> Run | None:
+        count = None if limit is None else limit - seqno
+        self._run = run = view.read(seqno, max_bytes, count, after=self._run)
+        self._pace.end(run.size if run else 0)
+        return run
 
     def _move(self, seqno: int, term: int) -> None:
         self._seqno, self._term, self._lineage = seqno, term, 0
@@ -421,9 +445,9 @@ class FileReader:
 
     def _pass_over(self, gap: Damage | SeqnoOutOfRange) -> None:
         """Go on behind what cannot be read, or raise."""
-        view = self._view
-        if view is None or self._seqno is None:
+        if self._log is None or self._seqno is None:
             raise gap
+        view = self._log.view
         if isinstance(gap, SeqnoOutOfRange):
             until: int | None = gap.first if gap.seqno < gap.first else None
         else:
@@ -444,14 +468,15 @@ class FileReader:
         self.last_gap = gap
         self._seqno, self._term, self._lineage, self._retries = until, None, 0, 0
 
-    def _open_view(self) -> bool:
+    def _open_log(self) -> bool:
         """Whether a writer has opened the log by now."""
         if self._states is None:
             try:
                 self._states = StateReader(self._disk, f"{self.directory}/state")
             except FileNotFoundError:
                 raise LogGone from None
-        self._view = LogView.open(self._files, self._log_path, self._states, self._topic.id_bytes, self.partition)
+        view = LogView.open(self._files, self._log_path, self._states, self._topic.id_bytes, self.partition)
+        self._log = WholeLog(view, self._archives, self._topic, self.partition)
         return True
 
     @property
@@ -460,13 +485,14 @@ class FileReader:
 
     def _settle(self) -> None:
         """Find the position, where it is not a seqno yet; compare what stands before it, where that is in doubt."""
-        view = self._view
-        assert view is not None
+        log = self._log
+        assert log is not None
+        view = log.view
         if self._seqno is None:
             if self._moment is not None:
-                self._seqno = self._find_moment(view, self._moment)
+                self._seqno = self._find_moment(log, self._moment)
             else:
-                self._seqno = view.committed if self._at_end else self._first_of(view)
+                self._seqno = view.committed if self._at_end else log.first
         if view.standing.term != self._log_term:
             self._unsure, self._log_term = True, view.standing.term
         if not self._unsure or self._seqno > view.committed:
@@ -474,7 +500,7 @@ class FileReader:
         self._unsure = False
         if self._term is None or self._term == TERM_UNKNOWN:
             return
-        found = self._term_before(view, self._seqno)
+        found = log.term_before(self._seqno)
         lineage = view.lineage_of(found) if found is not None and self._lineage else 0
         if found is not None and Term(self._term, self._lineage).differs(Term(found, lineage)):
             lost = BookmarkLost(self._seqno, self._term, found)
@@ -482,55 +508,14 @@ class FileReader:
                 raise lost
             self.last_gap, self._term, self._lineage = lost, found, lineage
 
-    def _archived(self, view: LogView, seqno: int) -> ArchivedLogReader | None:
-        """The archive, if it has this record and all from there to the log's own."""
-        if self._topic.name.startswith("_"):
-            return None
-        floor = view.standing.floor
-        found = self._archives.find(self._topic.id, self.partition, view.first, floor)
-        return found if found is not None and max(found.first, floor) <= seqno < view.first else None
-
-    def _read_archived(
-        self, view: LogView, archived: ArchivedLogReader, seqno: int, max_bytes: int, limit: int | None
-    ) -> Run | None:
-        """None where a trim or another archive came meanwhile, which may not have the same files."""
+    def _find_moment(self, log: WholeLog, moment: int) -> int:
         try:
-            run = archived.read(seqno, max_bytes, None if limit is None else limit - seqno)
-        except Damage:
-            view.refresh()
-            if self._archived(view, seqno) is archived:
-                raise
-            return None
-        view.refresh()
-        return run if seqno >= view.standing.floor else None
-
-    def _first_of(self, view: LogView) -> int:
-        last = self._archived(view, view.first - 1)
-        return view.first if last is None else max(last.first, view.standing.floor)
-
-    def _term_before(self, view: LogView, seqno: int) -> int | None:
-        archived = self._archived(view, seqno) if seqno < view.first else None
-        return view.term_before(seqno) if archived is None else archived.term_before(seqno)
-
-    def _cut(self, view: LogView, seqno_from: int, seqno_until: int, every_bytes: int) -> list[SeqnoRange]:
-        seqno_from = max(seqno_from, self._first_of(view))
-        archived = self._archived(view, seqno_from) if seqno_from < view.first else None
-        if archived is None:
-            return view.cut(seqno_from, seqno_until, every_bytes)
-        own = max(seqno_from, min(view.first, seqno_until))
-        return archived.cut(seqno_from, own, every_bytes) + view.cut(own, seqno_until, every_bytes)
-
-    def _find_moment(self, view: LogView, moment: int) -> int:
-        try:
-            first = self._first_of(view)
-            archived = self._archived(view, first) if first < view.first else None
-            found = None if archived is None else archived.seqno_at(moment, first)
-            return max(view.first, view.seqno_at(moment)) if found is None or found >= view.first else found
+            return log.seqno_at(moment)
         except Damage as damage:
             if not self._skip or damage.seqno_until is None:
                 raise
             self.last_gap = damage
-            return max(self._first_of(view), damage.seqno_until)
+            return max(log.first, damage.seqno_until)
 
     def _has_files(self) -> bool:
         """Whether somebody has written to the log."""
@@ -551,7 +536,7 @@ class FileReader:
 
     def _lose_log(self) -> None:
         """The state file knows nothing of the log: was the topic deleted, or has no writer opened it yet?"""
-        self._view = None
+        self._log = None
         old, found = self._topic, find_topic(self._disk, self.directory, self._topic.name)
         if found is not None and found.id == old.id:
             return
@@ -573,7 +558,7 @@ class FileReader:
         if self._states is not None:
             with suppress(FileNotFoundError):
                 self._states.reopen()
-        if self._view is not None and not self._disk.exists(self._view.directory):
+        if self._log is not None and not self._disk.exists(self._log.view.directory):
             raise LogGone
 
 

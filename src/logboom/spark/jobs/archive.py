@@ -30,9 +30,9 @@ import msgspec
 
 from logboom.batch import Header, read_header
 from logboom.batch.tables import LOST
-from logboom.broker.api import PartitionInfo, ReadRequest, SegmentInfo, Start, TopicInfo
 from logboom.client.catalog import SEGMENTS_MAX, NodeCatalog
 from logboom.client.remote import RemoteBroker
+from logboom.client.values import PartitionInfo, ReadRequest, SegmentInfo, Start, TopicInfo
 from logboom.errors import (
     ConfigError,
     Damage,

@@ -23,13 +23,12 @@ from msgspec.msgpack import Decoder
 
 from logboom.batch import Selection
 from logboom.batch.arrow import ORDER
-from logboom.broker.api import TopicInfo
 from logboom.client.catalog import PATIENCE_S, ListedTopic, NodeCatalog
 from logboom.client.catalog import LogPoint as Point
 from logboom.client.link.address import parse_servers
 from logboom.client.link.calls import Calls
+from logboom.client.values import DescribeTopic, TopicInfo, check_name
 from logboom.errors import ConfigError, InvalidTopicName, ResultsUnreadable, TopicNotFound
-from logboom.protocols.binary.messages import DescribeTopic
 from logboom.results.checkpoint import (
     BYS,
     FORMAT,
@@ -56,7 +55,6 @@ from logboom.spark.jobs.tasks import watching
 from logboom.spark.read.options import ReadOptions
 from logboom.spark.read.planner import RecordSpan, Split, cut_spans, settle
 from logboom.spark.read.split_read import ScanSpec, read_split
-from logboom.storage.data.topic import check_name
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from logboom.broker.api import Broker
 from logboom.client.link.address import Servers
 from logboom.client.remote import RemoteBroker
+from logboom.client.values import Broker
 from logboom.errors import LeaseHeld, LeaseLost, LogboomError
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import Beat, Ended, Event, Leased, PipelineJob, PipelineState, Result

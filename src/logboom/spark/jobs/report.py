@@ -22,10 +22,10 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from logboom.batch import Batch
-from logboom.broker.api import DiskStats, PartitionInfo, TopicInfo
 from logboom.client import FileReader, Reader
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.remote import connect
+from logboom.client.values import TERM_UNKNOWN, Bookmark, DiskStats, PartitionInfo, TopicInfo, near_names
 from logboom.errors import (
     ConfigError,
     DirectoryUnusable,
@@ -56,8 +56,6 @@ from logboom.spark.jobs.choice import check_choice
 from logboom.spark.jobs.job_run import JobOutcome, JobRun
 from logboom.spark.jobs.report_count import count_cell
 from logboom.spark.jobs.tasks import run_tasks
-from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
-from logboom.storage.data.near_names import near_names
 
 TOP_MAX: Final = 64
 """Of each cell no more are kept."""

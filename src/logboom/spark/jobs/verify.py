@@ -19,6 +19,7 @@ import msgspec
 from logboom.client import FileReader
 from logboom.client.catalog import NodeCatalog
 from logboom.client.link.address import parse_servers
+from logboom.client.values import near_names
 from logboom.errors import ConfigError, Damage, LogboomError, ResultsUnreadable, SeqnoOutOfRange, TopicNotFound
 from logboom.results.archive import MANIFEST, ArchiveManifest, decode_manifest, job_id
 from logboom.results.pipeline_state import Covered, Result
@@ -26,7 +27,6 @@ from logboom.results.places import ResultPlace
 from logboom.spark.jobs.choice import check_choice
 from logboom.spark.jobs.job_run import JobOutcome, JobRun
 from logboom.spark.jobs.tasks import run_tasks
-from logboom.storage.data.near_names import near_names
 from logboom.verify.archive_likeness import Shelved, check_file, compare_file
 from logboom.verify.plan import DirectoryContents, LogPlan, VerifyChoice, VerifyProblem
 from logboom.verify.verifier import Verification, VerifyFindings

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from logboom.client.values import TERM_UNKNOWN, Term
 from logboom.errors import ConfigError
-from logboom.storage.bookmark import TERM_UNKNOWN, Term
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,10 +256,10 @@ def _bytes(text: str) -> bytes:
 
 
 def _cursor(text: str) -> str:
-    from logboom.broker.state.cursors import check_name
+    from logboom.client.values import check_cursor_name
 
     try:
-        check_name(text.strip())
+        check_cursor_name(text.strip())
     except InvalidCursorName as error:
         raise ValueError(str(error)) from None
     return text.strip()

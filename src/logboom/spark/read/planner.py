@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from logboom.client.catalog import FileCatalog, ListedTopic, LogCatalog, NodeCatalog
+from logboom.client.values import SeqnoRange, near_names
 from logboom.errors import (
     Damage,
     PartitionNotFound,
@@ -29,8 +30,6 @@ from logboom.errors import (
 )
 from logboom.results.archived import ArchivedLogReader, ArchivedPart
 from logboom.spark.read.options import Points, ReadOptions
-from logboom.storage.data.near_names import near_names
-from logboom.storage.readable_log import SeqnoRange
 
 logger = logging.getLogger("logboom.spark")
 

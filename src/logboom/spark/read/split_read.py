@@ -22,6 +22,7 @@ from logboom.batch.arrow import ORDER
 from logboom.client import FileReader, Reader
 from logboom.client.catalog import FileCatalog, NodeCatalog
 from logboom.client.files.sieve import choose, columns_for
+from logboom.client.values import TERM_UNKNOWN, Bookmark
 from logboom.errors import (
     Damage,
     DirectoryUnusable,
@@ -35,7 +36,6 @@ from logboom.errors import (
 from logboom.spark.read.options import Access
 from logboom.spark.read.planner import ADVICE
 from logboom.spark.read.scan import Scan, noted
-from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 
 if TYPE_CHECKING:
     import pyarrow as pa

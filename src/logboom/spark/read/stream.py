@@ -25,6 +25,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from logboom.client.catalog import ListedTopic, LogCatalog, LogPoint
+from logboom.client.values import Bookmark, Term
 from logboom.errors import (
     ConfigError,
     CursorMovedBack,
@@ -52,7 +53,6 @@ from logboom.spark.read.planner import (
 from logboom.spark.read.split_read import ScanSpec, read_split
 from logboom.spark.runtime.tidiness import begin_task
 from logboom.spark.runtime.worker_parcel import WorkerParcel
-from logboom.storage.bookmark import Bookmark, Term
 
 if TYPE_CHECKING:
     import pyarrow as pa

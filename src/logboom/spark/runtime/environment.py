@@ -19,9 +19,9 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from logboom.client.values import Severity
 from logboom.spark.runtime.java import ADVICE as JAVA_ADVICE
 from logboom.spark.runtime.java import VERSION_MIN, find_java, search_java
-from logboom.storage.health.findings import Severity
 
 SOURCE: Final = "pyspark_logboom"
 """The module by which Spark finds the source."""

@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 
 from logboom.batch import BATCH_SIZE_DEFAULT
 from logboom.batch.codec import CODECS
-from logboom.broker.publish.publication import PublishKey
+from logboom.client.values import PublishKey, check_name
 from logboom.errors import ConfigError
 from logboom.spark.option_table import (
     Entries,
@@ -25,7 +25,6 @@ from logboom.spark.option_table import (
     take_place,
 )
 from logboom.spark.read import options as reading
-from logboom.storage.data.topic import check_name
 
 BATCH_BYTES: Final = 1024 * 1024
 

@@ -28,11 +28,10 @@ from msgspec.msgpack import Decoder
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from logboom.broker.publish.publication import PublishKey, Receipt, StageInfo
 from logboom.client.link.calls import Calls
 from logboom.client.publish.stage_writer import PUBLISH_TIMEOUT_S, StageWriter, publish
+from logboom.client.values import Discard, ListStages, PublishKey, Receipt, StageInfo
 from logboom.errors import ConfigError, KeyMismatch, LogboomError, TopicDeleted, TopicError, TopicRecreated
-from logboom.protocols.binary.messages import Discard, ListStages
 from logboom.spark.runtime.tidiness import begin_task, leave_quietly
 from logboom.spark.runtime.worker_parcel import WorkerParcel
 from logboom.spark.write.layout import ColumnLayout

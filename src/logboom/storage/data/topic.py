@@ -16,6 +16,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from logboom.batch.codec import CodecName
 from logboom.errors import ConfigError, InvalidTopicName
 from logboom.storage.config import DAY_US, MIB, LogConfig
 from logboom.storage.files.disk import Disk, read_file, replace_file
@@ -87,7 +88,7 @@ class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RecompressionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How closed segments are stored anew, in the background. Readers notice nothing of it."""
 
-    codec: Literal["none", "lz4", "zstd"] = "none"
+    codec: CodecName = "none"
     """What closed segments are compressed with: `none` leaves them as they were written, `lz4` is fast, `zstd` is
     small."""
     level: int = 3

@@ -8,8 +8,8 @@ from __future__ import annotations
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
+from logboom.storage.appender import PendingSync
 from logboom.storage.files.disk import Disk
-from logboom.storage.growing_log import PendingSync
 from logboom.storage.log import Log
 
 EVERY_BYTES: Final = 64 * 1024 * 1024

@@ -455,7 +455,7 @@ def test_a_repeat_that_the_log_forgets_while_it_waits_is_not_written_unseen(tmp_
         await judges.until_asked(2)
         hosted = broker._catalog.get("t")
         assert hosted is not None
-        hosted.writer(0).log._tail.producers = Producers()
+        hosted.writer(0).log.tail.producers = Producers()
         gate.set()
         assert seqnos(await slow) == [1]
         assert seqnos(await again) == [RepeatForgotten]

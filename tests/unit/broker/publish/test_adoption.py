@@ -234,7 +234,7 @@ def test_a_log_whose_readers_cannot_be_told_stops_the_node_at_once(
 
             def fail(index: int, tell: bool = True) -> None:
                 commit(index, tell)
-                log._fail("the state file cannot be written")
+                log._store.fail("the state file cannot be written")
 
             monkeypatch.setattr(log, "commit", fail)
             third = send(broker, b"x", acks="durable")

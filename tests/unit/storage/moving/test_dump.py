@@ -226,7 +226,7 @@ def test_a_range_that_goes_on_where_a_loaded_log_ends_is_added_to_it(other: Data
     (copy,) = other.open_topic("t")
     assert values(copy) == values(log)
     assert copy.first == 0
-    assert copy._tail == log._tail
+    assert copy.tail == log.tail
 
 
 def test_a_range_with_a_gap_before_it_is_refused(other: DataDirectory) -> None:
@@ -250,7 +250,7 @@ def test_a_range_begins_exactly_where_it_was_asked_to(start: int, length: int) -
         assert copy.committed == (until + 1) // 2 * 2
         assert values(copy) == values(log)[start : copy.committed]
         if until == log.committed:
-            assert copy._tail.producers == log._tail.producers
+            assert copy.tail.producers == log.tail.producers
     else:
         assert values(copy) == []
         assert copy.next == start // 2 * 2

@@ -121,7 +121,7 @@ def test_a_log_cut_into_ranges_anywhere_is_whole_again_when_they_are_loaded(seed
             load_equal(other, part(data, start, until))
     (copy,) = other.open_topic("t")
     assert (copy.first, copy.floor, copy.next) == (log.first, log.floor, log.next)
-    assert copy._tail == log._tail
+    assert copy.tail == log.tail
     assert_same_batches(log, copy)
 
 
@@ -264,9 +264,9 @@ def test_a_floor_beyond_the_end_of_the_log_is_refused_and_found() -> None:
     data, (log,) = one_topic()
     put(log, 1)
     batch = build_control(Floor(2**64 - 1))
-    group = log._group(NOW + 2, None)
+    group = log._appender._group(NOW + 2, None)
     group.add(0, batch, batch.header, None)
-    log._put(group)
+    log._appender._put(group)
     commit(log)
     with pytest.raises(DumpCorrupt, match="a floor of"):
         load_equal(open_data(SimulatedDisk()), dumped(data))
