@@ -524,6 +524,10 @@ class GrowingLog(ReadableLog):
         if tell:
             self._write_state()
 
+    def commit_synced(self) -> None:
+        """The same, of everything that is synced: for tools that have the directory to themselves, with no broker."""
+        self.commit(self._synced_index)
+
     def tell(self) -> None:
         """Readers in other processes see what is committed."""
         self._write_state()

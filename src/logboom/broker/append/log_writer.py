@@ -1,12 +1,11 @@
 """The one owner of a log's writes: what is written when, by whom, and who is told.
 
-    submit → (queue) → append → written → sync → committed
+    submit → (queue) → append → written → sync → durable → committed
                  inline or on a thread     by the SyncRounds, for many logs at once
 
 Invariants. Batches enter the log in the order of `submit`. While a thread has the log (`busy`) nobody else calls
 anything of it that writes; what comes meanwhile waits in the queue. An append is answered when its promise is kept and
-waits for nothing else: with acks none or leader when it is written, with durable when it is synced. Readers are woken
-when more is committed: when it is synced, or, where the topic says flush = os, when it is written.
+waits for nothing else. When that is, and what readers may see, the Commitment says; readers are woken when it is more.
 
 Small appends to a log that is not being synced are written inline. Others go to a thread: writing takes long while the
 same file is synced. What waits for a sync anyway waits for the round of the SyncRounds, which writes it with one call.
@@ -22,6 +21,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from logboom.batch import Batch
+from logboom.broker.append.commitment import Due
 from logboom.broker.append.promise import Adoption, Entry
 from logboom.errors import BatchError, LogboomError, LogReadOnly, Overloaded, RepeatForgotten, SyncFailed
 from logboom.storage.append import Answer, Appended
@@ -47,13 +47,14 @@ class LogWriter:
         self.name = name
         """`topic/partition`."""
         self.log = log
+        self.commitment = rounds.commitment
         self.configure(settings)
         self._rounds = rounds
         self._loop: AbstractEventLoop = rounds.loop
         self._term = term
         """What is appended is of this one, which is not in the log yet, durably; None where the log's own is."""
         self._term_index: int | None = None
-        """Up to where the log must be synced to have it."""
+        """Up to where the log must be durable to have it."""
         self.busy = False
         """Whether a thread has the log."""
         self._queue: deque[Entry] = deque()
@@ -63,8 +64,8 @@ class LogWriter:
         self.unsynced_bytes = 0
         self._unsynced_from: deque[tuple[int, int]] = deque()
         """What each write added, with the last index of the write."""
-        self._awaiting: deque[tuple[int, Entry | Future[None]]] = deque()
-        """Written, and to be answered when the batch with this index is synced."""
+        self._awaiting: deque[tuple[Due, Entry | Future[None]]] = deque()
+        """Written, and to be answered when what is due has come."""
         self._late: PendingSync | None = None
         """A sync that has ended while a thread had the log."""
         self._untold = False
@@ -76,7 +77,7 @@ class LogWriter:
 
     def configure(self, settings: Settings) -> None:
         flush = settings.flush
-        self._commits_unsynced = flush.policy == "os"
+        self._commits_written = self.commitment.commits_written(flush)
         delay_ms = {"each": 0, "interval": flush.interval_ms, "os": LAZY_SYNC_MS}[flush.policy]
         self._sync_after_s = delay_ms / 1000
 
@@ -113,10 +114,10 @@ class LogWriter:
         if not any(firsts):
             return self._rounds.refuse(entry, error)
         entry.answers = [first or error for first in firsts]
-        last = self._rounds.counts.note(entry)
-        if entry.acks != "durable" or last <= self.log.synced_index or self._rounds.failure is not None:
+        due = self.commitment.due(self.log, self._rounds.counts.note(entry), entry.acks)
+        if due is None or self._rounds.failure is not None:
             return entry.settle()
-        self._awaiting.append((last, entry))
+        self._awaiting.append((due, entry))
         return self._rounds.want(self)
 
     @property
@@ -328,15 +329,15 @@ class LogWriter:
 
     def _written(self, entries: Sequence[Entry]) -> None:
         """Answer those that wait for no more, and see to it that the others are synced."""
-        log, counts = self.log, self._rounds.counts
-        before, durable, synced = counts.bytes, False, log.synced_index
+        log, counts, commitment = self.log, self._rounds.counts, self.commitment
+        before, awaited = counts.bytes, False
         for entry in entries:
-            last = counts.note(entry)
-            if entry.acks == "durable" and last > synced:
-                durable = True
-                self._awaiting.append((last, entry))
-            else:
+            due = commitment.due(log, counts.note(entry), entry.acks)
+            if due is None:
                 entry.settle()
+            else:
+                awaited = True
+                self._awaiting.append((due, entry))
         if log.failed:
             return self._stop_all()
         size = counts.bytes - before
@@ -345,14 +346,15 @@ class LogWriter:
             self._count_unsynced(size)
             if self._term is not None and self._term_index is None and log.term >= self._term:
                 self._term_index = log.last_index
-            if self._commits_unsynced and self._term is None:
+            if self._commits_written and self._term is None:
                 log.commit(log.last_index, tell=False)
                 self.wake()
                 self._rounds.tell_later(self)
-        if size and (log.synced_index > log.committed_index or log.synced_index == log.last_index):
-            self._synced()
-        elif durable or size:
-            self._see_to_sync(durable)
+        durable = commitment.durable_index(log)
+        if size and (durable > log.committed_index or durable == log.last_index):
+            self.advance()
+        elif awaited or size:
+            self._see_to_sync(awaited)
         return None
 
     def _stop_all(self) -> None:
@@ -381,35 +383,36 @@ class LogWriter:
             self._rounds.run(self._end_sync_on_thread, pending)
         else:
             self.log.end_sync(pending)
-            self._synced()
+            self.advance()
 
     def _end_sync_on_thread(self, pending: PendingSync) -> None:
         self.log.end_sync(pending)
         self._rounds.call_soon(self._rolled)
 
     def _rolled(self) -> None:
-        self._synced()
+        self.advance()
         self.free()
         self.go_on()
 
     def catch_up(self) -> None:
-        """Where everything is synced already, by a roll before a write that failed: then no round says so."""
-        if self.log.synced_index == self.log.last_index and (self._awaiting or self.unsynced_bytes):
-            self._synced()
+        """Where everything is durable already, by a roll before a write that failed: then no round says so."""
+        if self.durable_index == self.log.last_index and (self._awaiting or self.unsynced_bytes):
+            self.advance()
 
-    def _synced(self) -> None:
-        log = self.log
+    def advance(self) -> None:
+        """More may be durable: commit, answer, wake."""
+        log, is_kept = self.log, self.commitment.is_kept
         if log.failed:
             return self._stop_all()
-        synced = log.synced_index
-        if self._term_index is not None and self._term_index <= synced:
+        durable = self.durable_index
+        if self._term_index is not None and self._term_index <= durable:
             self._term = self._term_index = None
-        while self._unsynced_from and self._unsynced_from[0][0] <= synced:
+        while self._unsynced_from and self._unsynced_from[0][0] <= durable:
             self._count_unsynced(-self._unsynced_from.popleft()[1])
-        self._commit(synced)
-        if self._commits_unsynced:
-            self.wake()  # those who copy this log wait for what is synced
-        while self._awaiting and self._awaiting[0][0] <= synced:
+        self._commit(durable)
+        if self._commits_written:
+            self.wake()  # those who copy this log wait for what is durable
+        while self._awaiting and is_kept(log, self._awaiting[0][0]):
             _, waiting = self._awaiting.popleft()
             if isinstance(waiting, Entry):
                 waiting.settle()
@@ -458,15 +461,32 @@ class LogWriter:
     def readers_waiting(self) -> int:
         return len(self._waiters)
 
-    def synced(self, index: int) -> Future[None]:
-        """Done when the batch with this index is synced."""
+    @property
+    def durable_index(self) -> int:
+        """Of the last batch that nothing takes back any more."""
+        return self.commitment.durable_index(self.log)
+
+    def due(self, index: int) -> Due | None:
+        """What to wait for until nothing takes back the batch that is at this index now; None where nothing does."""
+        return self.commitment.due(self.log, index)
+
+    @property
+    def end(self) -> Due | None:
+        """The same, for everything that is written."""
+        return self.due(self.log.last_index)
+
+    def is_kept(self, due: Due | None) -> bool:
+        return due is None or self.commitment.is_kept(self.log, due)
+
+    def durable(self, due: Due | None) -> Future[None]:
+        """Done when nothing takes it back any more."""
         waiter: Future[None] = self._loop.create_future()
-        if index <= self.log.synced_index:
+        if due is None or self.commitment.is_kept(self.log, due):
             waiter.set_result(None)
         elif self._rounds.failure is not None:  # there will be no more rounds
             waiter.set_exception(SyncFailed(str(self._rounds.failure)))
         else:
-            self._awaiting.append((index, waiter))
+            self._awaiting.append((due, waiter))
             self._rounds.want(self)
         return waiter
 
@@ -494,7 +514,7 @@ class LogWriter:
             _, waiting = self._awaiting.popleft()
             if isinstance(waiting, Entry):
                 answers: list[Answer] = [
-                    answer if isinstance(answer, LogboomError) or answer.index <= self.log.synced_index else written
+                    answer if isinstance(answer, LogboomError) or self.due(answer.index) is None else written
                     for answer in waiting.answers
                 ]
                 waiting.answers, waiting.meter = answers, None

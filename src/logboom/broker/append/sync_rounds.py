@@ -19,6 +19,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from logboom.broker.append.commitment import STANDALONE, Commitment
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Entry
 from logboom.broker.limits import Limits, Rejections, said_again
@@ -91,8 +92,10 @@ class SyncRounds:
         syncs: Executor,
         limits: Limits,
         dirty_max: int,
+        commitment: Commitment = STANDALONE,
     ) -> None:
         self.loop = loop
+        self.commitment = commitment
         self.limits = limits
         self.counts = AppendCounts()
         self.rejections = self.counts.rejections
