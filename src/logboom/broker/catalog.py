@@ -126,6 +126,7 @@ class Catalog:
         """Whether another node writes these topics: then no term begins here, and only what is synced is shown."""
         self._data = data
         self._rounds = rounds
+        self._commitment = rounds.commitment
         self._config = config
         self.terms_missing = 0
         """In how many logs the term that was to begin in them is not written down."""
@@ -186,9 +187,9 @@ class Catalog:
             except (OSError, LogboomError):
                 opened.update({name: self._open_one(name, config) for name in names})
         if takes_over or (self._data.owes_terms and not self.is_copy):
-            topics = [topic for topic in self._data.topics() if takes_over or self._data.owes_term(topic)]
+            topics = [topic for topic in self._data.topics() if takes_over or self._shows_written(topic.settings)]
             self._begin_terms({name: opened[name] for topic in topics for name in topic.log_names})
-            self._data.sync()
+            self._data.sync_logs()
         if self._data.owes_terms:  # a copy shows only what is synced: nobody has seen what it lost
             unknown = self.terms_missing or unreadable_topics(self._data.files.disk, self._data.path)
             self._data.owes_terms = bool(unknown) and not self.is_copy
@@ -255,9 +256,13 @@ class Catalog:
     def _own(self, topic: Topic, partition: int, log: Log | LogboomError) -> LogWriter | LogboomError:
         if isinstance(log, LogboomError):
             return log
-        log.commit(log.synced_index)  # a single node knows that what it recovered is synced
+        log.commit(self._commitment.durable_index(log))
         term = self._terms.pop(topic.log_name(partition), None)
         return LogWriter(f"{topic.name}/{partition}", log, self._written_as(topic), self._rounds, term)
+
+    def _shows_written(self, settings: Settings) -> bool:
+        """Whether readers of such a topic see what a crash may take back."""
+        return self._commitment.commits_written(settings.flush)
 
     def _written_as(self, topic: Topic) -> Settings:
         """A copy that showed what it can lose would have to take it back from its readers."""
@@ -347,7 +352,7 @@ class Catalog:
                 log = await asyncio.to_thread(self._data.begin_anew, name, snapshot, config)
             except OSError as error:
                 raise StorageError(f"{writer.name} could not be begun anew: {error}") from error
-            log.commit(log.synced_index)
+            log.commit(self._commitment.durable_index(log))
             writer.begin_anew(log)
         return hosted
 
@@ -356,7 +361,7 @@ class Catalog:
         if by != "node":
             self._config.allowed.check(settings, hosted.topic.settings)
         try:
-            if settings.flush.policy != "os":
+            if not self._shows_written(settings):
                 await self._sync_shown(hosted, settings)
             hosted.topic = await asyncio.to_thread(self._data.configure_topic, name, settings)
         except OSError as error:
@@ -373,10 +378,10 @@ class Catalog:
 
     async def _sync_shown(self, hosted: Hosted, settings: Settings) -> None:
         """Whoever starts after a crash must find flush = os as long as readers have seen what it may take back."""
-        if hosted.topic.settings.flush.policy == "os":
+        if self._shows_written(hosted.topic.settings):
             for writer in hosted.open_writers:
                 writer.configure(settings)
-            await asyncio.gather(*(writer.synced(writer.log.last_index) for writer in hosted.open_writers))
+            await asyncio.gather(*(writer.durable(writer.end) for writer in hosted.open_writers))
 
     async def _delete(self, name: str, topic_id: str | None) -> Hosted:
         hosted = self.find(name, topic_id)

@@ -335,7 +335,7 @@ class LocalBroker:
             if writer.gone is not None:
                 raise said_again(writer.gone)
             appended = writer.log.trim(seqno, now_us(), first=None if first is None else first())
-        await writer.synced(appended.index)
+        await writer.durable(writer.due(appended.index))
 
     def append(self, parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
         promise = Promise(self._loop, sum(len(part.batches) for part in parts), len(parts))

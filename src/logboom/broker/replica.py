@@ -240,7 +240,7 @@ class Replica:
         async with self._catalog.changing, self._rounds.pause():
             await asyncio.to_thread(self._catalog.begin_terms)
             writers = self._catalog.take_over()
-        await asyncio.gather(*(writer.synced(writer.log.last_index) for writer in writers))
+        await asyncio.gather(*(writer.durable(writer.end) for writer in writers))
         if not self._catalog.terms_missing:  # else the next start sees to them
             await self._write_role(msgspec.structs.replace(self.role, settled=True))
 

@@ -1,12 +1,11 @@
 """The one owner of a log's writes: what is written when, by whom, and who is told.
 
-    submit → (queue) → append → written → sync → committed
+    submit → (queue) → append → written → sync → durable → committed
                  inline or on a thread     by the SyncRounds, for many logs at once
 
 Invariants. Batches enter the log in the order of `submit`. While a thread has the log (`busy`) nobody else calls
 anything of it that writes; what comes meanwhile waits in the queue. An append is answered when its promise is kept and
-waits for nothing else: with acks none or leader when it is written, with durable when it is synced. Readers are woken
-when more is committed: when it is synced, or, where the topic says flush = os, when it is written.
+waits for nothing else. When that is, and what readers may see, the Commitment says; readers are woken when it is more.
 
 Small appends to a log that is not being synced are written inline. Others go to a thread: writing takes long while the
 same file is synced. What waits for a sync anyway waits for the round of the SyncRounds, which writes it with one call.
@@ -19,18 +18,18 @@ import time
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from logboom.batch import Batch
+from logboom.broker.append.commitment import Due
 from logboom.broker.append.promise import Adoption, Entry
+from logboom.broker.append.sync_rounds import SyncRounds
+from logboom.broker.append.turn import LogTurn
 from logboom.errors import BatchError, LogboomError, LogReadOnly, Overloaded, RepeatForgotten, SyncFailed
 from logboom.storage.append import Answer, Appended
 from logboom.storage.appender import PendingSync
 from logboom.storage.data.topic import Settings
 from logboom.storage.log import Log
-
-if TYPE_CHECKING:
-    from logboom.broker.append.sync_rounds import SyncRounds
 
 logger: Final = logging.getLogger("logboom.broker")
 
@@ -43,28 +42,30 @@ LAZY_SYNC_MS: Final = 1000
 
 
 class LogWriter:
+    """Implements turn.RoundLog."""
+
     def __init__(self, name: str, log: Log, settings: Settings, rounds: SyncRounds, term: int | None = None) -> None:
         self.name = name
         """`topic/partition`."""
         self.log = log
+        self.commitment = rounds.commitment
         self.configure(settings)
         self._rounds = rounds
+        self._account = rounds.open_account(self)
         self._loop: AbstractEventLoop = rounds.loop
         self._term = term
         """What is appended is of this one, which is not in the log yet, durably; None where the log's own is."""
         self._term_index: int | None = None
-        """Up to where the log must be synced to have it."""
+        """Up to where the log must be durable to have it."""
         self.busy = False
         """Whether a thread has the log."""
         self._queue: deque[Entry] = deque()
         self._eager = 0
         """How many in the queue do not wait for a sync."""
-        self.queued_bytes = 0
-        self.unsynced_bytes = 0
         self._unsynced_from: deque[tuple[int, int]] = deque()
         """What each write added, with the last index of the write."""
-        self._awaiting: deque[tuple[int, Entry | Future[None]]] = deque()
-        """Written, and to be answered when the batch with this index is synced."""
+        self._awaiting: deque[tuple[Due, Entry | Future[None]]] = deque()
+        """Written, and to be answered when what is due has come."""
         self._late: PendingSync | None = None
         """A sync that has ended while a thread had the log."""
         self._untold = False
@@ -76,7 +77,7 @@ class LogWriter:
 
     def configure(self, settings: Settings) -> None:
         flush = settings.flush
-        self._commits_unsynced = flush.policy == "os"
+        self._commits_written = self.commitment.commits_written(flush)
         delay_ms = {"each": 0, "interval": flush.interval_ms, "os": LAZY_SYNC_MS}[flush.policy]
         self._sync_after_s = delay_ms / 1000
 
@@ -84,13 +85,16 @@ class LogWriter:
         return f"<LogWriter {self.name}>"
 
     @property
-    def waiting_bytes(self) -> int:
-        return self.queued_bytes + self.unsynced_bytes
+    def queued_bytes(self) -> int:
+        return self._account.queued_bytes
+
+    @property
+    def unsynced_bytes(self) -> int:
+        return self._account.unsynced_bytes
 
     @property
     def is_fresh(self) -> bool:
-        """Whether writing what is queued takes another file: nothing of the log waits for a sync."""
-        return bool(self._queue) and not self.unsynced_bytes
+        return bool(self._queue) and not self._account.unsynced_bytes
 
     @property
     def has_work(self) -> bool:
@@ -102,7 +106,7 @@ class LogWriter:
         if refusal is not None:
             return self.refuse(entry, refusal)
         inline = self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and self.log.is_quick
-        if inline and self._rounds.room(self, entry.size):
+        if inline and self._account.has_room(entry.size):
             self._append((entry,))
             return self._written((entry,))
         return self._enqueue(entry)
@@ -113,10 +117,10 @@ class LogWriter:
         if not any(firsts):
             return self._rounds.refuse(entry, error)
         entry.answers = [first or error for first in firsts]
-        last = self._rounds.counts.note(entry)
-        if entry.acks != "durable" or last <= self.log.synced_index or self._rounds.failure is not None:
+        due = self.commitment.due(self.log, self._rounds.counts.note(entry), entry.acks)
+        if due is None or self._rounds.failure is not None:
             return entry.settle()
-        self._awaiting.append((last, entry))
+        self._awaiting.append((due, entry))
         return self._rounds.want(self)
 
     @property
@@ -134,32 +138,24 @@ class LogWriter:
 
     def overload(self, size: int) -> Overloaded | None:
         """Why so many bytes more may not wait for this log."""
-        rounds, limits = self._rounds, self._rounds.limits
-        for waiting, most in (
-            (self.queued_bytes, limits.unsynced_bytes_per_log),
-            (rounds.queued_bytes, limits.unsynced_bytes),
-        ):
-            if waiting and waiting + size > most:
-                return Overloaded(self.name, waiting, most)
-        return None
+        return self._account.overload(self.name, size)
 
     def count_waiting(self, size: int) -> None:
         """So many bytes more, or less, wait for this log: in its queue, or before it."""
-        self.queued_bytes += size
-        self._rounds.queued_bytes += size
+        self._account.note_queued(size)
 
     def _give_up(self) -> None:
         """Some have waited for room long enough."""
         self._patience = None
         now, most = self._loop.time(), self._rounds.limits.unsynced_bytes_per_log
-        while self._queue and self._queue[0].give_up_at <= now and not self._rounds.room(self, 0):
+        while self._queue and self._queue[0].give_up_at <= now and not self._account.has_room(0):
             entry = self._queue.popleft()
             self._count_queued(entry, -1)
-            self.refuse(entry, Overloaded(self.name, self.waiting_bytes, most))
+            self.refuse(entry, Overloaded(self.name, self.queued_bytes + self.unsynced_bytes, most))
         self.go_on()
 
     def _count_queued(self, entry: Entry, sign: int) -> None:
-        self.count_waiting(sign * entry.size)
+        self._account.note_queued(sign * entry.size)
         if entry.acks != "durable":
             self._eager += sign
 
@@ -169,22 +165,47 @@ class LogWriter:
             return
         if not self._is_free:
             if self._rounds.paused:
-                self._rounds.held_up[self] = None
+                self._rounds.hold_up(self)
             return
-        has_room = self._rounds.room(self, 0)
-        if self._eager and has_room and (entries := self.take_queue()):
-            self.seize()
+        has_room = self._account.has_room(0)
+        if self._eager and has_room and (entries := self._take_queue()):
+            self._seize()
             self._rounds.run(self._write_queue, entries)
             return
         self._rounds.want(self)
         if not has_room and self._patience is None:
             self._patience = self._loop.call_at(self._queue[0].give_up_at, self._give_up)
 
-    def take_queue(self) -> list[Entry]:
+    def take_turn(self) -> LogTurn | None:
+        entries = self._take_queue()
+        if entries:
+            self._seize()
+            return LogTurn(self, entries)
+        if self.log.syncing or self._gone is not None:
+            return None
+        pending = self.log.begin_sync()
+        if pending is None:
+            self._catch_up()
+            return None
+        return LogTurn(self, entries, pending)
+
+    def write(self, turn: LogTurn) -> None:
+        self._append(turn.entries)
+        turn.pending = self.log.begin_sync()
+
+    def written(self, turn: LogTurn) -> None:
+        self._wrote(turn.entries)
+
+    def synced(self, turn: LogTurn) -> None:
+        if turn.pending is not None:
+            self._end_sync(turn.pending)
+        self.go_on()
+
+    def _take_queue(self) -> list[Entry]:
         """What is to be written now: as much as there is room for, at least one entry."""
         entries: list[Entry] = []
         taken = 0
-        while self._queue and (not entries or self._rounds.room(self, taken)):
+        while self._queue and (not entries or self._account.has_room(taken)):
             if self.log.syncing and isinstance(self._queue[0], Adoption):
                 break  # a segment must be rolled for it
             entry = self._queue.popleft()
@@ -192,14 +213,6 @@ class LogWriter:
             taken += entry.size
             entries.append(entry)
         return entries
-
-    def _count_unsynced(self, size: int) -> None:
-        self.unsynced_bytes += size
-        self._rounds.unsynced_bytes += size
-        if not self.unsynced_bytes:
-            self._rounds.dirty.pop(self, None)
-        elif size > 0:
-            self._rounds.dirty[self] = None
 
     def _write_queue(self, entries: list[Entry]) -> None:
         """On a thread."""
@@ -298,61 +311,55 @@ class LogWriter:
             self._rounds.call_soon(self._rounds.fail, failure, error)
         entry.piece.let_go()
 
-    append_on_thread = _append
-
     def _wrote(self, entries: list[Entry]) -> None:
         self._written(entries)
-        self.free()
+        self._free()
         self.go_on()
 
-    wrote_in_round = _wrote
-
-    def seize(self) -> None:
+    def _seize(self) -> None:
         """A thread gets the log."""
         self.busy = True
-        self._rounds.dirty[self] = None
-        self._rounds.seized += 1
+        self._account.note_seized()
 
-    def free(self) -> None:
+    def _free(self) -> None:
         """No thread has the log any more."""
         self.busy = False
-        if not self.unsynced_bytes:
-            self._rounds.dirty.pop(self, None)
-        self._rounds.seized -= 1
+        self._account.note_freed()
         if self._untold:
             self.tell()
         if self._late is not None:
             pending, self._late = self._late, None
-            self.end_sync(pending)
+            self._end_sync(pending)
         self._rounds.freed()
 
     def _written(self, entries: Sequence[Entry]) -> None:
         """Answer those that wait for no more, and see to it that the others are synced."""
-        log, counts = self.log, self._rounds.counts
-        before, durable, synced = counts.bytes, False, log.synced_index
+        log, counts, commitment = self.log, self._rounds.counts, self.commitment
+        before, awaited = counts.bytes, False
         for entry in entries:
-            last = counts.note(entry)
-            if entry.acks == "durable" and last > synced:
-                durable = True
-                self._awaiting.append((last, entry))
-            else:
+            due = commitment.due(log, counts.note(entry), entry.acks)
+            if due is None:
                 entry.settle()
+            else:
+                awaited = True
+                self._awaiting.append((due, entry))
         if log.failed:
             return self._stop_all()
         size = counts.bytes - before
         if size:
             self._unsynced_from.append((log.last_index, size))
-            self._count_unsynced(size)
+            self._account.note_unsynced(size)
             if self._term is not None and self._term_index is None and log.term >= self._term:
                 self._term_index = log.last_index
-            if self._commits_unsynced and self._term is None:
+            if self._commits_written and self._term is None:
                 log.commit(log.last_index, tell=False)
                 self.wake()
                 self._rounds.tell_later(self)
-        if size and (log.synced_index > log.committed_index or log.synced_index == log.last_index):
-            self._synced()
-        elif durable or size:
-            self._see_to_sync(durable)
+        durable = commitment.durable_index(log)
+        if size and (durable > log.committed_index or durable == log.last_index):
+            self.advance()
+        elif awaited or size:
+            self._see_to_sync(awaited)
         return None
 
     def _stop_all(self) -> None:
@@ -372,44 +379,45 @@ class LogWriter:
         if self.unsynced_bytes:
             self._rounds.want(self)
 
-    def end_sync(self, pending: PendingSync) -> None:
+    def _end_sync(self, pending: PendingSync) -> None:
         """A sync has succeeded: commit, answer, wake. A roll that is due is left to a thread."""
         if self.busy:
             self._late = pending
         elif self.log.outgrown:
-            self.seize()
+            self._seize()
             self._rounds.run(self._end_sync_on_thread, pending)
         else:
             self.log.end_sync(pending)
-            self._synced()
+            self.advance()
 
     def _end_sync_on_thread(self, pending: PendingSync) -> None:
         self.log.end_sync(pending)
         self._rounds.call_soon(self._rolled)
 
     def _rolled(self) -> None:
-        self._synced()
-        self.free()
+        self.advance()
+        self._free()
         self.go_on()
 
-    def catch_up(self) -> None:
-        """Where everything is synced already, by a roll before a write that failed: then no round says so."""
-        if self.log.synced_index == self.log.last_index and (self._awaiting or self.unsynced_bytes):
-            self._synced()
+    def _catch_up(self) -> None:
+        """Where everything is durable already, by a roll before a write that failed: then no round says so."""
+        if self.durable_index == self.log.last_index and (self._awaiting or self.unsynced_bytes):
+            self.advance()
 
-    def _synced(self) -> None:
-        log = self.log
+    def advance(self) -> None:
+        """More may be durable: commit, answer, wake."""
+        log, is_kept = self.log, self.commitment.is_kept
         if log.failed:
             return self._stop_all()
-        synced = log.synced_index
-        if self._term_index is not None and self._term_index <= synced:
+        durable = self.durable_index
+        if self._term_index is not None and self._term_index <= durable:
             self._term = self._term_index = None
-        while self._unsynced_from and self._unsynced_from[0][0] <= synced:
-            self._count_unsynced(-self._unsynced_from.popleft()[1])
-        self._commit(synced)
-        if self._commits_unsynced:
-            self.wake()  # those who copy this log wait for what is synced
-        while self._awaiting and self._awaiting[0][0] <= synced:
+        while self._unsynced_from and self._unsynced_from[0][0] <= durable:
+            self._account.note_unsynced(-self._unsynced_from.popleft()[1])
+        self._commit(durable)
+        if self._commits_written:
+            self.wake()  # those who copy this log wait for what is durable
+        while self._awaiting and is_kept(log, self._awaiting[0][0]):
             _, waiting = self._awaiting.popleft()
             if isinstance(waiting, Entry):
                 waiting.settle()
@@ -458,15 +466,32 @@ class LogWriter:
     def readers_waiting(self) -> int:
         return len(self._waiters)
 
-    def synced(self, index: int) -> Future[None]:
-        """Done when the batch with this index is synced."""
+    @property
+    def durable_index(self) -> int:
+        """Of the last batch that nothing takes back any more."""
+        return self.commitment.durable_index(self.log)
+
+    def due(self, index: int) -> Due | None:
+        """What to wait for until nothing takes back the batch that is at this index now; None where nothing does."""
+        return self.commitment.due(self.log, index)
+
+    @property
+    def end(self) -> Due | None:
+        """The same, for everything that is written."""
+        return self.due(self.log.last_index)
+
+    def is_kept(self, due: Due | None) -> bool:
+        return due is None or self.commitment.is_kept(self.log, due)
+
+    def durable(self, due: Due | None) -> Future[None]:
+        """Done when nothing takes it back any more."""
         waiter: Future[None] = self._loop.create_future()
-        if index <= self.log.synced_index:
+        if due is None or self.commitment.is_kept(self.log, due):
             waiter.set_result(None)
         elif self._rounds.failure is not None:  # there will be no more rounds
             waiter.set_exception(SyncFailed(str(self._rounds.failure)))
         else:
-            self._awaiting.append((index, waiter))
+            self._awaiting.append((due, waiter))
             self._rounds.want(self)
         return waiter
 
@@ -494,14 +519,14 @@ class LogWriter:
             _, waiting = self._awaiting.popleft()
             if isinstance(waiting, Entry):
                 answers: list[Answer] = [
-                    answer if isinstance(answer, LogboomError) or answer.index <= self.log.synced_index else written
+                    answer if isinstance(answer, LogboomError) or self.due(answer.index) is None else written
                     for answer in waiting.answers
                 ]
                 waiting.answers, waiting.meter = answers, None
                 waiting.settle()
             elif not waiting.done():
                 waiting.set_exception(written)
-        self._count_unsynced(-self.unsynced_bytes)
+        self._account.note_unsynced(-self.unsynced_bytes)
         self._unsynced_from.clear()
         self.wake()
 

@@ -5,6 +5,9 @@ syncs them all with one call of the disk. The event loop hears of both steps: af
 more, and those whose promise is kept by writing are answered; after the second the rest is. So one sync carries
 everything that came while the last one ran.
 
+The rounds know logs only by what `turn.RoundLog` says, and write nothing of them; logs say what they want with `want`,
+`hold_up`, `run`, `freed` and `fail`, and book what waits in the account that `open_account` gave them.
+
 A failed sync stops the node's writes: no retry, no promise; only a restart recovers.
 """
 
@@ -13,20 +16,24 @@ from __future__ import annotations
 import logging
 import time
 from asyncio import AbstractEventLoop, Future
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable
 from concurrent.futures import Executor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from logboom.broker.append.log_writer import LogWriter
+from logboom.broker.append.accounts import NodeAccount, WriteAccount
+from logboom.broker.append.commitment import STANDALONE, Commitment
 from logboom.broker.append.promise import Entry
+from logboom.broker.append.turn import LogTurn, RoundLog
 from logboom.broker.limits import Limits, Rejections, said_again
 from logboom.broker.monitor.measures import Histogram
 from logboom.errors import LogboomError, LogReadOnly, SequenceGap, SyncFailed, UnknownProducer
 from logboom.storage.append import Appended
-from logboom.storage.appender import PendingSync
 from logboom.storage.files.open_files import OpenFiles
+
+if TYPE_CHECKING:
+    from logboom.broker.append.log_writer import LogWriter
 
 logger: Final = logging.getLogger("logboom.broker")
 
@@ -73,15 +80,6 @@ class AppendCounts:
         return last
 
 
-@dataclass(slots=True)
-class LogTurn:
-    """One log's part of a round."""
-
-    writer: LogWriter
-    entries: list[Entry]
-    pending: PendingSync | None = None
-
-
 class SyncRounds:
     def __init__(
         self,
@@ -91,42 +89,45 @@ class SyncRounds:
         syncs: Executor,
         limits: Limits,
         dirty_max: int,
+        commitment: Commitment = STANDALONE,
     ) -> None:
         self.loop = loop
+        self.commitment = commitment
         self.limits = limits
         self.counts = AppendCounts()
         self.rejections = self.counts.rejections
         self.failure: LogReadOnly | None = None
         """Why the node takes no more writes."""
         self.paused = 0
-        self.seized = 0
-        """How many logs threads have."""
-        self.held_up: dict[LogWriter, None] = {}
+        self._held_up: dict[RoundLog, None] = {}
         """Logs that appends wait for because of a pause."""
-        self.queued_bytes = 0
-        self.unsynced_bytes = 0
         self.writers: set[LogWriter] = set()
-        self.dirty: dict[LogWriter, None] = {}
-        """Logs with something that is written and not synced, or about to be written on a thread."""
-        self._dirty_max = dirty_max
+        """The owners of all logs that are open; whoever opens and closes them sees to it."""
+        self._account = NodeAccount(limits, dirty_max)
         self._files = files
         self._threads = threads
         self._syncs = syncs
-        self._due: dict[LogWriter, None] = {}
+        self._due: dict[RoundLog, None] = {}
         self._started = self._syncing = False
         self._quiet: list[Future[None]] = []
-        self._untold: dict[LogWriter, None] = {}
+        self._untold: dict[RoundLog, None] = {}
 
-    def room(self, writer: LogWriter, size: int) -> bool:
-        """Whether so many bytes more may be unsynced. An idle log has room for one batch of any size, as long as there
-        are files: it holds one open until it is synced."""
-        if not writer.unsynced_bytes:
-            return len(self.dirty) < self._dirty_max
-        limits = self.limits
-        return (
-            writer.unsynced_bytes + size <= limits.unsynced_bytes_per_log
-            and self.unsynced_bytes + size <= limits.unsynced_bytes
-        )
+    def open_account(self, log: RoundLog) -> WriteAccount:
+        """Where the owner of a log books what waits for it."""
+        return WriteAccount(self._account, log)
+
+    @property
+    def queued_bytes(self) -> int:
+        return self._account.queued_bytes
+
+    @property
+    def unsynced_bytes(self) -> int:
+        return self._account.unsynced_bytes
+
+    @property
+    def dirty(self) -> Collection[RoundLog]:
+        """Logs with something that is written and not synced, or about to be written on a thread."""
+        return self._account.dirty
 
     def refuse(self, entry: Entry, error: LogboomError) -> None:
         """Nothing of this was written."""
@@ -134,23 +135,27 @@ class SyncRounds:
         self.rejections.note(said_again(error))
         entry.fail(error)
 
-    def want(self, writer: LogWriter) -> None:
+    def hold_up(self, log: RoundLog) -> None:
+        """Appends wait for this log because of a pause: it goes on when that is over."""
+        self._held_up[log] = None
+
+    def want(self, log: RoundLog) -> None:
         """This log is to be in the next round."""
-        self._due[writer] = None
+        self._due[log] = None
         if not self._started:
             self._started = True
             self.loop.call_soon(self._begin)
 
-    def tell_later(self, writer: LogWriter) -> None:
+    def tell_later(self, log: RoundLog) -> None:
         """Readers in other processes learn what is committed once in a turn of the loop, not with every append."""
         if not self._untold:
             self.loop.call_soon(self._tell)
-        self._untold[writer] = None
+        self._untold[log] = None
 
     def _tell(self) -> None:
-        writers, self._untold = self._untold, {}
-        for writer in writers:
-            writer.tell()
+        logs, self._untold = self._untold, {}
+        for log in logs:
+            log.tell()
 
     def call_soon(self, call: Callable[..., object], *arguments: Any) -> None:
         """From any thread."""
@@ -170,23 +175,17 @@ class SyncRounds:
         if self._syncing or self.paused or self.failure is not None:
             self._started = False
             return
-        turns = []
-        due = [writer for writer in self._due if not writer.busy]  # the others come back when they are free
-        fresh = [writer for writer in due if writer.is_fresh]
-        crowd = dict.fromkeys(fresh[max(1, self._dirty_max - len(self.dirty)) :])
+        turns, account = [], self._account
+        due = [log for log in self._due if not log.busy]  # the others come back when they are free
+        fresh = [log for log in due if log.is_fresh]
+        crowd = dict.fromkeys(fresh[max(1, account.dirty_max - len(account.dirty)) :])
         if crowd:  # there are no files for them before others are synced
-            others = (writer for writer in self.dirty if not writer.busy)
-            due = [writer for writer in dict.fromkeys((*due, *others)) if writer not in crowd]
-        for writer in due:
-            self._due.pop(writer, None)
-            turn = LogTurn(writer, writer.take_queue())
-            if turn.entries:
-                writer.seize()
-            elif not writer.log.syncing and writer.gone is None:
-                turn.pending = writer.log.begin_sync()
-                if turn.pending is None:
-                    writer.catch_up()
-            if turn.entries or turn.pending is not None:
+            others = (log for log in account.dirty if not log.busy)
+            due = [log for log in dict.fromkeys((*due, *others)) if log not in crowd]
+        for log in due:
+            self._due.pop(log, None)
+            turn = log.take_turn()
+            if turn is not None:
                 turns.append(turn)
         if not turns:
             self._started = bool(crowd)
@@ -199,8 +198,7 @@ class SyncRounds:
     def _work(self, turns: list[LogTurn], queued: list[LogTurn]) -> None:
         """On a thread: write, then sync."""
         for turn in queued:
-            turn.writer.append_on_thread(turn.entries)
-            turn.pending = turn.writer.log.begin_sync()
+            turn.log.write(turn)
         if queued:
             self.call_soon(self._written, queued)
         files = [turn.pending.file for turn in turns if turn.pending is not None]
@@ -214,7 +212,7 @@ class SyncRounds:
 
     def _written(self, turns: Iterable[LogTurn]) -> None:
         for turn in turns:
-            turn.writer.wrote_in_round(turn.entries)
+            turn.log.written(turn)
 
     def _synced(self, turns: list[LogTurn], took_s: float, error: OSError | None) -> None:
         self._syncing = self._started = False
@@ -228,9 +226,7 @@ class SyncRounds:
             self.fail(SyncFailed(f"a sync failed: {error}"), error)
             return
         for turn in turns:
-            if turn.pending is not None:
-                turn.writer.end_sync(turn.pending)
-            turn.writer.go_on()
+            turn.log.synced(turn)
         if self._due and not self._started:
             self._started = True
             self._begin()
@@ -249,7 +245,7 @@ class SyncRounds:
 
     @property
     def is_quiet(self) -> bool:
-        return not self._syncing and not self.seized
+        return not self._syncing and not self._account.seized
 
     @asynccontextmanager
     async def pause(self) -> AsyncIterator[None]:
@@ -266,9 +262,9 @@ class SyncRounds:
             if self._files.failure is not None:  # whoever had the logs met a sync that failed
                 self.fail(SyncFailed(self._files.failure), None)
             if not self.paused:
-                held_up, self.held_up = self.held_up, {}
-                for writer in held_up:
-                    writer.go_on()
+                held_up, self._held_up = self._held_up, {}
+                for log in held_up:
+                    log.go_on()
                 self.freed()
 
     def fail(self, failure: LogboomError, error: BaseException | None) -> None:

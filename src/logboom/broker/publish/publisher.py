@@ -34,6 +34,7 @@ import msgspec
 from logboom.batch import Batch
 from logboom.batch.header import SEQUENCE_MODULUS
 from logboom.broker.api import KeyInfo, Part, Publication, PublishedPart, PublishKey, Receipt
+from logboom.broker.append.commitment import Due
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Adoption, Entry, Promise
 from logboom.broker.catalog import Catalog, Hosted
@@ -147,13 +148,14 @@ class _Log:
     """What it is to get."""
     next: int
     first: int | None = None
-    last_index: int = 0
+    due: Due | None = None
+    """What is to be durable before the publish is done."""
     done: dict[int, int] = field(default_factory=dict)
     """How far it has them already: where in a stage's stream, by the producer id of the stage."""
 
     def note(self, appended: Appended) -> None:
         self.first = appended.base_seqno if self.first is None else self.first
-        self.next, self.last_index = appended.next_seqno, appended.index
+        self.next, self.due = appended.next_seqno, self.writer.due(appended.index)
 
     def part(self) -> PublishedPart:
         first = self.next if self.first is None else self.first
@@ -344,7 +346,7 @@ class Publisher:
             log = writer.log
             if log.refusal is not None:
                 raise LogReadOnly(log.refusal)
-            logs[target] = _Log(target, hosted, writer, log.synced_index + 1, records, log.next)
+            logs[target] = _Log(target, hosted, writer, writer.durable_index + 1, records, log.next)
         return logs
 
     def _keep(self, name: str, logs: dict[StageTarget, _Log]) -> None:
@@ -395,11 +397,11 @@ class Publisher:
         for stage in work.stages:
             await self._pour(stage, work)
         for log in logs:
-            storage = log.writer.log
-            if log.last_index > storage.synced_index:
-                if storage.refusal is not None:
-                    raise SyncFailed(storage.refusal)
-                await log.writer.synced(log.last_index)
+            refusal = log.writer.log.refusal
+            if not log.writer.is_kept(log.due):
+                if refusal is not None:
+                    raise SyncFailed(refusal)
+                await log.writer.durable(log.due)
         parts = [log.part() for log in logs]
         kept = parts if len(parts) <= PARTS_KEPT else None
         done = msgspec.structs.replace(intent, is_open=False, into=[], parts=kept)

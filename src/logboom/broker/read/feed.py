@@ -1,6 +1,6 @@
 """What a node gives to those who copy it: the batches of a log as they are stored, in the order of their indexes.
 
-A feed is a place in a log and holds nothing of it. What it gives is committed and synced, also where the topic says
+A feed is a place in a log and holds nothing of it. What it gives is committed and durable, also where the topic says
 flush = os: a copy never has what its source can lose. Where retention overtakes the place, the feed ends with
 IndexOutOfRange; where the topic's settings change, with FeedEnded: whoever asks again learns where to go on, and what
 holds now. Where the topic is deleted it ends with TopicDeleted.
@@ -83,6 +83,7 @@ class LocalFeed:
         self._hosted = hosted
         self._writer = writer
         self._log = writer.log
+        self._durable_index = writer.commitment.durable_index
         self._index = origin.index
 
     async def next(self, max_bytes: int = READ_BYTES, wait_ms: int = 1000) -> FeedPiece:
@@ -109,7 +110,7 @@ class LocalFeed:
 
     async def _look(self, max_bytes: int) -> memoryview:
         """What there is to give now."""
-        log, last = self._log, min(self._log.committed_index, self._log.synced_index)
+        log, last = self._log, min(self._log.committed_index, self._durable_index(self._log))
         if log.first_index <= self._index > last:
             return memoryview(b"")
         try:

@@ -54,6 +54,6 @@ async def open_state(
             log.roll()
             log.drop(seqno)
 
-    internal = InternalLog(hosted.topic.id, log.first, log.next, log.batches, append, cut)
+    internal = InternalLog(hosted.topic.id, log.first, log.committed, log.batches, append, cut)
     path = f"{data.path}/internal/{place.file}"
     return await asyncio.to_thread(StateLog.open, data.files.disk, path, internal, place.limit)

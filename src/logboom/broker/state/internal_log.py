@@ -44,7 +44,8 @@ class InternalLog:
 
     topic_id: str
     first: int
-    next: int
+    committed: int
+    """Nothing from here on counts: it may be taken back."""
     batches: Callable[[int], Iterator[Batch]]
     """Every data batch from a seqno on; the first may begin before it."""
     append: Callable[[Batch], Awaitable[Appended]]
@@ -105,7 +106,7 @@ class StateLog:
             for seqno, key, value in zip(batch.seqnos(), batch.keys(), batch.values(), strict=True):
                 if seqno >= body.seqno and key is not None:
                     state._apply(key, value)
-        state._seqno = log.next
+        state._seqno = log.committed
         return state
 
     def __len__(self) -> int:
@@ -209,20 +210,21 @@ def _load(disk: Disk, path: str, log: InternalLog) -> InternalSnapshot:
     except (OSError, ValueError) as error:
         body, reason = None, f"cannot be believed ({error})"
     if body is not None and body.topic_id == log.topic_id:
-        if log.first <= body.seqno <= log.next:
+        if log.first <= body.seqno <= log.committed:
             return body
         reason = f"goes on at seqno {body.seqno}"
     elif log.first == 0:
         return InternalSnapshot(log.topic_id, 0, {})
     raise DirectoryUnusable(
-        f"{path} {reason}, and its log, the topic with id {log.topic_id}, has only seqnos {log.first} to {log.next}: "
-        "restore it from a copy; or, to begin anew without what it held, move it and the topic's directory away"
+        f"{path} {reason}, and its log, the topic with id {log.topic_id}, has only seqnos {log.first} to "
+        f"{log.committed}: restore it from a copy; or, to begin anew without what it held, move it and the topic's "
+        "directory away"
     )
 
 
 def _replay(log: InternalLog, seqno: int) -> Iterator[Batch]:
     """Every batch from a seqno on that there is."""
-    while seqno < log.next:
+    while seqno < log.committed:
         try:
             for batch in log.batches(seqno):
                 yield batch

@@ -144,7 +144,7 @@ class DataDirectory:
 
     def owes_term(self, topic: Topic) -> bool:
         """Whether what is appended to the logs of this topic must be of a new term."""
-        return self.owes_terms and topic.settings.flush.policy == "os"
+        return self.owes_terms and topic.settings.flush.may_lose
 
     def topics(self) -> list[Topic]:
         """By name."""
@@ -197,7 +197,7 @@ class DataDirectory:
         closed = [name for name in names if name not in self._logs or self._logs[name].closed]
         self.open_logs(closed, topic.settings.log_config())
         for name in closed:
-            self._logs[name].commit(self._logs[name].synced_index)
+            self._logs[name].commit_synced()
         return [self._logs[name] for name in names]
 
     def delete_topic(self, name: str) -> None:
@@ -275,6 +275,14 @@ class DataDirectory:
 
     def sync(self) -> None:
         """Group commit: make everything written to any log durable, with one sync, and commit it."""
+        for log in self.sync_logs():
+            log.commit_synced()
+
+    def sync_logs(self) -> list[Log]:
+        """Make everything written to any log durable, with one sync; returns those that had anything to sync.
+
+        What of it is committed, the owner knows.
+        """
         if self._failure is not None:
             raise SyncFailed(self._failure)
         pending = [(log, begun) for log in self._logs.values() if (begun := log.begin_sync()) is not None]
@@ -288,7 +296,7 @@ class DataDirectory:
             raise SyncFailed(self._failure) from error
         for log, begun in pending:
             log.end_sync(begun)
-            log.commit(begun.index)
+        return [log for log, _ in pending]
 
     def sync_state(self) -> None:
         """Make durable what the state file says of the logs. On any thread; a failure is one of the whole node."""

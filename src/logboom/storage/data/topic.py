@@ -106,6 +106,11 @@ class FlushSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     interval_ms: int = 100
     """With the policy `interval`: what was written is synced after so many milliseconds at the latest."""
 
+    @property
+    def may_lose(self) -> bool:
+        """Whether a power loss may take back, on a node that stands alone, what readers have seen."""
+        return self.policy == "os"
+
 
 class AcksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a writer is answered: `none` when it was sent, `leader` when it is written, `durable` when it is synced."""

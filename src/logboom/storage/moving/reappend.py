@@ -81,7 +81,7 @@ class AppendLoader:
         assert self._topic is not None
         config = replace(self._topic.settings.log_config(), batch_bytes_max=BATCH_SIZE_MAX)
         log = self._log = self._data.open_log(self._topic.log_name(span.partition), config)
-        log.commit(log.synced_index)
+        log.commit_synced()
         if self._data.owes_term(self._topic):
             log.begin_term(log.term + 1, self._now)
         key = f"{self._head.dump_id}/{self._dumped_id}/{span.partition}".encode()
@@ -133,7 +133,8 @@ class AppendLoader:
         self._syncing.finish()
         log, self._log = self._log, None
         assert log is not None
-        log.commit(log.sync())
+        log.sync()
+        log.commit_synced()
         log.close()
 
     def end_topic(self) -> None:

@@ -130,7 +130,7 @@ class EqualLoader:
         log = self._log = self._data.open_log(self._log_name, _CONFIG)
         if log.refusal is not None:
             raise DumpMismatch(f"what is here already takes no writes: {log.refusal}")
-        log.commit(log.synced_index)
+        log.commit_synced()
         self._present = log.last_index
         return log
 
@@ -227,7 +227,8 @@ class EqualLoader:
         self._syncing.finish()
         log, self._log = self._log, None
         assert log is not None
-        log.commit(log.sync())
+        log.sync()
+        log.commit_synced()
         log.close()
         if self._loaded is not None and self._span is not None:
             self._loaded.next[self._span.partition] = log.next
