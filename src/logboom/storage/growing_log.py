@@ -44,7 +44,7 @@ from logboom.storage.producers import ProducerStream, check_sequence
 from logboom.storage.readable_log import Boundary, ReadableLog
 from logboom.storage.recovery import Recovered, recover
 from logboom.storage.segment import Segment
-from logboom.storage.tail import Floor, known_lineage, new_lineage, read_control
+from logboom.storage.tail import Floor, known_lineage, read_control
 
 _TRANSIENT: Final = (*NO_SPACE, *SCARCE)
 
@@ -330,13 +330,13 @@ class GrowingLog(ReadableLog):
         self._put(group)
         return group.answers[0][1]
 
-    def begin_term(self, term: int, now: int) -> None:
+    def begin_term(self, term: int, now: int, lineage: int) -> None:
         """Write a batch that says nothing new but its term, under a lineage that no other has begun it with.
 
         It tells readers that the log may have lost its tail.
         """
         group = self._group(now, term)
-        floor = Floor(self.floor, new_lineage())
+        floor = Floor(self.floor, lineage)
         batch = build_control(floor)
         group.add(0, batch, batch.header, floor)
         self._put(group)

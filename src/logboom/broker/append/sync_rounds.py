@@ -23,6 +23,7 @@ from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Entry
 from logboom.broker.limits import Limits, Rejections, said_again
 from logboom.broker.monitor.measures import Histogram
+from logboom.broker.world import REAL, World
 from logboom.errors import LogboomError, LogReadOnly, SequenceGap, SyncFailed, UnknownProducer
 from logboom.storage.append import Appended
 from logboom.storage.files.open_files import OpenFiles
@@ -91,10 +92,12 @@ class SyncRounds:
         syncs: Executor,
         limits: Limits,
         dirty_max: int,
+        world: World = REAL,
     ) -> None:
         self.loop = loop
         self.limits = limits
-        self.counts = AppendCounts()
+        self.world = world
+        self.counts = AppendCounts(rejections=Rejections(now_us=world.now_us))
         self.rejections = self.counts.rejections
         self.failure: LogReadOnly | None = None
         """Why the node takes no more writes."""
