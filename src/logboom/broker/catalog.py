@@ -249,7 +249,7 @@ class Catalog:
         )
         if topic.name.startswith("_"):
             self._internal.add(topic.name)
-        self._rounds.writers.update(hosted.open_writers)
+        self._rounds.writers.update(dict.fromkeys(hosted.open_writers))
         return hosted
 
     def _own(self, topic: Topic, partition: int, log: Log | LogboomError) -> LogWriter | LogboomError:
@@ -403,8 +403,8 @@ class Catalog:
             self._check_idle(hosted.topic)
             del self._topics[name]
             self._internal.discard(name)
-            self._rounds.writers.difference_update(hosted.open_writers)
             for writer in hosted.open_writers:
+                self._rounds.writers.pop(writer, None)
                 writer.leave(TopicDeleted(name, hosted.topic.id))
             try:
                 await asyncio.to_thread(self._data.delete_topic, name)

@@ -108,7 +108,8 @@ class SyncRounds:
         """Logs that appends wait for because of a pause."""
         self.queued_bytes = 0
         self.unsynced_bytes = 0
-        self.writers: set[LogWriter] = set()
+        self.writers: dict[LogWriter, None] = {}
+        """In the order in which they came, so that a run can be repeated."""
         self.dirty: dict[LogWriter, None] = {}
         """Logs with something that is written and not synced, or about to be written on a thread."""
         self._dirty_max = dirty_max

@@ -12,7 +12,6 @@ import errno
 import threading
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
-from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -142,7 +141,8 @@ class Jobs:
         """Wait for all of them; they were told to stop."""
         begun: list[Future[Any]] = [*self._others, *(job.future for job in self._jobs)]
         running = [future for future in begun if not future.cancel()]
-        wait_for(running)
+        for future in running:
+            future.exception()
         if self._is_owner:
             self._threads.shutdown(wait=True, cancel_futures=True)
         return self.take()
