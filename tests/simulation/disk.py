@@ -120,14 +120,19 @@ class SimulatedFile:
         self.inode.unsynced.append(operation)
 
     def sync(self) -> None:
+        """What was written before: what others write while it lasts may as well be lost."""
+        inode = self.inode
+        begun = list(inode.unsynced)
         try:
             self._disk.call("sync", self._path)
         except OSError:
-            self.inode.unsynced.clear()
+            inode.unsynced.clear()
             raise
-        for operation in self.inode.unsynced:
-            apply(self.inode.durable, operation)
-        self.inode.unsynced.clear()
+        written = set(map(id, begun))
+        for operation in inode.unsynced:
+            if id(operation) in written:
+                apply(inode.durable, operation)
+        inode.unsynced[:] = [operation for operation in inode.unsynced if id(operation) not in written]
 
     def drop_cache(self) -> None:
         if not self.inode.unsynced:

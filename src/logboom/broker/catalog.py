@@ -11,7 +11,6 @@ A log that cannot be opened is its own trouble: it answers with why, its sibling
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -44,7 +43,7 @@ from logboom.storage.data.directory import DataDirectory
 from logboom.storage.data.near_names import near_names
 from logboom.storage.data.topic import FlushSettings, Settings, Topic, unreadable_topics
 from logboom.storage.log import Log
-from logboom.storage.tail import Snapshot
+from logboom.storage.tail import Snapshot, new_lineage
 
 Maker = Literal["user", "write", "node"]
 
@@ -127,6 +126,7 @@ class Catalog:
         self._data = data
         self._rounds = rounds
         self._commitment = rounds.commitment
+        self._world = rounds.world
         self._config = config
         self.terms_missing = 0
         """In how many logs the term that was to begin in them is not written down."""
@@ -208,7 +208,7 @@ class Catalog:
             else:
                 term = log.term + 1
                 try:
-                    log.begin_term(term, time.time_ns() // 1000)
+                    log.begin_term(term, self._world.now_us(), new_lineage(self._world.chance))
                 except LogboomError as error:
                     logger.warning("%s: term %d is not written down yet: %s", name, term, error)
                     self._terms[name] = term
@@ -250,7 +250,7 @@ class Catalog:
         )
         if topic.name.startswith("_"):
             self._internal.add(topic.name)
-        self._rounds.writers.update(hosted.open_writers)
+        self._rounds.writers.update(dict.fromkeys(hosted.open_writers))
         return hosted
 
     def _own(self, topic: Topic, partition: int, log: Log | LogboomError) -> LogWriter | LogboomError:
@@ -307,7 +307,8 @@ class Catalog:
                 raise TopicExists(name, known.topic.id)
             return known
         rules = self._config.topics
-        topic = Topic.make(name, rules.partitions if partitions is None else partitions, settings or rules.settings)
+        count = rules.partitions if partitions is None else partitions
+        topic = Topic.make(name, count, settings or rules.settings, chance=self._world.chance)
         if by != "node":
             rules.admit(name, len(self), self._config.limits, by == "write")
             self._config.allowed.check(topic.settings)
@@ -387,7 +388,7 @@ class Catalog:
         hosted = self.find(name, topic_id)
         self._check_idle(hosted.topic)
         try:
-            await asyncio.to_thread(self.deletions.add, hosted.topic, time.time_ns() // 1000)
+            await asyncio.to_thread(self.deletions.add, hosted.topic, self._world.now_us())
         except OSError as error:
             raise StorageError(f"topic {name!r} could not be deleted: {error}") from error
         try:
@@ -407,8 +408,8 @@ class Catalog:
             self._check_idle(hosted.topic)
             del self._topics[name]
             self._internal.discard(name)
-            self._rounds.writers.difference_update(hosted.open_writers)
             for writer in hosted.open_writers:
+                self._rounds.writers.pop(writer, None)
                 writer.leave(TopicDeleted(name, hosted.topic.id))
             try:
                 await asyncio.to_thread(self._data.delete_topic, name)

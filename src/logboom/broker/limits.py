@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -12,6 +12,7 @@ import msgspec
 from logboom import errors as e
 from logboom.batch import BATCH_SIZE_DEFAULT, BATCH_SIZE_MAX
 from logboom.broker.monitor.incidents import Incidents
+from logboom.broker.world import REAL
 from logboom.errors import ConfigError, LimitExceeded, LogboomError, TopicNotAllowed
 from logboom.storage.config import MIB
 from logboom.storage.data.topic import PARTITIONS_MAX, Settings
@@ -143,9 +144,9 @@ SLIPS: Final = (
 class Rejections(Counter[str]):
     """How often each rule, limit or error has said no, by its name; `incidents` says to what, but for slips."""
 
-    def __init__(self, *counts: Mapping[str, int]) -> None:
+    def __init__(self, *counts: Mapping[str, int], now_us: Callable[[], int] = REAL.now_us) -> None:
         super().__init__(*counts)
-        self.incidents = Incidents()
+        self.incidents = Incidents(now_us)
 
     def note(self, error: LogboomError) -> LogboomError:
         """An error counts once, however many pass it on."""

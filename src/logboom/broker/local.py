@@ -12,9 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -52,7 +51,7 @@ from logboom.broker.append.validation import Validation, Validators
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import said_again
-from logboom.broker.monitor.counters import Counters, now_us
+from logboom.broker.monitor.counters import Counters
 from logboom.broker.monitor.incidents import listening
 from logboom.broker.monitor.lags import with_lag
 from logboom.broker.monitor.measures import Measured
@@ -75,6 +74,7 @@ from logboom.broker.state.cursors import TOPIC as CURSORS_TOPIC
 from logboom.broker.state.cursors import Cursors
 from logboom.broker.state.homes import StateHome, open_state
 from logboom.broker.upkeep.upkeep import Upkeep
+from logboom.broker.world import REAL, World
 from logboom.errors import (
     BookmarkLost,
     LogboomError,
@@ -115,9 +115,11 @@ class LocalBroker:
         config: BrokerConfig,
         validators: Validators | None = None,
         role: Role | None = None,
+        world: World = REAL,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.config = config
+        self.world = world
         self.limits = config.limits
         self.node = data.node
         self.directory = os.path.abspath(data.path)
@@ -125,14 +127,14 @@ class LocalBroker:
         """What opening found, in words."""
         self.unreadable: list[str] = []
         """Ids of topics that are on disk and cannot be served."""
-        self.started = now_us()
+        self.started = world.now_us()
         self._loop = loop
         self._data = data
-        writes = ThreadPoolExecutor(WRITE_THREADS, "logboom-write")
-        syncs = ThreadPoolExecutor(1, "logboom-sync")
-        reads = ThreadPoolExecutor(config.threads, "logboom-read")
-        self._pools: tuple[ThreadPoolExecutor, ...] = (writes, syncs, reads)
-        self._rounds = SyncRounds(loop, data.files, writes, syncs, config.limits, config.dirty_logs_max)
+        writes = world.threads(WRITE_THREADS, "logboom-write")
+        syncs = world.threads(1, "logboom-sync")
+        reads = world.threads(config.threads, "logboom-read")
+        self._pools: tuple[Executor, ...] = (writes, syncs, reads)
+        self._rounds = SyncRounds(loop, data.files, writes, syncs, config.limits, config.dirty_logs_max, world=world)
         self.rejections = self._rounds.rejections
         """How often each rule and limit has said no; front-ends count here too."""
         self.archives = archives = Archives()
@@ -142,14 +144,16 @@ class LocalBroker:
         self._segments = SegmentLists(loop, reads)
         self._validation = Validation(loop, reads, self._rounds, validators, config.allowed.validators)
         self._wake = asyncio.Event()
-        self._upkeep = Upkeep(data, config.upkeep, self._wake_upkeep, archives=archives, allowed=config.allowed)
+        self._upkeep = Upkeep(
+            data, config.upkeep, self._wake_upkeep, archives=archives, allowed=config.allowed, world=world
+        )
         archives.on_change = self._wake.set
         self._cursors: Cursors | None = None
-        staging = ThreadPoolExecutor(STAGE_THREADS, "logboom-stage")
+        staging = world.threads(STAGE_THREADS, "logboom-stage")
         self._pools += (staging,)
         self._stages = Stages(
             *(loop, staging, data.files, f"{self.directory}/staging", config.limits, self.rejections),
-            *(self._admit, self._validation.judge),
+            *(self._admit, self._validation.judge, world),
         )
         self._publishing: Publisher | None = None
         self.counters = counters = Counters(
@@ -158,7 +162,7 @@ class LocalBroker:
         )
         self.connections, self.meters = counters.connections, counters.meters
         volume = partial(look_at_volume, self.directory)
-        self.watcher = Watcher(counters, lambda: self._cursors, volume, config.reserve_bytes)
+        self.watcher = Watcher(counters, lambda: self._cursors, volume, config.reserve_bytes, world)
         self.replica: Replica | None = None
         """While the node is a copy of another one: for whoever does the copying."""
         if role is not None and not role.promoted:
@@ -186,6 +190,7 @@ class LocalBroker:
         disk: Disk | None = None,
         validators: Validators | None = None,
         replicate: Role | None = None,
+        world: World = REAL,
     ) -> LocalBroker:
         """Take the directory, recover every log, and begin to look after them.
 
@@ -193,13 +198,14 @@ class LocalBroker:
         `replicate` makes an empty directory a copy; one that is a copy already needs nobody to say so.
         """
         config = config or BrokerConfig()
-        began = time.monotonic()
-        take = partial(DataDirectory.open, path, disk, config.files_max, config.reserve_bytes, cluster_id)
+        began = world.monotonic_s()
+        limits = config.files_max, config.reserve_bytes
+        take = partial(DataDirectory.open, path, disk, *limits, cluster_id, means=world)
         data = await asyncio.to_thread(take)
         ears = ExitStack()
         try:
             role = await asyncio.to_thread(claim_role, data, replicate)
-            broker = cls(data, config, validators, role)
+            broker = cls(data, config, validators, role, world)
             ears.enter_context(listening(broker.rejections.incidents))
             logs = await asyncio.to_thread(recover_logs, data, broker._catalog, role)
             for topic in data.topics():
@@ -217,7 +223,7 @@ class LocalBroker:
                     for topic in data.topics()
                     for key, reason in config.allowed.unusable(topic.settings).items()
                 ),
-                *describe_recovery(data, logs, time.monotonic() - began),
+                *describe_recovery(data, logs, world.monotonic_s() - began),
             ]
             await broker._open_states()
             await broker._open_ids()
@@ -242,12 +248,12 @@ class LocalBroker:
         await asyncio.to_thread(self._stages.find_all)
         keys = await opened(StateHome(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, sys.maxsize)))  # Publishing counts
         space, keys_max = self._data.files.space, self.limits.publish_keys
-        self._publishing = Publisher(keys, self._stages, self._catalog, space, self._admit, keys_max)
+        self._publishing = Publisher(keys, self._stages, self._catalog, space, self._admit, keys_max, self.world)
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
 
     async def _open_ids(self) -> None:
         """Ids for producers: above all that the logs know."""
-        disk, now_ms, seen = self._data.files.disk, now_us() // 1000, self._seen_id()
+        disk, now_ms, seen = self._data.files.disk, self.world.now_us() // 1000, self._seen_id()
         self._ids = await asyncio.to_thread(ProducerIds.open, disk, self._data.path, now_ms, seen)
         await self._reserve_ids()
 
@@ -334,7 +340,7 @@ class LocalBroker:
         async with self._rounds.pause():
             if writer.gone is not None:
                 raise said_again(writer.gone)
-            appended = writer.log.trim(seqno, now_us(), first=None if first is None else first())
+            appended = writer.log.trim(seqno, self.world.now_us(), first=None if first is None else first())
         await writer.durable(writer.due(appended.index))
 
     def append(self, parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
@@ -503,7 +509,7 @@ class LocalBroker:
             number = hosted.writers.index(writer)
             whose = cursor, topic, hosted.topic.id, number
             is_lost = partial(_is_lost, writer.log)
-            await self._its_cursors().commit(*whose, bookmark, now_us(), force, expect, is_lost)
+            await self._its_cursors().commit(*whose, bookmark, self.world.now_us(), force, expect, is_lost)
 
     async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
         hosted = self._catalog.find(topic)
@@ -637,14 +643,14 @@ class LocalBroker:
             if self._rounds.failure is None:
                 try:
                     async with self._catalog.changing, self._rounds.pause():
-                        again_at = self._upkeep.step(now_us())
+                        again_at = self._upkeep.step(self.world.now_us())
                     if self._catalog.deletions.is_owed:
                         async with self._catalog.changing:
                             await asyncio.to_thread(self._catalog.deletions.settle)
                 except Exception:
                     logger.exception("upkeep failed; it is tried again")
             every_s = self.config.upkeep.retention_every_ms / 1000
-            wait_s = every_s if again_at is None else (again_at - now_us()) / 1e6
+            wait_s = every_s if again_at is None else (again_at - self.world.now_us()) / 1e6
             if wait_s <= 0:
                 await asyncio.sleep(0)
                 continue

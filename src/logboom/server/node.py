@@ -20,6 +20,7 @@ import msgspec
 from logboom import __version__
 from logboom.broker.local import LocalBroker
 from logboom.broker.monitor.measures import Meter
+from logboom.broker.world import World
 from logboom.errors import ConfigError, DirectoryInUse, DirectoryUnusable
 from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
 from logboom.protocols.endpoint import Endpoint
@@ -169,6 +170,7 @@ def _make_fronts(broker: LocalBroker, loaded: LoadedConfig, end: Callable[[], No
             server_name,
             names_of(config.listen.endpoints("http")),
             config.pipeline,
+            broker.world,
         ),
     }
 
@@ -225,9 +227,12 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     _check_directory(config.data)
     role = await prepare(config.replicate_from, config.data, config.cluster_id)
     cluster_id = config.cluster_id if role is None else role.cluster_id
+    world = World()
     while True:
         try:
-            return await LocalBroker.open(config.data, broker, cluster_id, validators=hooks, replicate=role)
+            return await LocalBroker.open(
+                config.data, broker, cluster_id, validators=hooks, replicate=role, world=world
+            )
         except DirectoryInUse:
             if loop.time() >= gives_up_at:
                 raise

@@ -44,7 +44,7 @@ from logboom.storage.readable_log import ReadableLog
 from logboom.storage.recovery import Recovered, recover
 from logboom.storage.segment import Segment
 from logboom.storage.store import SegmentStore
-from logboom.storage.tail import Floor, LogTail, known_lineage, new_lineage
+from logboom.storage.tail import Floor, LogTail, known_lineage
 
 
 class PendingSwap(NamedTuple):
@@ -238,12 +238,12 @@ class Log(ReadableLog):
             raise SeqnoOutOfRange(seqno, first, self.committed)
         return self._appender.append_floor(Floor(seqno), now, term)
 
-    def begin_term(self, term: int, now: int) -> None:
+    def begin_term(self, term: int, now: int, lineage: int) -> None:
         """Write a batch that says nothing new but its term, under a lineage that no other has begun it with.
 
         It tells readers that the log may have lost its tail.
         """
-        self._appender.append_floor(Floor(self.floor, new_lineage()), now, term)
+        self._appender.append_floor(Floor(self.floor, lineage), now, term)
 
     def lineage_of(self, term: int) -> int:
         """Which of all terms of this number it is; 0 where nobody knows."""

@@ -6,9 +6,9 @@ moves it over one batch. Recovery, appending, truncation and checking all use th
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from random import Random
 from typing import Final
 
 import msgspec
@@ -152,9 +152,9 @@ class LogTail:
         return newest
 
 
-def new_lineage() -> int:
+def new_lineage(chance: Random) -> int:
     """For a term that begins: no other has it, wherever it was begun."""
-    return secrets.randbelow(LINEAGE_END - 1) + 1
+    return chance.randrange(1, LINEAGE_END)
 
 
 def known_lineage(lineages: Mapping[int, int], term: int) -> int:

@@ -14,7 +14,6 @@ same file is synced. What waits for a sync anyway waits for the round of the Syn
 from __future__ import annotations
 
 import logging
-import time
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections import deque
 from collections.abc import Sequence
@@ -30,6 +29,7 @@ from logboom.storage.append import Answer, Appended
 from logboom.storage.appender import PendingSync
 from logboom.storage.data.topic import Settings
 from logboom.storage.log import Log
+from logboom.storage.tail import new_lineage
 
 logger: Final = logging.getLogger("logboom.broker")
 
@@ -53,6 +53,7 @@ class LogWriter:
         self._rounds = rounds
         self._account = rounds.open_account(self)
         self._loop: AbstractEventLoop = rounds.loop
+        self._now_us = rounds.world.now_us
         self._term = term
         """What is appended is of this one, which is not in the log yet, durably; None where the log's own is."""
         self._term_index: int | None = None
@@ -253,7 +254,7 @@ class LogWriter:
             expect = [seqno for entry in entries for seqno in entry.expected(self.log.next)]
         try:
             self._begin_owed_term()
-            answers = self.log.append(batches, time.time_ns() // 1000, self._term, expect)
+            answers = self.log.append(batches, self._now_us(), self._term, expect)
         except LogboomError as error:  # the term could not be begun
             answers = [error] * len(batches)
         except Exception as error:  # nothing of ours: what was written is not known
@@ -302,7 +303,7 @@ class LogWriter:
         try:
             batches = list(entry.piece.batches())
             self._begin_owed_term()
-            entry.answers = self.log.adopt(entry.piece.file(), batches, time.time_ns() // 1000, self._term)
+            entry.answers = self.log.adopt(entry.piece.file(), batches, self._now_us(), self._term)
             entry.batches = batches
         except (LogboomError, OSError) as error:
             logger.warning("%s: %s does not become a segment: %s", self.name, entry.piece.path, error)
@@ -545,7 +546,7 @@ class LogWriter:
     def _begin_owed_term(self) -> None:
         """A term that could not be written down before begins with the first batch that can be."""
         if self._term is not None and self.log.term < self._term:
-            self.log.begin_term(self._term, time.time_ns() // 1000)
+            self.log.begin_term(self._term, self._now_us(), new_lineage(self._rounds.world.chance))
 
     def stop(self, error: OSError) -> None:
         """A sync of this or another log has failed: no more writes, though reads go on."""

@@ -28,6 +28,7 @@ from logboom.broker.append.promise import Entry
 from logboom.broker.append.turn import LogTurn, RoundLog
 from logboom.broker.limits import Limits, Rejections, said_again
 from logboom.broker.monitor.measures import Histogram
+from logboom.broker.world import REAL, World
 from logboom.errors import LogboomError, LogReadOnly, SequenceGap, SyncFailed, UnknownProducer
 from logboom.storage.append import Appended
 from logboom.storage.files.open_files import OpenFiles
@@ -90,19 +91,21 @@ class SyncRounds:
         limits: Limits,
         dirty_max: int,
         commitment: Commitment = STANDALONE,
+        world: World = REAL,
     ) -> None:
         self.loop = loop
         self.commitment = commitment
         self.limits = limits
-        self.counts = AppendCounts()
+        self.world = world
+        self.counts = AppendCounts(rejections=Rejections(now_us=world.now_us))
         self.rejections = self.counts.rejections
         self.failure: LogReadOnly | None = None
         """Why the node takes no more writes."""
         self.paused = 0
         self._held_up: dict[RoundLog, None] = {}
         """Logs that appends wait for because of a pause."""
-        self.writers: set[LogWriter] = set()
-        """The owners of all logs that are open; whoever opens and closes them sees to it."""
+        self.writers: dict[LogWriter, None] = {}
+        """The owners of all open logs, in the order in which they came, so that a run can be repeated."""
         self._account = NodeAccount(limits, dirty_max)
         self._files = files
         self._threads = threads

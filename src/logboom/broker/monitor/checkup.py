@@ -8,8 +8,7 @@ at a time, and none while the last one is fresh.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -28,6 +27,7 @@ from logboom.broker.api import (
 )
 from logboom.broker.slices import slices
 from logboom.broker.wording import age_of, size_of
+from logboom.broker.world import REAL
 from logboom.storage.health.backlog import hook_advice, validator_advice
 from logboom.storage.health.findings import SEVERITIES, Severity, counted
 
@@ -63,17 +63,18 @@ class Complaint(msgspec.Struct, frozen=True):
 
 
 class Examiner:
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, monotonic_s: Callable[[], float] = REAL.monotonic_s) -> None:
         self._broker = broker
+        self._monotonic_s = monotonic_s
         self._found: list[Complaint] = []
         self._examined_at = float("-inf")
         self._examining = asyncio.Lock()
 
     async def findings(self) -> list[Complaint]:
         async with self._examining:
-            if time.monotonic() - self._examined_at >= FRESH_S:
+            if self._monotonic_s() - self._examined_at >= FRESH_S:
                 self._found = await examine(self._broker)
-                self._examined_at = time.monotonic()
+                self._examined_at = self._monotonic_s()
             return self._found
 
 

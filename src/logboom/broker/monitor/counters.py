@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import resource
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -25,10 +24,6 @@ from logboom.broker.publish.stages import Stages
 from logboom.broker.read.log_reader import LogReader
 from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.storage.data.directory import NodeIdentity
-
-
-def now_us() -> int:
-    return time.time_ns() // 1000
 
 
 def memory_limit_bytes(system: str = "/proc", groups: str = "/sys/fs/cgroup") -> int:
@@ -116,7 +111,7 @@ class Counters:
             cluster_id=self.node.cluster_id,
             version=__version__,
             started=self.started,
-            now=now_us(),
+            now=rounds.world.now_us(),
             topics=len(self.catalog),
             logs=len(rounds.writers),
             writes=self._writes(),

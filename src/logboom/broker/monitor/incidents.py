@@ -11,15 +11,15 @@ nobody else hears less: where a program has set up no logging, warnings go to st
 from __future__ import annotations
 
 import logging
-import time
 from collections import OrderedDict, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import RLock
 from typing import Final, Literal
 
 from logboom.broker.monitor.activity import Incident
 from logboom.broker.wording import printable
+from logboom.broker.world import REAL
 
 INCIDENTS_MAX: Final = 200
 SAME_MAX: Final = 50
@@ -34,7 +34,8 @@ Key = tuple[Kind, str, str]
 
 
 class Incidents:
-    def __init__(self) -> None:
+    def __init__(self, now_us: Callable[[], int] = REAL.now_us) -> None:
+        self._now_us = now_us
         self._seen: OrderedDict[Key, list[int]] = OrderedDict()
         """How often, first and last; by kind, name and text as it was said. Those seen last are at the end."""
         self._keys: dict[str, OrderedDict[Key, None]] = {}
@@ -44,7 +45,7 @@ class Incidents:
         self._later: deque[Key] = deque(maxlen=_LATER_MAX)
 
     def note(self, kind: Kind, name: str, text: str) -> None:
-        now = time.time_ns() // 1000
+        now = self._now_us()
         with self._lock:
             if self._is_busy:  # this thread is noting one
                 self._later.append((kind, name, text[:TEXT_MAX]))

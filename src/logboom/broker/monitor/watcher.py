@@ -14,12 +14,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from threading import Thread
 from typing import Final, Generic, TypeVar
 
 from logboom.broker.monitor.activity import (
@@ -30,13 +28,14 @@ from logboom.broker.monitor.activity import (
     Percentiles,
     TopicHistory,
 )
-from logboom.broker.monitor.counters import Counters, memory_bytes, now_us, open_files
+from logboom.broker.monitor.counters import Counters, memory_bytes, open_files
 from logboom.broker.monitor.lags import Lags
 from logboom.broker.monitor.measures import Durations, add_up
 from logboom.broker.monitor.pulses import NOTHING, Flow, Pulses, shown_numbers
 from logboom.broker.monitor.ranking import Ranking
 from logboom.broker.slices import slices
 from logboom.broker.state.cursors import Cursors
+from logboom.broker.world import REAL, World
 
 SAMPLE_MS: Final = 2_000
 HISTORY: Final = 300
@@ -50,23 +49,29 @@ Answer = TypeVar("Answer")
 class SystemProbe(Generic[Answer]):
     """A question to the system that may take for ever: asked on a thread of its own, one at a time."""
 
-    def __init__(self, ask: Callable[[], Answer]) -> None:
+    def __init__(self, ask: Callable[[], Answer], world: World = REAL) -> None:
         self.answer: Answer | None = None
         """The last one there was."""
         self._ask = ask
-        self._thread: Thread | None = None
+        self._world = world
+        self._is_asking = False
 
     def renew(self) -> None:
         """Ask again, unless the last answer has not come yet."""
-        if self._thread is not None and self._thread.is_alive():
+        if self._is_asking:
             return
-        self._thread = Thread(target=self._wait, name="logboom-look", daemon=True)
-        with suppress(RuntimeError):  # no thread could be made: next time
-            self._thread.start()
+        self._is_asking = True
+        try:
+            self._world.start_thread(self._wait, "logboom-look")
+        except RuntimeError:  # no thread could be made: next time
+            self._is_asking = False
 
     def _wait(self) -> None:
-        with suppress(OSError):
-            self.answer = self._ask()
+        try:
+            with suppress(OSError):
+                self.answer = self._ask()
+        finally:
+            self._is_asking = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +123,13 @@ class Watcher:
         cursors: Callable[[], Cursors | None],
         volume: Callable[[], DiskVolume],
         reserve_bytes: int,
+        world: World = REAL,
     ) -> None:
         self._counters = counters
         self._reserve_bytes = reserve_bytes
-        self.clock: Callable[[], float] = time.monotonic
-        self.now: Callable[[], int] = now_us
-        self.volume = SystemProbe(volume)
+        self.clock = world.monotonic_s
+        self.now = world.now_us
+        self.volume = SystemProbe(volume, world)
         self._pulses = Pulses()
         self._lags = Lags(counters.catalog, cursors)
         self._ranking = Ranking(counters.catalog, self._pulses, self._lags)

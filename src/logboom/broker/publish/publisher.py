@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -42,6 +41,7 @@ from logboom.broker.publish.stages import Stage, Stages, all_done
 from logboom.broker.publish.unnamed_keys import KEPT, UnnamedKeys
 from logboom.broker.slices import slices
 from logboom.broker.state.internal_log import StateLog
+from logboom.broker.world import REAL, World
 from logboom.errors import (
     AppendRefused,
     KeyBusy,
@@ -198,11 +198,13 @@ class Publisher:
         space: Space,
         admit: Callable[[Part], Hosted],
         keys_max: int,
+        world: World = REAL,
     ) -> None:
         self._state = state
         self._stages = stages
         self._catalog = catalog
         self._space = space
+        self._now_us = world.now_us
         self._admit = admit
         self._keys_max = keys_max
         kept = {name.decode(): _decode(value) for name, value in state.items()}
@@ -296,7 +298,7 @@ class Publisher:
             topics = _merged(self._known(key.name), into) if lasting else {}
             intent = Intent(
                 key.number,
-                _now_us(),
+                self._now_us(),
                 lasting,
                 stages=[stage.id for stage in stages],
                 into=into,
@@ -638,7 +640,7 @@ class Publisher:
 
     async def expire(self) -> None:
         """Forget names nobody will say again."""
-        now = _now_us()
+        now = self._now_us()
         old: list[str] = []
         async for some in slices(list(self._state.items())):
             old += [name.decode() for name, value in some if _decode(value).has_expired(now)]
@@ -746,7 +748,3 @@ def _decode(value: bytes) -> Intent:
 
 def _fields(target: StageTarget) -> tuple[str, str, int]:
     return target.topic, target.topic_id, target.partition
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000

@@ -12,8 +12,6 @@ After a restart all files are stages again; each is read when it is used first.
 from __future__ import annotations
 
 import asyncio
-import secrets
-import time
 from asyncio import AbstractEventLoop, Future, Task
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence, Set
@@ -29,6 +27,7 @@ from logboom.broker.append.promise import Promise
 from logboom.broker.append.sync_rounds import logger
 from logboom.broker.catalog import Hosted
 from logboom.broker.limits import Limits, Rejections, said_again
+from logboom.broker.world import REAL, World
 from logboom.errors import (
     BatchError,
     LimitExceeded,
@@ -120,6 +119,7 @@ class Stages:
         rejections: Rejections,
         admit: Callable[[Part], Hosted],
         judge: Judge,
+        world: World = REAL,
     ) -> None:
         """`admit` gives the topic of a part, or raises why nothing may be written to it."""
         self._loop = loop
@@ -130,6 +130,8 @@ class Stages:
         self._rejections = rejections
         self._admit = admit
         self._judge = judge
+        self._world = world
+        self._now_us = world.now_us
         self._stages: dict[str, Stage] = {}
         self._wake = asyncio.Event()
         self._removals: set[Future[None]] = set()
@@ -144,7 +146,7 @@ class Stages:
 
     def find_all(self) -> None:
         """On a thread, before anybody is served: what is there from before."""
-        disk, now = self._files.disk, _now_us()
+        disk, now = self._files.disk, self._now_us()
         disk.make_directory(self._directory)
         names = [name for name in disk.list(self._directory) if not disk.is_directory(f"{self._directory}/{name}")]
         for name in names:
@@ -161,10 +163,11 @@ class Stages:
         self.staged_bytes = sum(stage.size_bytes for stage in self._stages.values())
 
     async def open(self, note: str) -> StageInfo:
-        limits, now = self._limits, _now_us()
+        limits, now = self._limits, self._now_us()
         if len(self._stages) >= limits.stages:
             raise LimitExceeded("limits.stages", limits.stages, "discard some (logboom stage list), or raise it")
-        opened = Opened(secrets.token_hex(16), STAGED_IDS | secrets.randbits(63), now, note[:NOTE_CHARACTERS])
+        chance = self._world.chance
+        opened = Opened(chance.randbytes(16).hex(), STAGED_IDS | chance.getrandbits(63), now, note[:NOTE_CHARACTERS])
         stage = self._stages[opened.id] = Stage(opened.id, f"{self._directory}/{opened.id}{SUFFIX}", now)
         stage.work = self._loop.create_task(self._create(stage, opened), name=f"logboom-stage-{stage.id}")
         await asyncio.shield(stage.work)  # where whoever asked has gone away, it expires
@@ -244,7 +247,7 @@ class Stages:
                     jobs = await self._judged(stage, jobs)
                     entries = [(job.target, batch) for job in jobs for batch in job.batches]
                     sizes = {job.target: job.hosted.topic.settings.segment.bytes for job in jobs}
-                    write = partial(stage.loaded.write, entries, _now_us(), self._limits.batch_bytes, sizes)
+                    write = partial(stage.loaded.write, entries, self._now_us(), self._limits.batch_bytes, sizes)
                     answers = await self._on_thread(write)
                 except LogboomError as error:
                     answers = [error] * sum(len(job.batches) for job in jobs)
@@ -284,7 +287,7 @@ class Stages:
         for job in jobs:
             self._answer(stage, job, answers[start : start + len(job.batches)])
             start += len(job.batches)
-        stage.touched = _now_us()
+        stage.touched = self._now_us()
         self._grown(stage)
         file = stage.file
         if file is None or stage.failure is not None:
@@ -347,7 +350,7 @@ class Stages:
     def release(self, stages: Sequence[Stage]) -> None:
         """They are not published after all."""
         for stage in stages:
-            stage.is_claimed, stage.touched = False, _now_us()
+            stage.is_claimed, stage.touched = False, self._now_us()
         self._wake.set()
 
     async def prepare(self, stages: Sequence[Stage], receipts: Sequence[Receipt]) -> None:
@@ -462,7 +465,7 @@ class Stages:
                 self._wake.clear()
                 await self._wake.wait()
             await asyncio.sleep(TEND_S)
-            now = _now_us()
+            now = self._now_us()
             expiry_us = self._limits.stage_idle_ms * 1000
             for stage in list(self._stages.values()):
                 if stage.is_claimed or stage.work is not None:
@@ -493,7 +496,3 @@ async def all_done(work: Iterable[Awaitable[None]]) -> None:
     for outcome in await asyncio.gather(*work, return_exceptions=True):
         if outcome is not None:
             raise outcome
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1000

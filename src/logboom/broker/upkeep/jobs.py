@@ -11,14 +11,14 @@ from __future__ import annotations
 import errno
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from logboom.broker.upkeep.hook import HookOutcome
 from logboom.broker.upkeep.retainer import Kept
 from logboom.broker.upkeep.throttle import Stopped
+from logboom.broker.world import REAL, World
 from logboom.storage.data.topic import RecompressionSettings
 from logboom.storage.log import PendingSwap
 from logboom.storage.segment import Segment
@@ -75,10 +75,16 @@ AnyJob = TypeVar("AnyJob", bound="HookJob | SwapJob | ScrubJob")
 
 
 class Jobs:
-    def __init__(self, threads_max: int, wake: Callable[[], None] | None, threads: Executor | None = None) -> None:
+    def __init__(
+        self,
+        threads_max: int,
+        wake: Callable[[], None] | None,
+        threads: Executor | None = None,
+        world: World = REAL,
+    ) -> None:
         self.hurried = False
         """Whether hooks that are told to stop get no time for it."""
-        self._threads = ThreadPoolExecutor(threads_max, "logboom-upkeep") if threads is None else threads
+        self._threads = world.threads(threads_max, "logboom-upkeep") if threads is None else threads
         self._is_owner = threads is None
         self._wake = wake
         self._ended = threading.Event()
@@ -135,7 +141,8 @@ class Jobs:
         """Wait for all of them; they were told to stop."""
         begun: list[Future[Any]] = [*self._others, *(job.future for job in self._jobs)]
         running = [future for future in begun if not future.cancel()]
-        wait_for(running)
+        for future in running:
+            future.exception()
         if self._is_owner:
             self._threads.shutdown(wait=True, cancel_futures=True)
         return self.take()

@@ -9,9 +9,10 @@ one piece that each caller has in hand. Jobs on several threads may share one th
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Final
+
+from logboom.broker.world import REAL
 
 BURST_S: Final = 0.1
 """So long an idle throttle saves up."""
@@ -25,7 +26,7 @@ class Throttle:
     def __init__(
         self,
         bytes_per_second: int | None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = REAL.monotonic_s,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
         """None is no limit. A `sleep` of one's own is not woken by `stop`, which it must then see to itself."""

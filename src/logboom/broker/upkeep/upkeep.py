@@ -35,6 +35,7 @@ from logboom.broker.upkeep.scrubber import Scrubber
 from logboom.broker.upkeep.stats import HookStats, Tally, UpkeepStats, logger
 from logboom.broker.upkeep.throttle import Throttle
 from logboom.broker.upkeep.trash import Trash
+from logboom.broker.world import REAL, World
 from logboom.errors import LogboomError
 from logboom.storage.data.directory import DataDirectory
 from logboom.storage.data.role import is_copying, read_role
@@ -56,6 +57,7 @@ class Upkeep:
         threads: Executor | None = None,
         archives: Archives | None = None,
         allowed: Allowances | None = None,
+        world: World = REAL,
     ) -> None:
         """`wake` is called, on any thread, when a job has ended and `step` has something to take.
 
@@ -68,14 +70,14 @@ class Upkeep:
         self._data = data
         self._settings = settings
         self._tally = Tally()
-        self._jobs = Jobs(settings.hooks_max + 3, wake, threads)
+        self._jobs = Jobs(settings.hooks_max + 3, wake, threads, world)
         self._retainer = Retainer(data.files.disk, f"{data.path}/internal/hooks", self._tally, self._allowed)
         self._rewriter = Recompressor(
-            data.files, self._tally, self._jobs, Throttle(settings.recompress_bytes_per_second)
+            data.files, self._tally, self._jobs, Throttle(settings.recompress_bytes_per_second, world.monotonic_s)
         )
         self._scrubber = Scrubber(
             *(data.files.disk, f"{data.path}/internal/scrub", self._tally, self._jobs),
-            *(Throttle(settings.scrub_bytes_per_second), settings.scrub_every_ms * 1000),
+            *(Throttle(settings.scrub_bytes_per_second, world.monotonic_s), settings.scrub_every_ms * 1000),
         )
         self._trash = Trash(data, self._tally, self._jobs)
         self.retains = not is_copying(read_role(data.files.disk, data.path))

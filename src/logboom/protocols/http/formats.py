@@ -11,7 +11,7 @@ import asyncio
 import io
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
@@ -48,8 +48,6 @@ ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
 PART_BYTES: Final = 256 * 1024
 _SECOND: Final = 1_000_000
 _encoder = msgspec.json.Encoder()
-_threads: Final = ThreadPoolExecutor(2, "logboom-http")
-"""What they do holds the interpreter: more of them would make no more, and leave the event loop less."""
 
 Piece = TypeVar("Piece")
 
@@ -144,11 +142,13 @@ def encode(form: Format, tables: Iterable[pa.Table], place: RecordSource, facts:
     return _encode_arrow(tables, place) if form == "arrow" else _encode_parquet(tables, place)
 
 
-def respond(pieces: Iterator[bytes], size: int, media_type: str, headers: dict[str, str]) -> Response:
+def respond(
+    threads: Executor, pieces: Iterator[bytes], size: int, media_type: str, headers: dict[str, str]
+) -> Response:
     """A body made of records of so many bytes: at once, or where that takes long in pieces, each made on a thread."""
     if size <= INLINE_BYTES:
         return Response(b"".join(pieces), headers=headers, media_type=media_type)
-    return StreamedResponse(on_thread(pieces), headers, media_type)
+    return StreamedResponse(on_thread(threads, pieces), headers, media_type)
 
 
 class StreamedResponse(StreamingResponse):
@@ -163,10 +163,10 @@ class StreamedResponse(StreamingResponse):
             await super().stream_response(send)
 
 
-async def on_thread(pieces: Iterator[Piece]) -> AsyncGenerator[Piece, None]:
+async def on_thread(threads: Executor, pieces: Iterator[Piece]) -> AsyncGenerator[Piece, None]:
     """Each piece is made on a thread, when the one before has been taken."""
     loop = asyncio.get_running_loop()
-    while (piece := await loop.run_in_executor(_threads, next, pieces, None)) is not None:
+    while (piece := await loop.run_in_executor(threads, next, pieces, None)) is not None:
         yield piece
 
 

@@ -7,7 +7,6 @@ for too long, and keeps the time that answers carry; none runs while there are n
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from email.utils import formatdate
 from typing import Any, Final
@@ -20,6 +19,7 @@ from logboom.broker.append.gatherer import GATHER_BYTES, Gatherer
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.checkup import Examiner
 from logboom.broker.monitor.measures import Meter
+from logboom.broker.world import REAL, World
 from logboom.errors import LimitExceeded
 from logboom.protocols.http.connection import STALL_S, HttpConnection
 from logboom.protocols.http.handler import Handler
@@ -29,6 +29,8 @@ from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.place_rules import PlaceRules
 
 SWEEP_S: Final = 1.0
+FORMAT_THREADS: Final = 2
+"""What they do holds the interpreter: more of them would make no more, and leave the event loop less."""
 NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 """In every answer: a browser must not take a record for a script or a page."""
 
@@ -50,6 +52,7 @@ class HttpFrontEnd:
         server_name: str = "logboom",
         names: Iterable[str] = (),
         places: PlaceRules = PlaceRules(),  # noqa: B008
+        world: World = REAL,
     ) -> None:
         self.broker = broker
         self.limits = limits
@@ -62,7 +65,10 @@ class HttpFrontEnd:
         """By which it may be called, besides http.allowed_hosts."""
         self.places = places
         """Where results are read from."""
-        self.examiner = Examiner(broker)
+        self.world = world
+        self.threads = world.threads(FORMAT_THREADS, "logboom-http")
+        """They make records into what goes out."""
+        self.examiner = Examiner(broker, world.monotonic_s)
         self.meter = Meter()
         self.gatherer = Gatherer(broker, min(GATHER_BYTES, limits.batch_bytes // 2))
         self.closing = asyncio.Event()
@@ -125,6 +131,7 @@ class HttpFrontEnd:
         except TimeoutError:
             self.abort()
         await self._wait_until_empty()
+        self.threads.shutdown(wait=False)
 
     async def _wait_until_empty(self) -> None:
         while self.state.connections:
@@ -171,7 +178,7 @@ class HttpFrontEnd:
 
     def _sweep(self) -> None:
         self.now = now = self.loop.time()
-        date = formatdate(time.time(), usegmt=True).encode()
+        date = formatdate(self.world.now_us() / 1e6, usegmt=True).encode()
         self.state.default_headers = [(b"date", date), (b"server", self._server), NO_SNIFFING]
         for connection in self._all():
             if connection.check_at <= now:

@@ -231,7 +231,7 @@ class _Reading:
         self._tables: list[pa.Table] = []
         self._records = self._size = 0
         self._wait_s = min(wanted.wait_s, front_end.limits.read_wait_ms / 1000)
-        self._give_up_at = time.monotonic() + max(PATIENCE_S, self._wait_s)
+        self._give_up_at = self._front_end.world.monotonic_s() + max(PATIENCE_S, self._wait_s)
         self.waited_s = 0.0
 
     async def run(self) -> RecordPage:
@@ -265,7 +265,7 @@ class _Reading:
             return False
         if next_seqno >= chunk.committed and (self._records or self.waited_s >= self._wait_s):
             return False
-        return time.monotonic() < self._give_up_at
+        return self._front_end.world.monotonic_s() < self._give_up_at
 
     def _stand(self, chunk: Chunk, next_seqno: Seqno) -> None:
         """Read on here, in the same log."""
@@ -288,13 +288,13 @@ class _Reading:
         )
 
     async def _wait(self) -> Chunk | None:
-        began = time.monotonic()
+        began = self._front_end.world.monotonic_s()
         try:
             rest_ms = round((self._wait_s - self.waited_s) * 1000)
             return await while_wanted(self._front_end, self._asked, self._read(rest_ms))
         finally:
             # At least a little: a broker may round to nothing what is left.
-            self.waited_s += max(0.001, time.monotonic() - began)
+            self.waited_s += max(0.001, self._front_end.world.monotonic_s() - began)
 
     async def _take(self, chunk: Chunk) -> _Taken:
         if self._end_is_open and chunk.next_seqno > self._end:

@@ -19,8 +19,8 @@ import os
 import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from random import Random
 from types import TracebackType
 from typing import Final
 
@@ -35,6 +35,7 @@ from logboom.storage.files.disk import Disk, File, OsDisk, read_file, replace_fi
 from logboom.storage.files.envelope import UNREADABLE
 from logboom.storage.files.open_files import RESERVE_BYTES, OpenFiles
 from logboom.storage.log import Log
+from logboom.storage.means import SYSTEM, Means, new_id
 from logboom.storage.recovery import begin_log
 from logboom.storage.segment import parse_name
 from logboom.storage.tail import Snapshot
@@ -74,10 +75,20 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 class DataDirectory:
-    def __init__(self, path: str, disk: Disk, files: OpenFiles, lock: File, node: NodeIdentity, left: Holder) -> None:
+    def __init__(
+        self,
+        path: str,
+        disk: Disk,
+        files: OpenFiles,
+        lock: File,
+        node: NodeIdentity,
+        left: Holder,
+        means: Means = SYSTEM,
+    ) -> None:
         self.path = path
         self.files = files
         self.node = node
+        self.means = means
         self.was_clean = left.is_done
         """Whether whoever wrote here last closed it properly; true for a new directory."""
         self.owes_terms = not left.clean
@@ -101,6 +112,7 @@ class DataDirectory:
         reserve_bytes: int = RESERVE_BYTES,
         cluster_id: str | None = None,
         node_id: str | None = None,
+        means: Means = SYSTEM,
     ) -> DataDirectory:
         """Take the directory for writing; it is made where there is none.
 
@@ -112,10 +124,10 @@ class DataDirectory:
         disk.make_directory(path)
         lock = disk.lock(f"{path}/lock")
         is_new = not disk.exists(f"{path}/node.json")
-        node = _claim_node(disk, path, node_id, cluster_id)
+        node = _claim_node(disk, path, node_id, cluster_id, means.chance)
         left = Holder(0, True, True) if is_new else decode_holder(lock.read(lock.size(), 0))
         write_holder(lock, Holder(os.getpid(), False))
-        return cls(path, disk, OpenFiles(disk, files_max, reserve_bytes), lock, node, left)
+        return cls(path, disk, OpenFiles(disk, files_max, reserve_bytes), lock, node, left, means)
 
     def __enter__(self) -> DataDirectory:
         return self
@@ -135,7 +147,7 @@ class DataDirectory:
         names = list(names)
         closed = [name for name in dict.fromkeys(names) if name not in self._logs or self._logs[name].closed]
         slots = [self._state.claim(*identity(name)) for name in closed]
-        with ThreadPoolExecutor(min(OPEN_THREADS, max(1, len(closed)))) as threads:
+        with self.means.threads(min(OPEN_THREADS, max(1, len(closed))), "logboom-open") as threads:
             opened = threads.map(
                 lambda name, slot: Log.open(self.files, f"{self.path}/{name}", config, slot), closed, slots
             )
@@ -157,7 +169,7 @@ class DataDirectory:
         return topic
 
     def create_topic(self, name: str, partitions: int = 1, settings: Settings = Settings()) -> Topic:  # noqa: B008
-        topic = Topic.make(name, partitions, settings)
+        topic = Topic.make(name, partitions, settings, chance=self.means.chance)
         self.adopt_topic(topic)
         return topic
 
@@ -364,11 +376,11 @@ def _remove_tree(disk: Disk, path: str, before_each: Callable[[], None]) -> None
         disk.remove_directory(path)
 
 
-def _claim_node(disk: Disk, path: str, node_id: str | None, cluster_id: str | None) -> NodeIdentity:
+def _claim_node(disk: Disk, path: str, node_id: str | None, cluster_id: str | None, chance: Random) -> NodeIdentity:
     found = read_node(disk, path)
-    node = found or NodeIdentity(node_id or uuid.uuid4().hex)
+    node = found or NodeIdentity(node_id or new_id(chance))
     if not node.cluster_id:
-        node = msgspec.structs.replace(node, cluster_id=cluster_id or uuid.uuid4().hex)
+        node = msgspec.structs.replace(node, cluster_id=cluster_id or new_id(chance))
     _refuse_other(path, "node", node.node_id, node_id)
     _refuse_other(path, "cluster", node.cluster_id, cluster_id)
     if node != found:

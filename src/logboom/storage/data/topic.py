@@ -10,8 +10,8 @@ not there. Deleting renames the directory into DATA/trash/, durably; what is the
 from __future__ import annotations
 
 import re
-import uuid
 from contextlib import suppress
+from random import Random
 from typing import Final, Literal
 
 import msgspec
@@ -21,6 +21,7 @@ from logboom.errors import ConfigError, InvalidTopicName
 from logboom.storage.config import DAY_US, MIB, LogConfig
 from logboom.storage.files.disk import Disk, read_file, replace_file
 from logboom.storage.files.envelope import UNREADABLE
+from logboom.storage.means import SYSTEM, new_id
 
 NAME_IN_PATH_MAX: Final = 80
 PARTITIONS_MAX: Final = 10_000
@@ -205,6 +206,7 @@ class Topic(msgspec.Struct, frozen=True):
         partitions: int = 1,
         settings: Settings = Settings(),  # noqa: B008
         topic_id: str | None = None,
+        chance: Random = SYSTEM.chance,
     ) -> Topic:
         """A new topic; one of another node keeps the id it has there."""
         if _NAME.fullmatch(name) is None:
@@ -213,7 +215,7 @@ class Topic(msgspec.Struct, frozen=True):
             raise ConfigError("id", f"is {topic_id[:100]!r}, allowed are 32 hex digits")
         if not 1 <= partitions <= PARTITIONS_MAX:
             raise ConfigError("partitions", f"is {partitions}, allowed are 1 to {PARTITIONS_MAX}")
-        return cls(topic_id or uuid.uuid4().hex, name, partitions, settings.check())
+        return cls(topic_id or new_id(chance), name, partitions, settings.check())
 
     @property
     def is_internal(self) -> bool:

@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from random import Random
 from typing import NamedTuple
 
 from logboom.batch.builder import build_control
@@ -24,6 +25,7 @@ from logboom.storage.health import replacement
 from logboom.storage.health.check import CheckTarget, IsDirectory, find_place, read_state, survey_and_judge
 from logboom.storage.health.findings import Finding
 from logboom.storage.health.survey import LogSurvey, Progress, SegmentSurvey
+from logboom.storage.means import SYSTEM
 from logboom.storage.tail import Floor, new_lineage
 
 
@@ -69,6 +71,7 @@ def plan_repair(
     path: str,
     progress: Progress | None = None,
     is_directory: IsDirectory = os.path.isdir,
+    chance: Random = SYSTEM.chance,
 ) -> RepairPlan:
     """Read everything, change nothing, and say what would mend it."""
     place = find_place(disk, path, is_directory)
@@ -77,11 +80,11 @@ def plan_repair(
     for log in place.logs:
         survey, findings = survey_and_judge(reading, place.root, log, False, progress)
         plan.findings.extend(findings)
-        plan.steps.extend(_mend_log(disk, place, survey))
+        plan.steps.extend(_mend_log(disk, place, survey, chance))
     return plan
 
 
-def _mend_log(disk: Disk, place: CheckTarget, log: LogSurvey) -> Iterator[Step]:
+def _mend_log(disk: Disk, place: CheckTarget, log: LogSurvey, chance: Random) -> Iterator[Step]:
     generation, mended = log.generation, False
     for survey in log.segments:
         if not survey.snapshot_sound:
@@ -89,7 +92,7 @@ def _mend_log(disk: Disk, place: CheckTarget, log: LogSurvey) -> Iterator[Step]:
         if survey.index_fault is not None:
             path = survey.segment.index_path
             yield Step(f"remove {path}: it is made again when needed", partial(_remove, disk, path))
-        step = _mend_segment(disk, log, survey, generation + 1)
+        step = _mend_segment(disk, log, survey, generation + 1, chance)
         if step is not None:
             yield step
             generation, mended = generation + 1, mended or bool(survey.holes)
@@ -105,11 +108,11 @@ def _mend_log(disk: Disk, place: CheckTarget, log: LogSurvey) -> Iterator[Step]:
         yield Step("write the log's slot in the state file", partial(_write_slot, disk, place.root, fitting))
 
 
-def _mend_segment(disk: Disk, log: LogSurvey, survey: SegmentSurvey, generation: int) -> Step | None:
+def _mend_segment(disk: Disk, log: LogSurvey, survey: SegmentSurvey, generation: int, chance: Random) -> Step | None:
     name = survey.segment.log_path
     if survey.unknown is not None or not all(hole.fillable for hole in survey.holes):
         return None
-    ending = replacement.Ending(_lost_floor(log, survey) if survey.holes else None, _new_term(log, survey))
+    ending = replacement.Ending(_lost_floor(log, survey) if survey.holes else None, _new_term(log, survey, chance))
     if survey.holes:
         batches = sum(hole.batches for hole in survey.holes)
         if survey.size and len(survey.holes) == 1 and survey.before_missing is not None and survey.torn is None:
@@ -125,13 +128,13 @@ def _mend_segment(disk: Disk, log: LogSurvey, survey: SegmentSurvey, generation:
     return None
 
 
-def _new_term(log: LogSurvey, survey: SegmentSurvey) -> bytes | None:
+def _new_term(log: LogSurvey, survey: SegmentSurvey, chance: Random) -> bytes | None:
     """The batch that a log ends with when its end is taken away; None where sound batches follow."""
     ends = survey.torn is not None or (bool(survey.holes) and survey.holes[-1].position >= survey.end)
     if survey is not log.segments[-1] or not ends:
         return None
     tail, known = log.tail, 0 if log.standing is None else log.standing.term
-    batch = build_control(Floor(tail.floor, new_lineage())).data
+    batch = build_control(Floor(tail.floor, new_lineage(chance))).data
     numbers = tail.next_seqno, tail.next_index, tail.append_time, max(tail.term, known) + 1
     return stamp(batch[:HEADER_SIZE], *numbers, SYNCED_UNKNOWN) + batch[HEADER_SIZE:]
 

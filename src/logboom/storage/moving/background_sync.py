@@ -5,22 +5,23 @@ Invariant: a sync that failed is told to the log, which stops, and raised here a
 
 from __future__ import annotations
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Final
 
 from logboom.storage.appender import PendingSync
 from logboom.storage.files.disk import Disk
 from logboom.storage.log import Log
+from logboom.storage.means import SYSTEM, Threads
 
 EVERY_BYTES: Final = 64 * 1024 * 1024
 
 
 class BackgroundSync:
-    def __init__(self, disk: Disk, every_bytes: int = EVERY_BYTES) -> None:
+    def __init__(self, disk: Disk, every_bytes: int = EVERY_BYTES, threads: Threads = SYSTEM.threads) -> None:
         self._disk = disk
         self._every_bytes = every_bytes
         self._unsynced_bytes = 0
-        self._thread = ThreadPoolExecutor(1)
+        self._thread = threads(1, "logboom-sync")
         self._pending: tuple[Log, PendingSync, Future[None]] | None = None
 
     def written(self, log: Log, size: int) -> None:

@@ -10,9 +10,9 @@ dump goes on behind it, by index: what a log has committed never changes.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from random import Random
 from typing import Final, NamedTuple
 
 import msgspec
@@ -23,6 +23,7 @@ from logboom.batch.rewrite import equal
 from logboom.errors import Damage, DumpCorrupt, DumpIncomplete, DumpMismatch, IndexOutOfRange, TopicNotFound
 from logboom.storage.data.near_names import near_names
 from logboom.storage.data.topic import Topic
+from logboom.storage.means import SYSTEM, new_id
 from logboom.storage.moving import stream
 from logboom.storage.moving.contents import Contents
 from logboom.storage.moving.origin import DumpOrigin
@@ -72,7 +73,7 @@ class DumpPlan:
         return sum(listed.size_bytes for listed in self.head.topics)
 
 
-def plan_dump(origin: DumpOrigin, request: Request, now: int) -> DumpPlan:
+def plan_dump(origin: DumpOrigin, request: Request, now: int, chance: Random = SYSTEM.chance) -> DumpPlan:
     """Raises where what is asked for is not there."""
     topics = origin.topics()
     if request.topics is None:
@@ -93,7 +94,7 @@ def plan_dump(origin: DumpOrigin, request: Request, now: int) -> DumpPlan:
         raise ValueError(f"a range is of one log, and here are {logs}: name a topic, and a partition where it has many")
     _check_finished(origin, topics, request)
     listed = [DumpedTopic(topic.id, topic.name, _size_of(origin, topic, request)) for topic in topics]
-    head = DumpHead(uuid.uuid4().hex, __version__, now, origin.node_id, request, tuple(listed))
+    head = DumpHead(new_id(chance), __version__, now, origin.node_id, request, tuple(listed))
     return DumpPlan(head, topics)
 
 

@@ -28,7 +28,7 @@ from logboom.storage.moving.background_sync import BackgroundSync
 from logboom.storage.moving.load import TopicLoaded, check_name, need_space
 from logboom.storage.moving.outline import DumpHead, LogBegin, TopicBegin
 from logboom.storage.staged.unfinished import Unfinished, check_finished, unfinished_in
-from logboom.storage.tail import Snapshot
+from logboom.storage.tail import Snapshot, new_lineage
 
 _CODEC_NAMES: Final = {number: name for name, number in CODECS.items()}
 
@@ -48,7 +48,7 @@ class AppendLoader:
         """The number the next batch of the dump gets."""
         self._done = (0, 0)
         """The epoch and sequence that the log expects of this producer: what is below them is here already."""
-        self._syncing = BackgroundSync(data.files.disk)
+        self._syncing = BackgroundSync(data.files.disk, threads=data.means.threads)
         self._unfinished: list[Unfinished] = []
 
     def begin(self, head: DumpHead) -> None:
@@ -83,7 +83,7 @@ class AppendLoader:
         log = self._log = self._data.open_log(self._topic.log_name(span.partition), config)
         log.commit_synced()
         if self._data.owes_term(self._topic):
-            log.begin_term(log.term + 1, self._now)
+            log.begin_term(log.term + 1, self._now, new_lineage(self._data.means.chance))
         key = f"{self._head.dump_id}/{self._dumped_id}/{span.partition}".encode()
         self._next = Producer(own_id(int.from_bytes(sha256(key).digest()[:8], "little")))
         stream = log.producer(self._next.id)

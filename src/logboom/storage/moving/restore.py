@@ -51,7 +51,7 @@ class EqualLoader:
         self._span: LogBegin | None = None
         self._present = 0
         """The last index that was here before this load; 0 where there was no log."""
-        self._syncing = BackgroundSync(self._disk)
+        self._syncing = BackgroundSync(self._disk, threads=data.means.threads)
         self._unfinished: list[Unfinished] = []
 
     def begin(self, head: DumpHead) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import errno
 from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from struct import Struct
 from types import TracebackType
 from typing import Final, NamedTuple, Protocol, TypeVar
@@ -22,6 +22,7 @@ from crc32c import crc32c
 from logboom.batch import codec as codecs
 from logboom.batch.header import BATCH_SIZE_MAX, Buffer
 from logboom.errors import BodyCorrupt, DumpCorrupt, DumpIncomplete, DumpUnsupported
+from logboom.storage.means import SYSTEM, Threads
 
 MAGIC: Final = b"LGDUMP"
 VERSION: Final = 1
@@ -163,13 +164,13 @@ def _inflated(stored: bytes, codec: int, raw_size: int, position: int) -> Buffer
 Made = TypeVar("Made")
 
 
-def ahead(things: Iterator[Made]) -> Iterator[Made]:
+def ahead(things: Iterator[Made], threads: Threads = SYSTEM.threads) -> Iterator[Made]:
     """The same things in the same order, made a few ahead on a thread; an error comes in its place.
 
     Whoever stops early does not wait for a thing that is being made: it may wait for bytes that never come.
     """
     nothing = object()
-    thread = ThreadPoolExecutor(1)
+    thread = threads(1, "logboom-ahead")
     try:
         under_way = deque(thread.submit(next, things, nothing) for _ in range(_AHEAD))
         while (made := under_way.popleft().result()) is not nothing:
@@ -189,7 +190,9 @@ class _Packed(NamedTuple):
 class DumpFrameWriter:
     """Writes frames in the order they are put; compression and checksums run ahead on two threads, a few frames far."""
 
-    def __init__(self, sink: DumpSink, codec: int, number: int = 0, chain: int = 0) -> None:
+    def __init__(
+        self, sink: DumpSink, codec: int, number: int = 0, chain: int = 0, threads: Threads = SYSTEM.threads
+    ) -> None:
         """`number` and `chain` are those of a stream that is gone on with; a new one gets its preamble."""
         self._sink = sink
         self._codec = codec
@@ -197,7 +200,7 @@ class DumpFrameWriter:
         self.chain = chain
         """Of all frames written; `flush` makes that all that were put."""
         self.written_bytes = 0
-        self._threads = ThreadPoolExecutor(_THREADS)
+        self._threads = threads(_THREADS, "logboom-pack")
         self._waiting: deque[tuple[int, Future[_Packed]]] = deque()
         if not number:
             self._write(PREAMBLE)

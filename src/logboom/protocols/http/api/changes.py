@@ -90,7 +90,7 @@ async def list_changes(front_end: HttpFrontEnd, request: Request) -> Response:
     check_limit(front_end, query.limit)
     if query.block != query.block:
         raise BadParameter("block", "is no number of seconds")
-    until = time.monotonic() + min(query.block, front_end.limits.read_wait_ms / 1000)
+    until = front_end.world.monotonic_s() + min(query.block, front_end.limits.read_wait_ms / 1000)
     log = await _await_log(front_end, request, query.since, until)
     if log is None or query.since > log.committed:
         return _json(ChangeList([], atStart=log is None, atEnd=True))
@@ -100,11 +100,11 @@ async def list_changes(front_end: HttpFrontEnd, request: Request) -> Response:
         filter=Filter(query.tag) if query.tag else None,
     )
     page = await read_page(
-        front_end, request, PageRequest(wanted, query.limit, wait_s=max(0.0, until - time.monotonic()))
+        front_end, request, PageRequest(wanted, query.limit, wait_s=max(0.0, until - front_end.world.monotonic_s()))
     )
     facts = ChangeList([], atStart=query.since <= page.first, atEnd=page.at_end)
     pieces = enclose(facts, map(_show, cut(page.tables, LINES_BYTES)))
-    return respond(pieces, page.size, "application/json", {"Cache-Control": "no-store"})
+    return respond(front_end.threads, pieces, page.size, "application/json", {"Cache-Control": "no-store"})
 
 
 async def get_change(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -119,7 +119,7 @@ async def get_change(front_end: HttpFrontEnd, request: Request) -> Response:
             f"there is no change {request.path_params['id'][:100]}", 404, "change-not-found", "GET /changes lists them"
         ) from None
     pieces = (piece for table in page.tables for piece in _show(table))
-    return respond(pieces, page.size, "application/json", {"Cache-Control": "no-store"})
+    return respond(front_end.threads, pieces, page.size, "application/json", {"Cache-Control": "no-store"})
 
 
 def _parse(body: bytes) -> tuple[bytes | None, tuple[str, ...]]:
@@ -152,7 +152,7 @@ async def _await_log(front_end: HttpFrontEnd, request: Request, since: int, unti
             log = _only_log(await front_end.broker.describe_topic(topic))
         except TopicNotFound:
             log = None
-        rest_s = until - time.monotonic()
+        rest_s = until - front_end.world.monotonic_s()
         if rest_s <= 0 or front_end.closing.is_set() or (log is not None and since <= log.committed):
             return log
         if log is None:

@@ -91,7 +91,7 @@ async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response
         "Vary": "Accept",
     }
     pieces = encode(choice.format, tables, RecordSource(name, partition), facts)
-    return StreamedResponse(on_thread(pieces), headers, choice.media_type)
+    return StreamedResponse(on_thread(front_end.threads, pieces), headers, choice.media_type)
 
 
 def _open(result: Result, partition: int, floor: int) -> tuple[Checkpoint, Iterator[pa.Table]]:

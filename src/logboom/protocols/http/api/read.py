@@ -117,7 +117,7 @@ async def read_records(front_end: HttpFrontEnd, request: Request) -> Response:
     page = await read_page(front_end, request, wanted)
     facts = _facts(request, page, wanted.limit, wanted.request.filter is not None)
     pieces = encode(choice.format, page.tables, RecordSource(page.topic, page.partition), facts)
-    return respond(pieces, page.size, choice.media_type, _headers(facts))
+    return respond(front_end.threads, pieces, page.size, choice.media_type, _headers(facts))
 
 
 async def read_one_record(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -128,7 +128,7 @@ async def read_one_record(front_end: HttpFrontEnd, request: Request) -> Response
     except SeqnoOutOfRange as error:
         raise RecordNotFound(error) from None
     pieces = (piece for table in page.tables for piece in show(table))
-    return respond(pieces, page.size, "application/json", {"Cache-Control": "no-store"})
+    return respond(front_end.threads, pieces, page.size, "application/json", {"Cache-Control": "no-store"})
 
 
 async def read_value(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -148,7 +148,7 @@ async def read_value(front_end: HttpFrontEnd, request: Request) -> Response:
         "Content-Disposition": f'attachment; filename="{topic}-{page.partition}-{seqno}.bin"',
         "Content-Length": str(len(value)),
     }
-    return respond(pieces, len(value), OCTETS, headers)
+    return respond(front_end.threads, pieces, len(value), OCTETS, headers)
 
 
 def path_seqno(request: Request, name: str) -> int:

@@ -141,10 +141,10 @@ class TailEvents:
         """Until the front-end closes, or a chunk could not be sent to its end: then another one is to be asked for."""
         closing = asyncio.ensure_future(self._front_end.closing.wait())
         coming = asyncio.ensure_future(subscription.next(CHUNK_BYTES))
-        self._due = time.monotonic() + HEARTBEAT_S
+        self._due = self._front_end.world.monotonic_s() + HEARTBEAT_S
         try:
             while True:
-                rest_s = max(0.0, self._due - time.monotonic())
+                rest_s = max(0.0, self._due - self._front_end.world.monotonic_s())
                 await asyncio.wait((coming, closing), timeout=rest_s, return_when=asyncio.FIRST_COMPLETED)
                 if closing.done():
                     return
@@ -156,7 +156,7 @@ class TailEvents:
                     if self._standing != chunk.bookmark.encode():
                         return
                     coming = asyncio.ensure_future(subscription.next(CHUNK_BYTES))
-                if time.monotonic() >= self._due:
+                if self._front_end.world.monotonic_s() >= self._due:
                     yield self._heartbeat()
         finally:
             for task in (coming, closing):
@@ -164,7 +164,7 @@ class TailEvents:
                 task.cancel()
 
     def _heartbeat(self) -> bytes:
-        self._due = time.monotonic() + HEARTBEAT_S
+        self._due = self._front_end.world.monotonic_s() + HEARTBEAT_S
         if self._told == self._standing:
             return b":\n\n"
         self._told = self._standing
@@ -175,7 +175,9 @@ class TailEvents:
         self._place = chunk
         pieces = self._encode(chunk, await self._terms(chunk))
         try:
-            async with aclosing(on_thread(pieces) if is_large(chunk, INLINE_BYTES) else at_once(pieces)) as events:
+            async with aclosing(
+                on_thread(self._front_end.threads, pieces) if is_large(chunk, INLINE_BYTES) else at_once(pieces)
+            ) as events:
                 async for count, piece in events:
                     self._front_end.meter.note_read(count, len(piece), time.perf_counter() - began)
                     yield piece
@@ -198,7 +200,7 @@ class TailEvents:
                 ids = [self._id(record.seqno + 1, terms(record.seqno)) for record in records]
                 lines = map(_encoder.encode, records)
                 self._told = ids[-1]
-                self._due = time.monotonic() + HEARTBEAT_S
+                self._due = self._front_end.world.monotonic_s() + HEARTBEAT_S
                 events = [b"id: %b\ndata: %b\n\n" % event for event in zip(ids, lines, strict=True)]
                 yield len(events), b"".join(events)
 
@@ -209,7 +211,7 @@ class TailEvents:
         yield 1, b"id: %b\ndata: " % self._told
         for piece in pour_record(part):
             yield 0, piece
-        self._due = time.monotonic() + HEARTBEAT_S
+        self._due = self._front_end.world.monotonic_s() + HEARTBEAT_S
         yield 0, b"\n\n"
 
     async def _terms(self, chunk: Chunk) -> Terms:

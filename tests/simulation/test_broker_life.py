@@ -1,0 +1,50 @@
+"""A broker lives through hours of writing, reading, kills and power losses, on one seed each.
+
+Run one seed again:  LOGBOOM_SEED=17 pytest tests/simulation/test_broker_life.py -k one_seed
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from simulation.broker_life import BrokerLife
+
+SEEDS = range(3)
+SOAK_SEEDS = range(100, 200)
+
+
+def live(seed: int, seconds: float = 10_000.0) -> tuple[BrokerLife, str]:
+    life = BrokerLife(seed, seconds)
+    try:
+        return life, life.run()
+    except BaseException as error:
+        error.add_note(
+            f"life {life.lives} of seed {seed}; again: "
+            f"LOGBOOM_SEED={seed} pytest tests/simulation/test_broker_life.py -k one_seed"
+        )
+        raise
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_was_promised_survives_every_crash(seed: int) -> None:
+    life, _ = live(seed)
+    assert life.lives > 10
+    assert life.power_losses > 5
+
+
+def test_the_same_seed_gives_the_same_history() -> None:
+    assert live(7, 1_000.0)[1] == live(7, 1_000.0)[1]
+    assert live(7, 1_000.0)[1] != live(8, 1_000.0)[1]
+
+
+@pytest.mark.skipif("LOGBOOM_SEED" not in os.environ, reason="LOGBOOM_SEED names no seed")
+def test_one_seed() -> None:
+    live(int(os.environ["LOGBOOM_SEED"]))
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", SOAK_SEEDS)
+def test_what_was_promised_survives_every_crash_on_many_seeds(seed: int) -> None:
+    live(seed)
