@@ -21,8 +21,8 @@ from logboom.broker.publish import publisher
 from logboom.errors import LogboomError, OutcomeUnknown, StageError, Unavailable
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.staged import stage
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.staged import Log, Machine, Values, append, fill, killed, publish_values, read_logs, tell
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.simulation.staged import Log, Machine, Values, append, fill, killed, publish_values, read_logs, tell
 
 LOGS: list[Log] = [("a", 0), ("a", 1), ("b", 0)]
 CONFIG = BrokerConfig(reserve_bytes=0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.batches import mutant, run, sources
+from support.mutants.batches import mutant, run, sources
 
 TESTS = Path(__file__).parents[1]
 SOAK = int(os.environ.get("LOGBOOM_SOAK_MUTANTS", "1000000"))
@@ -17,7 +17,7 @@ CHUNK = 50_000
 
 
 def run_child(seed: int, count: int, start: int = 0) -> str:
-    command = [sys.executable, "-m", "fuzz.batches", str(seed), str(count), str(start)]
+    command = [sys.executable, "-m", "support.mutants.batches", str(seed), str(count), str(start)]
     child = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr[-4000:]
     return child.stdout
@@ -43,7 +43,7 @@ def test_a_mutant_follows_from_its_seed_and_number() -> None:
 
 
 def test_every_source_of_mutants_is_sound() -> None:
-    from fuzz.batches import judge
+    from support.mutants.batches import judge
 
     assert {judge(source) for source in sources()} == {"sound"}
 
@@ -52,7 +52,7 @@ def test_a_failure_names_the_mutant(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(data: bytes) -> str:
         raise IndexError("out of range")
 
-    monkeypatch.setattr("fuzz.batches.judge", fail)
+    monkeypatch.setattr("support.mutants.batches.judge", fail)
     with pytest.raises(AssertionError, match=r"mutant\(7, 2\): IndexError: out of range"):
         run(7, 1, start=2)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fuzz.frames import SOURCES, mutant, run
+from support.mutants.frames import SOURCES, mutant, run
 
 TESTS = Path(__file__).parents[1]
 SOAK = int(os.environ.get("LOGBOOM_SOAK_FRAMES", "1000000"))
@@ -20,7 +20,7 @@ GROWTH_MIB_MAX = 64
 
 
 def run_child(seed: int, count: int, start: int = 0, *more: str) -> str:
-    command = [sys.executable, "-m", "fuzz.frames", str(seed), str(count), str(start), *more]
+    command = [sys.executable, "-m", "support.mutants.frames", str(seed), str(count), str(start), *more]
     child = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stderr[-4000:]
     grown = re.search(r"grown by (\d+) MiB", child.stdout)
@@ -49,7 +49,7 @@ def test_a_failing_conversation_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     async def fail(*_: object) -> str:
         raise IndexError("out of range")
 
-    monkeypatch.setattr("fuzz.frames.judge", fail)
+    monkeypatch.setattr("support.mutants.frames.judge", fail)
     with pytest.raises(AssertionError, match=r"mutant\(7, 2\): IndexError: out of range"):
         asyncio.run(run(7, 1, start=2))
 

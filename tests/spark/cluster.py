@@ -25,7 +25,7 @@ from pathlib import Path
 import pyspark
 
 from logboom.spark.runtime.java import prepare_java
-from system.node import free_port
+from support.nodes.process import free_port
 
 SPARK_HOME = Path(pyspark.__file__).parent
 READY_S = 300.0

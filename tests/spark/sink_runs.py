@@ -28,7 +28,7 @@ from checker.history import AnyEvent, Begin, Final, Invoke, Ok, Poll
 from logboom import Writer
 from logboom.broker.publish.publication import StageInfo
 from logboom.client import FileReader
-from spark.queries import Topics
+from support.spark.queries import Topics
 
 PROGRAM = Path(__file__).with_name("sink_job.py")
 STEP_S = 180.0

@@ -16,8 +16,8 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 import logboom.spark
 from logboom.spark import cursors
 from logboom.spark.cursors import CursorListener
-from spark.queries import Sink, Topics, finish, stream, wait_until, writer_of
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.queries import Sink, Topics, finish, stream, wait_until, writer_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from logboom import Writer
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 END_S = 240.0
 CONFIG = """

@@ -13,9 +13,9 @@ from uuid import uuid4
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from spark.content import read_rows
-from spark.queries import PATIENCE_S, Topics, finish, stream, wait_until
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.content import read_rows
+from support.spark.queries import PATIENCE_S, Topics, finish, stream, wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from logboom.spark import json_values
-from spark.queries import Sink, Topics, finish, stream, take, wait_until, writer_of
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.queries import Sink, Topics, finish, stream, take, wait_until, writer_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ import pytest
 
 from logboom import Writer
 from logboom.client import FileReader
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 JOB = Path(__file__).with_name("stream_job.py")
 STEP_S = 180.0

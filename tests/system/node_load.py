@@ -19,7 +19,7 @@ from logboom import Reader, connect
 from logboom.broker.api import Settings
 from logboom.client.write.spill import START as SPILL_START
 from logboom.storage.data.topic import SegmentSettings
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 TOPICS = {"orders": 3, "alerts": 1}
 LOGS = [f"{topic}/{partition}" for topic, partitions in TOPICS.items() for partition in range(partitions)]

@@ -15,7 +15,7 @@ from logboom.broker.api import Appended, Part, Settings
 from logboom.client.remote import RemoteBroker, connect
 from logboom.errors import ConfigError
 from logboom.storage.data.topic import HookSettings, RetentionSettings, SegmentSettings, ValidatorSettings
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 OFTEN = ("--set", "upkeep.retention_every_ms=5", "--logd", "127.0.0.1:0", "--http", "127.0.0.1:0")
 KEEP_ONE = Settings(segment=SegmentSettings(bytes=4096), retention=RetentionSettings(records=1))

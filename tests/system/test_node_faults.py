@@ -14,7 +14,7 @@ import pytest
 
 from logboom import Writer, connect
 from logboom.storage.config import MIB
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 from system.node_load import Load, pause
 
 FILE_BYTES = 64 * 1024

@@ -24,7 +24,7 @@ from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import TAKEN_OVER, PastRun, PipelineState
 from logboom.results.places import ResultPlace
 from logboom.spark.jobs.lease import BEATS
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 from system.pipeline_runner import HELD, INTERRUPT, LOST, STEPS
 
 RECORDS = 100

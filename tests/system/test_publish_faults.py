@@ -18,7 +18,7 @@ from logboom.broker.publish.publication import PublishKey, StageInfo
 from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LowSpace, OutcomeUnknown, StageNotFound, TopicDeleted, TopicRecreated
 from logboom.storage.config import MIB
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 from system.node_load import pause
 from system.staged_node import LARGE_BYTES, StagedNode, read_values
 from system.test_node_faults import delete, failing, own_volume, wait_for_low_space

@@ -12,7 +12,7 @@ import pytest
 from logboom import Client
 from logboom.broker.publish.publication import PublishKey, Receipt
 from logboom.client.publish.stage_writer import StageWriter, publish
-from system.node import READY_S, NodeProcess
+from support.nodes.process import READY_S, NodeProcess
 from system.node_load import LOGS, Load, pause
 from system.staged_node import KEY, StagedNode, read_values
 from system.test_node_faults import works

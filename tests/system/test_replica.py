@@ -27,7 +27,7 @@ from logboom.broker.api import NodeStats
 from logboom.client.write.writer_core import Written
 from logboom.errors import LogboomError
 from logboom.storage.data.directory import DataDirectory
-from system.node import NodeProcess, free_port
+from support.nodes.process import NodeProcess, free_port
 from system.node_load import LOGS, SEGMENT_BYTES, TOPICS, Load, create_topics, pause, read_all
 
 CAUGHT_UP_S = 300.0

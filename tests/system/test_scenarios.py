@@ -49,7 +49,7 @@ from logboom.errors import (
 )
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data.topic import AcksSettings, FlushSettings, SegmentSettings
-from system.brokers import PLACES, Place, opened
+from support.brokers.places import PLACES, Place, opened
 
 
 class Ground(NamedTuple):

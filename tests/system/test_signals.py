@@ -17,7 +17,7 @@ import pytest
 from logboom import Reader, Writer
 from logboom.batch import build
 from logboom.storage import DataDirectory
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 PATIENCE_S = 120.0
 LAUNCH = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"

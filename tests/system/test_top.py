@@ -28,7 +28,7 @@ from logboom.cli.top.look import Looker, View
 from logboom.cli.top.screen import TopApp
 from logboom.client.remote import connect
 from logboom.storage.data.topic import RetentionSettings
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 PORTS = ("--logd", "127.0.0.1:0", "--http", "127.0.0.1:0")
 PATIENCE_S = 300.0

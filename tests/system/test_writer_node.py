@@ -31,7 +31,7 @@ from logboom.errors import (
     TopicNotAllowed,
     TopicRecreated,
 )
-from system.node import NodeProcess, free_port
+from support.nodes.process import NodeProcess, free_port
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "durable": {"acks": "durable", "batch_bytes": 2000},

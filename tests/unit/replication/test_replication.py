@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from any_hook import ANY_HOOK
 from logboom.batch import build
 from logboom.broker.allowances import Allowances
 from logboom.broker.api import Part, ReadRequest, Settings, Start
@@ -44,9 +43,10 @@ from logboom.storage.data.topic import (
     SegmentSettings,
     ValidatorSettings,
 )
-from replicas.pair import OFTEN, Pair, tell
-from replicas.stored import eventually, stored
-from system.node import free_port
+from support.brokers.any_hook import ANY_HOOK
+from support.nodes.process import free_port
+from support.replicas.pair import OFTEN, Pair, tell
+from support.replicas.stored import eventually, stored
 
 SMALL = Settings(segment=SegmentSettings(bytes=4096))
 

@@ -15,8 +15,8 @@ from logboom.broker.local import LocalBroker
 from logboom.errors import FeedEnded, IndexOutOfRange, ShuttingDown, TopicDeleted, TopicNotAllowed, TopicNotFound
 from logboom.storage.data.topic import FlushSettings, RetentionSettings, SegmentSettings
 from logboom.storage.tail import Snapshot
-from replicas.stored import eventually, split, stored
-from unit.broker.gated import GatedDisk
+from support.disks.gated import GatedDisk
+from support.replicas.stored import eventually, split, stored
 
 Story = Callable[[LocalBroker, GatedDisk], Awaitable[None]]
 SMALL = Settings(segment=SegmentSettings(bytes=4096))

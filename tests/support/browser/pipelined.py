@@ -11,14 +11,14 @@ from typing import Final
 
 import msgspec
 
-from browser.node import ConsoleNode
-from browser.scenes import Scene
 from logboom import Writer
 from logboom.broker.api import Broker
 from logboom.client import connect
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import Beat, Covered, Ended, Event, Leased, Result
 from logboom.results.places import ResultPlace
+from support.browser.scenes import Scene
+from support.nodes.console import ConsoleNode
 
 HOUR_MS: Final = 3_600_000
 COVERED, LAG = 700, 50

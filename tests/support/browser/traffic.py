@@ -14,9 +14,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from browser.records import Maker, stream
 from logboom.client import AsyncReader, AsyncWriter
 from logboom.errors import LogboomError
+from support.browser.records import Maker, stream
 
 TICK_S: Final = 0.1
 AGAIN_S: Final = 0.5

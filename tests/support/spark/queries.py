@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logboom import Writer
 from logboom.client.remote import RemoteBroker, connect
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

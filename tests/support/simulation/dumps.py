@@ -19,8 +19,8 @@ from logboom.storage.moving.outline import Request
 from logboom.storage.moving.restore import EqualLoader
 from logboom.storage.readable_log import ReadableLog
 from logboom.storage.tail import Lost
-from simulation.disk import SimulatedDisk
-from simulation.model import make_batch
+from support.disks.simulated import SimulatedDisk
+from support.simulation.model import make_batch
 
 NOW = 1_700_000_000_000_000
 PLAIN = Request(compress="none")

@@ -1,7 +1,7 @@
 """Broken batches: sound ones with something wrong, and a judge of what is made of them.
 
 Every mutant follows from (seed, number) alone. Most have their checksums fixed up, so that they get past the CRCs
-and reach the checks of the structure. `python -m fuzz.batches SEED COUNT` runs a range in this process.
+and reach the checks of the structure. `python -m support.mutants.batches SEED COUNT` runs a range in this process.
 
 `judge` holds the reader to its promise: a batch is refused with a named error, or every way to read it agrees.
 """

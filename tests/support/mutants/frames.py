@@ -1,7 +1,7 @@
 """Broken conversations: sound frames with something wrong, and a judge of what a front-end makes of them.
 
 Every mutant follows from (seed, number) alone. Most of them keep the front of every frame true, so that they get past
-the cutting of the stream and reach heads and batches. `python -m fuzz.frames SEED COUNT [START] [local]` runs a range
+the cutting of the stream and reach heads and batches. `python -m support.mutants.frames SEED COUNT [START] [local]` runs a range
 in this process, `local` against a broker with files.
 
 `judge` holds the front-end to its promise: nothing is raised, every byte it sends is part of a frame, whoever is sent
@@ -24,8 +24,6 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from binary.memory import MemoryBroker, MemoryLog
-from binary.peer import IDENTITY
 from logboom.batch import build
 from logboom.broker.api import Broker, Filter, ReadRequest, Settings, Start
 from logboom.broker.config import BrokerConfig
@@ -48,6 +46,8 @@ from logboom.protocols.binary.messages import (
     Stats,
     Trim,
 )
+from support.brokers.memory import MemoryBroker, MemoryLog
+from support.peers.binary import IDENTITY
 
 Source = tuple[int, bytes, bytes]
 """Kind, head, payload."""

@@ -1,6 +1,6 @@
 """Start a node in one of the scenes and keep it up: its URL is printed, Ctrl-C or SIGTERM ends it.
 
-python tests/browser/scene.py busy --port 0
+python tests/support/browser/scene.py busy --port 0
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from browser.scenes import SCENES
+from support.browser.scenes import SCENES
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from logboom.errors import OutcomeUnknown
 from logboom.storage import DataDirectory, Log
 from logboom.storage.append import Appended
 from logboom.storage.files.disk import Disk
-from simulation.disk import PowerLoss
+from support.disks.simulated import PowerLoss
 
 ROOT = "/data"
 PATH = f"{ROOT}/internal/{cursors.FILE}"

@@ -11,10 +11,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from browser import records
-from browser.hasty import HastyDisk, HastyFile
-from browser.node import ConsoleNode
-from browser.scenes import Scene
 from logboom import Client
 from logboom.batch import Producer
 from logboom.batch.builder import build_records
@@ -24,6 +20,10 @@ from logboom.broker.local import LocalBroker
 from logboom.client.publish.stage_writer import StageWriter
 from logboom.errors import OutcomeUnknown
 from logboom.storage.files.disk import OsFile
+from support.browser import records
+from support.browser.scenes import Scene
+from support.disks.hasty import HastyDisk, HastyFile
+from support.nodes.console import ConsoleNode
 
 STUCK: Final = PublishKey("nightly/import", 41)
 TOPIC: Final = "orders"

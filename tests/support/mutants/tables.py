@@ -1,7 +1,7 @@
 """Stretches of batches with something wrong in them, and a judge of what `to_table` makes of them.
 
 Every stretch follows from (seed, number) alone: sound batches, and among them a mutant that has the right numbers and
-mostly the right checksums. `python -m fuzz.tables SEED COUNT` runs a range in this process.
+mostly the right checksums. `python -m support.mutants.tables SEED COUNT` runs a range in this process.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from fuzz.batches import mutant, seal, sources
 from logboom.batch import HEADER_SIZE, KIND_DATA, KIND_LOST, Batch, build, schema, stamp, to_table
 from logboom.batch.tables import FEW, LOST, BatchFailure, TableStretch
 from logboom.errors import BatchError
+from support.mutants.batches import mutant, seal, sources
 
 
 class Numbers(NamedTuple):

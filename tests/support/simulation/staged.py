@@ -12,7 +12,7 @@ from logboom.broker.api import Appended, Broker, Part, Publication, PublishKey, 
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.errors import LogboomError, SyncFailed
-from simulation.disk import Call, Fault, PowerLoss, SimulatedDisk
+from support.disks.simulated import Call, Fault, PowerLoss, SimulatedDisk
 
 ROOT = "/data"
 Log = tuple[str, int]

@@ -14,8 +14,8 @@ from logboom.storage.health.repair import RepairPlan, hold, plan_repair
 from logboom.storage.index import BatchPlace
 from logboom.storage.scan import Window, walk
 from logboom.storage.segment import Segment
-from simulation.disk import Inode, SimulatedDisk
-from simulation.model import make_batch, open_log
+from support.disks.simulated import Inode, SimulatedDisk
+from support.simulation.model import make_batch, open_log
 
 Rows = dict[int, bytes | None]
 

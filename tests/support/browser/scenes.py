@@ -20,11 +20,6 @@ from typing import Any, Final
 import httpx
 import msgspec
 
-from browser import hostile as texts
-from browser import records
-from browser.hasty import HastyDisk
-from browser.node import ConsoleNode
-from browser.traffic import Flow, Follower, Traffic
 from logboom.batch import Record
 from logboom.batch.builder import build_records
 from logboom.batch.partitioner import partition_of
@@ -32,6 +27,11 @@ from logboom.broker.api import Broker, Part, Settings
 from logboom.broker.local import LocalBroker
 from logboom.client import connect
 from logboom.storage.data.topic import FlushSettings, RetentionSettings, SegmentSettings
+from support.browser import hostile as texts
+from support.browser import records
+from support.browser.traffic import Flow, Follower, Traffic
+from support.disks.hasty import HastyDisk
+from support.nodes.console import ConsoleNode
 
 KIB: Final = 1024
 DAY_MS: Final = 86_400_000

@@ -1,6 +1,6 @@
 """Broken conversations in text: sound commands with something wrong, and a judge of what a front-end makes of them.
 
-Every mutant follows from (seed, number) alone. `python -m fuzz.logd SEED COUNT [START] [local]` runs a range in this
+Every mutant follows from (seed, number) alone. `python -m support.mutants.logd SEED COUNT [START] [local]` runs a range in this
 process, `local` against a broker with files.
 
 `judge` holds the front-end to its promise: nothing is raised, what it takes a stream for does not depend on where that
@@ -22,7 +22,6 @@ from random import Random
 from typing import Any, Final
 from zlib import crc32
 
-from binary.memory import MemoryBroker, MemoryLog
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits, Rejections, TopicRules
 from logboom.broker.local import LocalBroker
@@ -31,7 +30,8 @@ from logboom.protocols.logd.codec import Decoder, SharedMemory
 from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.protocols.logd.requests import Messages, Mixed, Request
 from logboom.protocols.logd.settings import LogdSettings
-from logd_lines.wire import Line
+from support.brokers.memory import MemoryBroker, MemoryLog
+from support.peers.wire import Line
 
 REASONS: Final = {value for name, value in vars(errors).items() if name.isupper() and isinstance(value, bytes)}
 LIMITS: Final = Limits(

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import httpx
 
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 HTTP_S: Final = 300.0
 PORTS: Final = range(20_000, 32_000)

@@ -1,6 +1,6 @@
 """Broken requests: sound HTTP with something wrong, and a judge of what the front-end makes of it.
 
-Every mutant follows from (seed, number) alone. `python -m fuzz.http SEED COUNT [START]` runs a range in this process,
+Every mutant follows from (seed, number) alone. `python -m support.mutants.http SEED COUNT [START]` runs a range in this process,
 against a broker with files.
 
 `judge` holds the front-end to its promise: nothing is raised, what it sends can be read as responses, none of them is

@@ -1,6 +1,6 @@
 """A picture of a page of the console, taken when the page says it is ready.
 
-python tests/browser/shot.py URL '#/topics/orders' out.png --width 1440 --height 900 --dark
+python tests/support/browser/shot.py URL '#/topics/orders' out.png --width 1440 --height 900 --dark
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 from typing import Final
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from playwright.sync_api import Page
 
-from browser.chromium import chromium
+from support.browser.chromium import chromium
 
 READY: Final = "html[data-ready=true]"
 READY_MS: Final = 60_000

@@ -16,9 +16,9 @@ from logboom.errors import FeedEnded, IndexOutOfRange
 from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.protocols.logd.settings import LogdSettings
 from logboom.replication.replication import Replication, prepare
-from replicas.stored import are_equal, stored
-from system.node import free_port
-from unit.broker.gated import GatedDisk
+from support.disks.gated import GatedDisk
+from support.nodes.process import free_port
+from support.replicas.stored import are_equal, stored
 
 OFTEN = BrokerConfig(upkeep=UpkeepSettings(retention_every_ms=20))
 

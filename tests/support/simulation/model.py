@@ -9,7 +9,7 @@ from logboom.errors import SeqnoOutOfRange
 from logboom.storage import Appended, Log, LogConfig, OpenFiles, StateFile
 from logboom.storage.data.state import StateReader
 from logboom.storage.view import LogView
-from simulation.disk import SimulatedDisk
+from support.disks.simulated import SimulatedDisk
 
 DIRECTORY = "/data/topics/t~00000000000000000000000000000001/0"
 NOBODY = Producer()
