@@ -8,8 +8,6 @@ and reach the checks of the structure. `python -m support.mutants.batches SEED C
 
 from __future__ import annotations
 
-import faulthandler
-import resource
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -39,6 +37,7 @@ from logboom.batch import (
     validation,
 )
 from logboom.errors import BatchError, UnsupportedBatch
+from support.mutants.driver import drive, judging
 
 FIELDS: Final = {
     "magic": (0, Struct("<4s")),
@@ -356,21 +355,13 @@ def run(seed: int, count: int, start: int = 0) -> Counter[str]:
     """Judge a range of mutants. A failure names the mutant."""
     verdicts: Counter[str] = Counter()
     for number in range(start, start + count):
-        if number % 1000 == 0:
-            print(f"at mutant {number} of seed {seed}", file=sys.stderr, flush=True)
-        try:
+        with judging(seed, number):
             verdicts[judge(mutant(seed, number))] += 1
-        except Exception as error:
-            raise AssertionError(f"mutant({seed}, {number}): {type(error).__name__}: {error}") from error
     return verdicts
 
 
 def main(arguments: Sequence[str]) -> None:
-    faulthandler.enable()
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    seed, count, start = (*map(int, arguments), 0)[:3]
-    for verdict, times in run(seed, count, start).most_common():
-        print(f"{times:9,} {verdict}")
+    drive(run, *map(int, arguments))
 
 
 if __name__ == "__main__":

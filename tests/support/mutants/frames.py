@@ -1,8 +1,8 @@
 """Broken conversations: sound frames with something wrong, and a judge of what a front-end makes of them.
 
 Every mutant follows from (seed, number) alone. Most of them keep the front of every frame true, so that they get past
-the cutting of the stream and reach heads and batches. `python -m support.mutants.frames SEED COUNT [START] [local]` runs a range
-in this process, `local` against a broker with files.
+the cutting of the stream and reach heads and batches. `python -m support.mutants.frames SEED COUNT [START] [local]`
+runs a range in this process, `local` against a broker with files.
 
 `judge` holds the front-end to its promise: nothing is raised, every byte it sends is part of a frame, whoever is sent
 away is told why, and nothing is left behind.
@@ -11,8 +11,6 @@ away is told why, and nothing is left behind.
 from __future__ import annotations
 
 import asyncio
-import faulthandler
-import resource
 import sys
 import tempfile
 from collections import Counter
@@ -47,6 +45,7 @@ from logboom.protocols.binary.messages import (
     Trim,
 )
 from support.brokers.memory import MemoryBroker, MemoryLog
+from support.mutants.driver import drive, judging
 from support.peers.binary import IDENTITY
 
 Source = tuple[int, bytes, bytes]
@@ -256,33 +255,21 @@ async def run(seed: int, count: int, start: int = 0, kind: str = "memory") -> Co
     async with broker_of(kind) as broker:
         front_end = BinaryFrontEnd(broker, LIMITS, Rejections(), None, "fuzzed", IDENTITY)
         for number in range(start, start + count):
-            if number % 1000 == 0:
-                print(f"at mutant {number} of seed {seed}", file=sys.stderr, flush=True)
             if isinstance(broker, MemoryBroker):
                 broker.appends.clear()
                 broker.logs = {"events": MemoryLog()}
-            try:
+            with judging(seed, number, complaints):
                 verdicts[await judge(front_end, mutant(seed, number))] += 1
                 if number % CALL_EVERY == 0:
                     await serve_a_sound_client(front_end)
-                assert not complaints, complaints[0]
-            except Exception as error:
-                raise AssertionError(f"mutant({seed}, {number}): {type(error).__name__}: {error}") from error
         await front_end.close(0.0)
     return verdicts
 
 
 def main(arguments: Sequence[str]) -> None:
-    faulthandler.enable()
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     kind = "local" if "local" in arguments else "memory"
-    seed, count, start = (*map(int, [word for word in arguments if word != "local"]), 0)[:3]
-    warm = asyncio.run(run(seed, min(count, 500), start, kind))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    verdicts = warm + asyncio.run(run(seed, count - warm.total(), start + warm.total(), kind))
-    for verdict, times in verdicts.most_common():
-        print(f"{times:9,} {verdict}")
-    print(f"grown by {(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024} MiB")
+    numbers = [int(word) for word in arguments if word != "local"]
+    drive(lambda seed, count, start: asyncio.run(run(seed, count, start, kind)), *numbers)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Broken requests: sound HTTP with something wrong, and a judge of what the front-end makes of it.
 
-Every mutant follows from (seed, number) alone. `python -m support.mutants.http SEED COUNT [START]` runs a range in this process,
-against a broker with files.
+Every mutant follows from (seed, number) alone. `python -m support.mutants.http SEED COUNT [START]` runs a range in this
+process, against a broker with files.
 
 `judge` holds the front-end to its promise: nothing is raised, what it sends can be read as responses, none of them is
 a 500, and nothing is left behind. Of streams with a HEAD in them it judges only what is raised and left behind.
@@ -10,9 +10,7 @@ a 500, and nothing is left behind. Of streams with a HEAD in them it judges only
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import gzip
-import resource
 import sys
 import tempfile
 from collections import Counter
@@ -28,6 +26,7 @@ from logboom.broker.local import LocalBroker
 from logboom.protocols.http.front_end import HttpFrontEnd
 from logboom.protocols.http.settings import HttpSettings
 from logboom.storage.data.topic import AcksSettings, FlushSettings, Settings
+from support.mutants.driver import drive, judging
 
 SETTINGS: Final = HttpSettings(body_bytes=64 * 1024, head_bytes=4096, cors_origins=("http://good.example",))
 LIMITS: Final = Limits(receive_bytes=1 << 20, read_wait_ms=20, topics=50)
@@ -269,31 +268,17 @@ async def run(seed: int, count: int, start: int = 0) -> Counter[str]:
         await broker.create_topic("keyed", 3, QUICKLY)
         front_end = HttpFrontEnd(broker, LIMITS, broker.rejections, SETTINGS, dict)
         for number in range(start, start + count):
-            if number % 1000 == 0:
-                print(f"at mutant {number} of seed {seed}", file=sys.stderr, flush=True)
-            try:
+            with judging(seed, number, complaints):
                 verdicts[await judge(front_end, mutant(seed, number))] += 1
                 if number % CALL_EVERY == 0:
                     await serve_a_sound_client(front_end)
-                assert not complaints, complaints[0]
-            except Exception as error:
-                reason = f"{type(error).__name__}: {error} {' '.join(complaints)}".rstrip()
-                raise AssertionError(f"mutant({seed}, {number}): {reason}") from error
         await front_end.close(0.0)
         await broker.close()
     return verdicts
 
 
 def main(arguments: Sequence[str]) -> None:
-    faulthandler.enable()
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    seed, count, start = (*map(int, arguments), 0)[:3]
-    warm = asyncio.run(run(seed, min(count, 500), start))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    verdicts = warm + asyncio.run(run(seed, count - warm.total(), start + warm.total()))
-    for verdict, times in verdicts.most_common():
-        print(f"{times:9,} {verdict}")
-    print(f"grown by {(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024} MiB")
+    drive(lambda seed, count, start: asyncio.run(run(seed, count, start)), *map(int, arguments))
 
 
 if __name__ == "__main__":

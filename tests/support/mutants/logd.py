@@ -1,7 +1,7 @@
 """Broken conversations in text: sound commands with something wrong, and a judge of what a front-end makes of them.
 
-Every mutant follows from (seed, number) alone. `python -m support.mutants.logd SEED COUNT [START] [local]` runs a range in this
-process, `local` against a broker with files.
+Every mutant follows from (seed, number) alone. `python -m support.mutants.logd SEED COUNT [START] [local]` runs a range
+in this process, `local` against a broker with files.
 
 `judge` holds the front-end to its promise: nothing is raised, what it takes a stream for does not depend on where that
 was cut, every byte it sends is part of an answer, whoever is sent away is told why, and nothing is left behind.
@@ -10,8 +10,6 @@ was cut, every byte it sends is part of an answer, whoever is sent away is told 
 from __future__ import annotations
 
 import asyncio
-import faulthandler
-import resource
 import sys
 import tempfile
 from collections import Counter
@@ -31,6 +29,7 @@ from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.protocols.logd.requests import Messages, Mixed, Request
 from logboom.protocols.logd.settings import LogdSettings
 from support.brokers.memory import MemoryBroker, MemoryLog
+from support.mutants.driver import drive, judging
 from support.peers.wire import Line
 
 REASONS: Final = {value for name, value in vars(errors).items() if name.isupper() and isinstance(value, bytes)}
@@ -203,18 +202,13 @@ async def run(seed: int, count: int, start: int = 0, kind: str = "memory") -> Co
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(repr(context)))
     async with front_end_of(kind) as front_end:
         for number in range(start, start + count):
-            if number % 1000 == 0:
-                print(f"at mutant {number} of seed {seed}", file=sys.stderr, flush=True)
             if isinstance(front_end.broker, MemoryBroker):
                 front_end.broker.appends.clear()
                 front_end.broker.logs = {"events": MemoryLog()}
-            try:
+            with judging(seed, number, complaints):
                 verdicts[await judge(front_end, mutant(seed, number))] += 1
                 if number % CALL_EVERY == 0:
                     await serve_a_sound_client(front_end)
-                assert not complaints, complaints[0]
-            except Exception as error:
-                raise AssertionError(f"mutant({seed}, {number}): {type(error).__name__}: {error}") from error
         await front_end.close(0.0)
     if kind == "memory":
         assert not verdicts["waits"], "somebody who broke the protocol was told nothing"
@@ -222,16 +216,9 @@ async def run(seed: int, count: int, start: int = 0, kind: str = "memory") -> Co
 
 
 def main(arguments: Sequence[str]) -> None:
-    faulthandler.enable()
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
     kind = "local" if "local" in arguments else "memory"
-    seed, count, start = (*map(int, [word for word in arguments if word != "local"]), 0)[:3]
-    warm = asyncio.run(run(seed, min(count, 500), start, kind))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    verdicts = warm + asyncio.run(run(seed, count - warm.total(), start + warm.total(), kind))
-    for verdict, times in verdicts.most_common():
-        print(f"{times:9,} {verdict}")
-    print(f"grown by {(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024} MiB")
+    numbers = [int(word) for word in arguments if word != "local"]
+    drive(lambda seed, count, start: asyncio.run(run(seed, count, start, kind)), *numbers)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,6 @@ mostly the right checksums. `python -m support.mutants.tables SEED COUNT` runs a
 
 from __future__ import annotations
 
-import faulthandler
-import resource
 import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,6 +18,7 @@ from logboom.batch import HEADER_SIZE, KIND_DATA, KIND_LOST, Batch, build, schem
 from logboom.batch.tables import FEW, LOST, BatchFailure, TableStretch
 from logboom.errors import BatchError
 from support.mutants.batches import mutant, seal, sources
+from support.mutants.driver import drive, judging
 
 
 class Numbers(NamedTuple):
@@ -130,19 +129,13 @@ def run(seed: int, count: int, start: int = 0) -> Counter[str]:
     """Judge a range of stretches. A failure names the stretch."""
     verdicts: Counter[str] = Counter()
     for number in range(start, start + count):
-        try:
+        with judging(seed, number, what="stretch"):
             verdicts["sound" if judge(stretch(seed, number)) == "sound" else "refused"] += 1
-        except Exception as error:
-            raise AssertionError(f"stretch({seed}, {number}): {type(error).__name__}: {error}") from error
     return verdicts
 
 
 def main(arguments: Sequence[str]) -> None:
-    faulthandler.enable()
-    resource.setrlimit(resource.RLIMIT_AS, (4 << 30, 4 << 30))
-    seed, count, start = (*map(int, arguments), 0)[:3]
-    for verdict, times in run(seed, count, start).most_common():
-        print(f"{times:9,} {verdict}")
+    drive(run, *map(int, arguments))
 
 
 if __name__ == "__main__":
