@@ -27,7 +27,8 @@ from logboom.protocols.binary import messages
 from logboom.protocols.binary.handler import METHODS
 from logboom.protocols.binary.messages import Kind
 from support.brokers.memory import MemoryBroker
-from support.peers.binary import run, serve
+from support.peers.binary import serve
+from support.peers.served import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocols" / "binary.md").read_text()
 NEVER_SENT = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import pytest
 from logboom import Client
 from logboom.broker.publish.publication import PublishKey, Receipt
 from logboom.client.publish.stage_writer import StageWriter, publish
-from support.nodes.process import READY_S, NodeProcess
+from support.nodes.process import NodeProcess
+from support.waiting import wait_until
 from system.node_load import LOGS, Load, pause
 from system.staged_node import KEY, StagedNode, read_values
 from system.test_node_faults import works
@@ -213,10 +213,12 @@ def test_a_node_that_is_stopped_during_a_large_publish_ends_well_and_the_publish
 
 def wait_for_open_key(address: str) -> None:
     """Until a publish is under way, or was."""
-    deadline = time.monotonic() + READY_S
     with Client(address) as client:
-        while not any(info.is_open or info.number == KEY.number for info in client.keys(KEY.name)):
-            assert time.monotonic() < deadline, "nobody publishes"
+        wait_until(
+            lambda: any(info.is_open or info.number == KEY.number for info in client.keys(KEY.name)),
+            "somebody who publishes",
+            every_s=0,
+        )
 
 
 @pytest.mark.soak

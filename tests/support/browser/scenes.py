@@ -10,7 +10,6 @@ and the traffic where there is some, end with the `with`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, suppress
@@ -32,10 +31,10 @@ from support.browser import records
 from support.browser.traffic import Flow, Follower, Traffic
 from support.disks.hasty import HastyDisk
 from support.nodes.console import ConsoleNode
+from support.waiting import wait_until
 
 KIB: Final = 1024
 DAY_MS: Final = 86_400_000
-WAIT_S: Final = 300.0
 MANY: Final = 10_000
 AT_ONCE: Final = 200
 REFUSAL: Final = "settlement window until 18:00"
@@ -145,7 +144,7 @@ def damaged(root: Path, http_port: int = 0) -> Iterator[Scene]:
         node.stop()
         flip_a_byte(node.directory, "ledger")
         node.start()
-        _await(lambda: node.ask("/stats")["upkeep"]["scrub"]["findings"])
+        _await(lambda: node.ask("/stats")["upkeep"]["scrub"]["findings"], "a scrub that finds the damage")
         yield Scene(node)
 
 
@@ -155,7 +154,7 @@ def replica(root: Path, http_port: int = 0) -> Iterator[Scene]:
     with busy(root / "source") as source:
         copies = ("--replicate-from", source.node.logd_address)
         with ConsoleNode(root / "copy", *copies, http_port=http_port) as node:
-            _await(lambda: len(node.ask("/topics")["topics"]) >= len(SHOP))
+            _await(lambda: len(node.ask("/topics")["topics"]) >= len(SHOP), "a copy of every topic")
             scene = Scene(node, source.traffic)
             scene.source = source.node
             yield scene
@@ -269,12 +268,10 @@ async def _open_damaged(broker: Broker) -> None:
     await write(broker, "orders", records.make(records.order, 4, 300), 10, 3)
 
 
-def _await(holds: Callable[[], Any]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while True:
+def _await(holds: Callable[[], Any], what: str) -> None:
+    def answered() -> bool:
         with suppress(httpx.HTTPError):
-            if holds():
-                return
-        if time.monotonic() > deadline:
-            raise AssertionError(f"the scene is not as it should be after {WAIT_S:.0f} s")
-        time.sleep(0.1)
+            return bool(holds())
+        return False
+
+    wait_until(answered, what, every_s=0.1)

@@ -9,10 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from support.waiting import wait_until
 
 READY_S = 300.0
 _given: set[int] = set()
@@ -63,14 +64,20 @@ class NodeProcess:
         command += ["--listen", self.address, "--ready-file", str(self._ready), *self._options]
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=before)
-        deadline = time.monotonic() + READY_S
-        while not self._ready.exists():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self._process.kill()
-                self._process.wait()
-                raise AssertionError(f"the node did not start:\n{self.log.read_text()[-4000:]}")
-            time.sleep(0.01)
+        try:
+            wait_until(self._ready.exists, self._said, limit_s=READY_S, check=self._check_alive)
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
         self._pid = json.loads(self._ready.read_text())["pid"]
+
+    def _check_alive(self) -> None:
+        assert self._process is not None
+        assert self._process.poll() is None, f"the node did not start:\n{self._said()}"
+
+    def _said(self) -> str:
+        return self.log.read_text()[-4000:]
 
     def kill(self) -> None:
         """SIGKILL to the node itself, not to what it runs under."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -11,23 +11,12 @@ from logboom.broker.api import Broker, Feeds
 from logboom.broker.limits import Limits, Rejections
 from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.protocols.logd.settings import LogdSettings
+from support.peers.served import Peer, ServedFrontEnd
 
 
-class Served:
-    def __init__(self, front_end: LogdFrontEnd, port: int) -> None:
-        self.front_end = front_end
-        self.port = port
-        self.peers: list[Peer] = []
-
-    async def peer(self) -> Peer:
-        peer = Peer(*await asyncio.open_connection("127.0.0.1", self.port))
-        self.peers.append(peer)
-        return peer
-
-    async def until(self, holds: Callable[[], bool]) -> None:
-        """Returns when this holds; the story's patience is the limit."""
-        while not holds():
-            await asyncio.sleep(0.005)
+class Served(ServedFrontEnd[LogdFrontEnd, "LogdPeer"]):
+    async def peer(self) -> LogdPeer:
+        return await self.connect()
 
     @property
     def ending(self) -> float | None:
@@ -42,11 +31,7 @@ class Served:
         return cast(asyncio.Transport, connection._transport)
 
 
-class Peer:
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader = reader
-        self.writer = writer
-
+class LogdPeer(Peer):
     def send(self, data: bytes) -> None:
         self.writer.write(data)
 
@@ -81,16 +66,7 @@ async def serve(
     feeds: Feeds | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    front_end = LogdFrontEnd(broker, limits, Rejections(), LogdSettings(**settings), dict, feeds)
-    server = await asyncio.get_running_loop().create_server(front_end.factory, "127.0.0.1", 0, backlog=1024)
-    served = Served(front_end, server.sockets[0].getsockname()[1])
-    try:
+    served = Served(LogdFrontEnd(broker, limits, Rejections(), LogdSettings(**settings), dict, feeds), LogdPeer)
+    async with served.listening():
         yield served
-    finally:
-        server.close()
-        await front_end.close(0.0)
-        assert front_end.connections == 0
-        assert front_end.receive_memory.bytes == 0
-        for peer in served.peers:
-            peer.writer.transport.abort()
-        await asyncio.sleep(0)
+    assert served.front_end.receive_memory.bytes == 0

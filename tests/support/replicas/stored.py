@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-
 from logboom.batch import Batch
 from logboom.batch.rewrite import equal
 from logboom.broker.local import LocalBroker
@@ -36,9 +33,3 @@ def are_equal(one: dict[int, Batch], other: dict[int, Batch]) -> bool:
     if max(one, default=0) != max(other, default=0) or (one and other and not both):
         return False
     return all(equal(one[index], other[index]) for index in both)
-
-
-async def eventually(is_true: Callable[[], bool]) -> None:
-    """Looks again and again; the test's own time limit ends it."""
-    while not is_true():
-        await asyncio.sleep(0.01)

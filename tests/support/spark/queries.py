@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from logboom import Writer
 from logboom.client.remote import RemoteBroker, connect
 from support.nodes.process import NodeProcess
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,11 +100,12 @@ def finish(query: StreamingQuery) -> None:
     assert query.awaitTermination(PATIENCE_S), "the query did not end"
 
 
-def wait_until(holds: Callable[[], bool], query: StreamingQuery | None = None) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        failure = None if query is None else query.exception()
+def wait_for(query: StreamingQuery, holds: Callable[[], bool], what: str = "the query to get on") -> None:
+    """A query that fails meanwhile is waited for no longer."""
+
+    def check() -> None:
+        failure = query.exception()
         if failure is not None:
             raise failure
-        assert time.monotonic() < deadline, "it never came to hold"
-        time.sleep(0.05)
+
+    wait_until(holds, what, limit_s=PATIENCE_S, every_s=0.05, check=check)

@@ -18,7 +18,9 @@ from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, encode
 from logboom.protocols.binary.handler import METHODS, REQUESTS_MAX
 from logboom.protocols.binary.messages import Append, AppendPart, Credit, Hello, Kind, Read
 from support.brokers.memory import MemoryBroker
-from support.peers.binary import IDENTITY, LOOPS, Peer, run, serve
+from support.peers.binary import IDENTITY, serve
+from support.peers.binary import BinaryPeer as Peer
+from support.peers.served import LOOPS, run
 
 ONE = build([b"a"]).data
 THREE = build([b"a", b"b", b"c"]).data

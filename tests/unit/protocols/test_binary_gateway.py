@@ -22,7 +22,8 @@ from logboom.errors import (
     TopicRecreated,
     UnexpectedSeqno,
 )
-from support.peers.binary import run, serve
+from support.peers.binary import serve
+from support.peers.served import run
 
 
 @asynccontextmanager

@@ -17,7 +17,9 @@ from logboom.protocols.binary.codec import encode, encode_front
 from logboom.protocols.binary.connection import WRITE_BYTES_HIGH
 from logboom.protocols.binary.messages import Append, AppendPart, Hello, Kind, Read
 from support.brokers.memory import MemoryBroker
-from support.peers.binary import LOOPS, Peer, Served, run, serve
+from support.peers.binary import BinaryPeer as Peer
+from support.peers.binary import Served, serve
+from support.peers.served import LOOPS, run
 
 ONE = build([b"a"]).data
 LARGE = build([bytes(250_000)]).data

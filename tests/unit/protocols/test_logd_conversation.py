@@ -17,8 +17,8 @@ from logboom.broker.local import LocalBroker
 from logboom.errors import IndexOutOfRange, TopicDeleted, TopicNotFound
 from logboom.protocols.logd.answers import PIECE_RECORDS
 from support.brokers.memory import MemoryBroker
-from support.peers.binary import LOOPS, run
 from support.peers.logd import serve
+from support.peers.served import LOOPS, run
 
 STORED = bytes(build([b"stored"]).data)
 

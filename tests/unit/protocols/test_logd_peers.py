@@ -15,8 +15,9 @@ from logboom.broker.limits import Limits
 from logboom.protocols.logd import connection as connections
 from logboom.protocols.logd.connection import WRITE_BYTES_HIGH
 from support.brokers.memory import MemoryBroker, MemoryLog
-from support.peers.binary import LOOPS, run
-from support.peers.logd import Peer, serve
+from support.peers.logd import LogdPeer as Peer
+from support.peers.logd import serve
+from support.peers.served import LOOPS, run
 
 LARGE = bytes(build([bytes(250_000)]).data)
 MESSAGE = b"MSG events 250000\r\n" + bytes(250_000) + b"\r\n"

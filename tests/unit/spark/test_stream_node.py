@@ -18,7 +18,8 @@ from logboom.spark.read.planner import find_logs, open_catalog
 from logboom.spark.source import LogboomSource
 from logboom.storage.data.topic import FlushSettings, Settings
 from support.nodes.process import NodeProcess, free_port
-from support.spark.queries import Topics, wait_until
+from support.spark.queries import Topics
+from support.waiting import wait_until
 
 PATIENCE_S = 120.0
 

@@ -14,7 +14,8 @@ from logboom.broker.local import LocalBroker
 from logboom.broker.monitor.measures import BOUNDS_S, Histogram, Meter, add_up
 from logboom.client.remote import connect
 from support.brokers.places import PLACES, Place, opened
-from support.peers.binary import run, serve
+from support.peers.binary import serve
+from support.peers.served import run
 
 
 @pytest.mark.parametrize("number", range(len(BOUNDS_S)))
