@@ -15,7 +15,7 @@ CHUNK = 10_000
 
 
 def test_broken_requests_are_answered_or_refused_and_leave_nothing_behind() -> None:
-    verdicts = run_child("http", 1, 4_000)
+    verdicts = run_child("http", 1, 1_500)
     for status in ("200", "400", "404", "405", "409", "431"):
         assert status in verdicts
 

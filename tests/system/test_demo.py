@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from spark.classes import java_options
+
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 LIMIT_S = 1200
 """It starts Spark twice, which takes its time on a busy machine."""
@@ -19,7 +21,7 @@ def run_demo(directory: Path, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, str(DEMO), "--records", "10000", "--keep", "kept"],
         cwd=directory,
-        env=os.environ | environment,
+        env=os.environ | {"JAVA_TOOL_OPTIONS": java_options()} | environment,
         capture_output=True,
         text=True,
         check=False,
