@@ -23,11 +23,11 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import httpx
 from playwright.sync_api import Browser, Page
 
-from browser import pipelined, scenes, staged
-from browser.chromium import chromium
-from browser.scenes import Scene
-from browser.traffic import Traffic
-from browser.visitor import Scheme, Visitor
+from support.browser import pipelined, scenes, staged
+from support.browser.chromium import chromium
+from support.browser.scenes import Scene
+from support.browser.traffic import Traffic
+from support.browser.visitor import Scheme, Visitor
 
 IMAGES: Final = Path(__file__).parent / "images"
 SIZE_MAX: Final = 200 * 1024

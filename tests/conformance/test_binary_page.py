@@ -9,8 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from binary.memory import MemoryBroker
-from binary.peer import run, serve
 from logboom.broker.api import (
     ActivityRequest,
     CursorInfo,
@@ -28,6 +26,9 @@ from logboom.errors import CODES, DumpError
 from logboom.protocols.binary import messages
 from logboom.protocols.binary.handler import METHODS
 from logboom.protocols.binary.messages import Kind
+from support.brokers.memory import MemoryBroker
+from support.peers.binary import serve
+from support.peers.served import run
 
 PAGE = (Path(__file__).parents[2] / "docs" / "protocols" / "binary.md").read_text()
 NEVER_SENT = {

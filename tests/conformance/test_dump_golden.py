@@ -18,8 +18,8 @@ import pytest
 from logboom.storage import DataDirectory
 from logboom.storage.moving.load import load
 from logboom.storage.moving.restore import EqualLoader
-from simulation.disk import SimulatedDisk
-from simulation.dumps import NOW, fill, open_data
+from support.disks.simulated import SimulatedDisk
+from support.simulation.dumps import NOW, fill, open_data
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.glob("dump-v*.lgdump"))

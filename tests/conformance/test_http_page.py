@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from conformance.howto_page import HOWTO, alike, blocks, documents, lines_alike, run
-from conformance.http_node import http_node
 from logboom.protocols.http.settings import HttpSettings
-from packages import need
+from support.howto_page import HOWTO, alike, blocks, documents, lines_alike, run
+from support.nodes.http import http_node
+from support.packages import need
 
 PAGE = HOWTO / "http.md"
 

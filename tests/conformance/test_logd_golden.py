@@ -21,8 +21,8 @@ from logboom.protocols.logd import errors
 from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.protocols.logd.requests import WORDS
 from logboom.protocols.logd.settings import LogdSettings
-from logd_lines.transcript import Transcript, load
-from logd_lines.wire import Line
+from support.peers.transcript import Transcript, load
+from support.peers.wire import Line
 
 GOLDEN = Path(__file__).parent / "golden" / "logd"
 TRANSCRIPTS = sorted(GOLDEN.glob("*.txt"))

@@ -17,7 +17,7 @@ from logboom.protocols.logd import errors
 from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.protocols.logd.requests import WORDS
 from logboom.protocols.logd.settings import LogdSettings
-from packages import need
+from support.packages import need
 
 DOCS = Path(__file__).parents[2] / "docs"
 TUTORIAL = (DOCS / "howto" / "netcat.md").read_text()

@@ -13,9 +13,9 @@ from urllib.request import Request, urlopen
 
 import pytest
 
-from conformance.http_node import http_node
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits
+from support.nodes.http import http_node
 
 HERE = Path(__file__).parent
 ENDLESS = ["tail_records"]

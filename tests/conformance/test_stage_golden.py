@@ -19,7 +19,7 @@ from logboom.storage.config import MIB
 from logboom.storage.files.disk import Disk
 from logboom.storage.files.open_files import Space
 from logboom.storage.staged.stage import Opened, StageFile, StageTarget
-from simulation.disk import SimulatedDisk
+from support.disks.simulated import SimulatedDisk
 
 GOLDEN = Path(__file__).parent / "golden" / "stage-v1.stage"
 PAGE = Path(__file__).parents[2] / "docs" / "formats" / "stage.md"

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.howto_page import HOWTO, Block, alike, blocks, documents, run
-from packages import need
-from system.node import NodeProcess, free_port
+from support.howto_page import HOWTO, Block, alike, blocks, documents, run
+from support.nodes.process import NodeProcess, free_port
+from support.packages import need
 
 PAGE = (HOWTO / "watch.md").read_text()
 BLOCKS = list(blocks(PAGE))

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from browser import chromium as debian
-from browser import scenes
-from browser.scenes import Scene
-from browser.visitor import TIMEOUT_MS, Visitor
-from packages import need
+from support.browser import chromium as debian
+from support.browser import scenes
+from support.browser.scenes import Scene
+from support.browser.visitor import TIMEOUT_MS, Visitor
+from support.packages import need
 
 expect.set_options(timeout=TIMEOUT_MS)
 

@@ -7,9 +7,9 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser import audit
-from browser.scenes import Scene
-from browser.visitor import Visitor
+from support.browser import audit
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
 
 PLACES = {
     "overview": "#/",

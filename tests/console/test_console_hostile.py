@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from browser import audit
-from browser import hostile as texts
-from browser.scenes import Scene
-from browser.visitor import Visitor
+from support.browser import audit
+from support.browser import hostile as texts
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
 
 _SCRIPTS = "() => [...document.scripts].map((script) => script.src)"
 _STRANGERS = "() => document.querySelectorAll('main :is(iframe, style, script, [onerror], [onload])').length"

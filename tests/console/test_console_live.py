@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from browser import audit
-from browser.scenes import Scene
-from browser.visitor import Visitor
+from support.browser import audit
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
 
 UPDATES = 4
 SHIFT_MAX = 0.02

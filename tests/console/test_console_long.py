@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from playwright.sync_api import CDPSession, Page, expect
 
-from browser.scenes import Scene
-from browser.visitor import Visitor, wait_until_ready
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor, wait_until_ready
 
 PLACES = ("#/topics/orders", "#/topics/orders/segments", "#/topics/orders/cursors", "#/topics/orders/settings", "#/")
 ROUNDS = 4

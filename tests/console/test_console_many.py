@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from playwright.sync_api import Page, expect
 
-from browser.scenes import MANY, Scene, many_names
-from browser.visitor import Visitor
+from support.browser.scenes import MANY, Scene, many_names
+from support.browser.visitor import Visitor
 
 ELEMENTS_MAX = 5_000
 

@@ -6,8 +6,8 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from browser.scenes import SHOP, Scene
-from browser.visitor import Visitor
+from support.browser.scenes import SHOP, Scene
+from support.browser.visitor import Visitor
 
 REGIONS = ("Health", "Records", "Bytes", "Latency", "Limits", "Connections", "Recent troubles", "Topics")
 

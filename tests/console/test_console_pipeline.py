@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from browser import audit, pipelined
-from browser.scenes import Scene
-from browser.visitor import Visitor
+from support.browser import audit, pipelined
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
 
 PIPELINE = "#/pipeline"
 

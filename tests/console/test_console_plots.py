@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser.scenes import Scene
-from browser.visitor import Visitor
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
 
 SECOND = 1_000_000
 INTERVAL_MS = 2_000

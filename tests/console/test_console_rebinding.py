@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from playwright.sync_api import Browser
 
-from browser import chromium as debian
-from browser.scenes import Scene
-from packages import need
+from support.browser import chromium as debian
+from support.browser.scenes import Scene
+from support.packages import need
 
 NAME = "evil.example"
 READ = """async (path) => {

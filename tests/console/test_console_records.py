@@ -10,8 +10,8 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from browser.scenes import Scene
-from browser.visitor import Visitor, wait_until_ready
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor, wait_until_ready
 
 
 def rows(page: Page) -> Locator:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from browser.scenes import Scene
-from browser.visitor import Visitor
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
 
 
 def test_an_empty_node_has_a_page_with_a_heading_and_landmarks(visitor: Visitor, empty: Scene) -> None:

@@ -9,13 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
-from browser import audit, staged
-from browser import hostile as texts
-from browser.node import ConsoleNode
-from browser.scenes import Scene
-from browser.visitor import Visitor
 from logboom import Client, connect
 from logboom.client.publish.stage_writer import StageWriter
+from support.browser import audit, staged
+from support.browser import hostile as texts
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
+from support.nodes.console import ConsoleNode
 
 STAGES = "#/stages"
 KEY_NAMES = (

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from browser import scenes
-from browser.scenes import Scene
-from browser.visitor import Visitor
+from support.browser import scenes
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
 
 
 @pytest.fixture(scope="module")

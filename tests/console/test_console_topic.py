@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser.scenes import REFUSAL, Scene
-from browser.visitor import Visitor
+from support.browser.scenes import REFUSAL, Scene
+from support.browser.visitor import Visitor
 
 
 def make_topic(scene: Scene, name: str, records: int = 0, partitions: int = 1) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from browser.scenes import Scene
-from browser.visitor import Visitor
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
 
 HTML = "<!doctype html><title>Sign in</title>"
 UNKNOWN = "may have been done or not"

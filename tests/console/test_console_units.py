@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from browser.scenes import Scene
-from browser.visitor import Visitor
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
 
 PARSE = """async ([text, kind]) => {
   const units = await import("/console/units.js");

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from browser.scenes import Scene
-from browser.visitor import Visitor
+from support.browser.scenes import Scene
+from support.browser.visitor import Visitor
 
 NOW = datetime(2026, 11, 15, 14, 3, 30)
 """In the zone of whoever looks, which is that of the browser."""

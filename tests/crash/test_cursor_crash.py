@@ -12,8 +12,8 @@ import pytest
 from logboom.broker.state.cursors import Cursors
 from logboom.errors import LogboomError
 from logboom.storage.bookmark import Bookmark
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.internal import open_cursors
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.simulation.internal import open_cursors
 
 ID = "c" * 32
 SNAPSHOT_BYTES = 700

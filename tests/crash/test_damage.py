@@ -9,8 +9,8 @@ import pytest
 from logboom.batch import Producer, build, stamp
 from logboom.errors import Damage, LogReadOnly
 from logboom.storage import Log, OpenFiles
-from simulation.disk import Call, SimulatedDisk, Truncate, Write, apply
-from simulation.model import DIRECTORY, SMALL, make_batch, open_log
+from support.disks.simulated import Call, SimulatedDisk, Truncate, Write, apply
+from support.simulation.model import DIRECTORY, SMALL, make_batch, open_log
 
 NOW = 1_000_000
 COUNT = 3

@@ -17,7 +17,7 @@ from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.errors import SyncFailed
 from logboom.storage import DataDirectory
-from simulation.disk import Call, SimulatedDisk
+from support.disks.simulated import Call, SimulatedDisk
 
 CONFIG = BrokerConfig(reserve_bytes=0)
 ROOT = "/data"

@@ -9,7 +9,7 @@ import pytest
 from logboom.batch import build
 from logboom.errors import SyncFailed
 from logboom.storage import DataDirectory
-from simulation.disk import Call, SimulatedDisk
+from support.disks.simulated import Call, SimulatedDisk
 
 
 @pytest.mark.parametrize("path", ["/data/state", "/data/lock"])

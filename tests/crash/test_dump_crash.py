@@ -17,8 +17,8 @@ from logboom.storage.moving.load import load
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
 from logboom.storage.moving.restore import EqualLoader
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.dumps import NOW, assert_same, dumped, fill, load_equal, open_data
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.simulation.dumps import NOW, assert_same, dumped, fill, load_equal, open_data
 
 
 @pytest.fixture(scope="module")

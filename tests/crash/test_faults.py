@@ -9,8 +9,8 @@ import pytest
 
 from logboom.errors import LogboomError, LogReadOnly, LowSpace, StorageError, SyncFailed, WriteFailed
 from logboom.storage import Appended, Log
-from simulation.disk import Call, SimulatedDisk
-from simulation.model import make_batch, open_log
+from support.disks.simulated import Call, SimulatedDisk
+from support.simulation.model import make_batch, open_log
 
 NOW = 1_000_000
 

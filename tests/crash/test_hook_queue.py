@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from logboom.storage.upkeep.hooks import HookEntry, HookQueue
-from simulation.disk import Call, PowerLoss, SimulatedDisk
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
 
 PATH = "/data/internal/hooks"
 TOPIC = "topics/a~" + "a" * 32

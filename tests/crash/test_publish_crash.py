@@ -21,8 +21,9 @@ from logboom.broker.publish import publisher
 from logboom.errors import LogboomError, OutcomeUnknown, StageError, Unavailable
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.staged import stage
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.staged import Log, Machine, Values, append, fill, killed, publish_values, read_logs, tell
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.effort import some_of, strides
+from support.simulation.staged import Log, Machine, Values, append, fill, killed, publish_values, read_logs, tell
 
 LOGS: list[Log] = [("a", 0), ("a", 1), ("b", 0)]
 CONFIG = BrokerConfig(reserve_bytes=0)
@@ -241,14 +242,14 @@ PARTS = 6
 
 
 @pytest.mark.parametrize("policy", SIZES)
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", some_of(range(PARTS), 1))
 def test_a_kill_at_any_call_leaves_all_or_nothing_and_the_answer_is_true(part: int, policy: Policy) -> None:
     for at in range(1 + part, calls(policy) + 5, PARTS):
         disk, account = broken_off(at, policy)
         verify(killed(disk), copied(account))
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", some_of(range(PARTS), 4))
 def test_a_power_loss_at_any_call_leaves_all_or_nothing_and_the_answer_is_true(part: int) -> None:
     for policy in POLICIES:
         for at in range(1 + part, calls(policy) + 5, PARTS):
@@ -296,7 +297,8 @@ FAULTS: dict[str, tuple[str, int | None]] = {
 
 @pytest.mark.parametrize("policy", SIZES)
 @pytest.mark.parametrize("kind", FAULTS)
-def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: str, policy: Policy) -> None:
+@pytest.mark.parametrize("stride", strides(5))
+def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: str, policy: Policy, stride: int) -> None:
     at, is_met = 1, True
     while is_met:
         disk, account, is_met = failing(at, kind, policy)
@@ -304,13 +306,16 @@ def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: st
         choose = random.Random(at)
         verify(killed(disk), copied(account))
         verify(disk.power_loss(choose), copied(account))
-        at += 1
+        at += stride
 
 
 @pytest.mark.parametrize("policy", SIZES)
 @pytest.mark.parametrize("second", ["sync", "truncate"])
-def test_a_write_that_fails_and_cannot_be_cut_off_leaves_all_or_nothing(second: str, policy: Policy) -> None:
-    for at in range(1, 40 if policy == "each" else 60):
+@pytest.mark.parametrize("stride", strides(5))
+def test_a_write_that_fails_and_cannot_be_cut_off_leaves_all_or_nothing(
+    second: str, policy: Policy, stride: int
+) -> None:
+    for at in range(1, 40 if policy == "each" else 60, stride):
         disk, account, writes, armed = killed(prepared(policy)), Account(), list[Call](), list[bool]()
 
         def fault(call: Call, at: int = at, writes: list[Call] = writes, armed: list[bool] = armed) -> int | None:
@@ -331,11 +336,11 @@ def test_a_write_that_fails_and_cannot_be_cut_off_leaves_all_or_nothing(second: 
 
 
 @pytest.mark.parametrize("policy", SIZES)
-@pytest.mark.parametrize("part", range(3))
+@pytest.mark.parametrize("part", some_of(range(PARTS), 2))
 def test_a_node_that_is_closed_at_any_call_leaves_all_or_nothing_and_the_answer_is_true(
     part: int, policy: Policy
 ) -> None:
-    for at in range(1 + part, calls(policy) + 1, 3):
+    for at in range(1 + part, calls(policy) + 1, PARTS):
         disk, account = killed(prepared(policy)), Account()
         Machine(disk).run(partial(close_at, disk, at, account), CONFIG)
         verify(killed(disk), account)
@@ -357,10 +362,10 @@ async def close_at(disk: SimulatedDisk, at: int, account: Account, broker: Local
 
 
 @cache
-def half_published(policy: Policy) -> tuple[tuple[SimulatedDisk, Account], ...]:
-    """Disks on which a publish is open, in various degrees of completeness."""
+def half_published(policy: Policy, part: int) -> tuple[tuple[SimulatedDisk, Account], ...]:
+    """Disks on which a publish is open, in various degrees of completeness: a fourth of them."""
     found = []
-    for at in range(1, calls(policy) + 1):
+    for at in range(1 + part, calls(policy) + 1, 4):
         disk, account = broken_off(at, policy)
         said = tell(killed(disk), _nothing, CONFIG)
         if any("was finished" in line for line in said):
@@ -373,10 +378,10 @@ async def _nothing(broker: LocalBroker) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", some_of(range(4), 0))
 def test_finishing_a_publish_may_be_broken_off_any_number_of_times(part: int, policy: Policy) -> None:
     every = 3 if policy == "segments" else 1
-    for number, (disk, account) in enumerate(half_published(policy)[part :: 4 * every]):
+    for number, (disk, account) in enumerate(half_published(policy, part)[::every]):
         choose = random.Random(part)
         left, at = disk.power_loss(choose) if number % 2 else killed(disk), 1
         for _ in range(60):

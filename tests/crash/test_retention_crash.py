@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from any_hook import ANY_HOOK
 from logboom.batch import build
 from logboom.broker.config import UpkeepSettings
 from logboom.broker.upkeep.hook import HookOutcome
@@ -23,8 +22,9 @@ from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.storage import DataDirectory, Log
 from logboom.storage.data.topic import HookSettings, RecompressionSettings, RetentionSettings, Settings
 from logboom.storage.upkeep.hooks import HookQueue
-from simulation.broken import checked, copy_of
-from simulation.disk import Call, PowerLoss, SimulatedDisk
+from support.brokers.any_hook import ANY_HOOK
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.simulation.broken import checked, copy_of
 
 NOW = 1_700_000_000_000_000
 HOUR = 3_600_000_000

@@ -18,9 +18,9 @@ from logboom.errors import LogboomError, OutcomeUnknown, StorageError, SyncFaile
 from logboom.storage import Appended, Log, LogConfig
 from logboom.storage.data.topic import SegmentSettings, Settings
 from logboom.storage.staged import stage
-from simulation.disk import Call, SimulatedDisk
-from simulation.model import DIRECTORY, make_batch, open_log
-from simulation.staged import Machine, append, fill, killed, read_log, tell
+from support.disks.simulated import Call, SimulatedDisk
+from support.simulation.model import DIRECTORY, make_batch, open_log
+from support.simulation.staged import Machine, append, fill, killed, read_log, tell
 
 OPENINGS = ("open", "create", "open_directory")
 NOW = 1_000_000

@@ -11,8 +11,8 @@ from logboom.batch import Producer
 from logboom.errors import LogReadOnly, SyncFailed
 from logboom.storage import Appended, Log, OpenFiles
 from logboom.storage.health.check import check
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.model import DIRECTORY, NOBODY, SMALL, make_batch, open_log
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.simulation.model import DIRECTORY, NOBODY, SMALL, make_batch, open_log
 
 NOW = 1_000_000
 

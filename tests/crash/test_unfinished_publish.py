@@ -26,8 +26,8 @@ from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
 from logboom.storage.moving.restore import EqualLoader
 from logboom.storage.staged.unfinished import MAGIC, InternalSnapshot, hold_unfinished, unfinished_in
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.staged import ROOT, Machine, append, killed, publish_values, read_logs, tell
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.simulation.staged import ROOT, Machine, append, killed, publish_values, read_logs, tell
 
 CONFIG = BrokerConfig(reserve_bytes=0)
 VALUES = {("a", 0): [b"a%d" % n for n in range(8)], ("b", 0): [b"b%d" % n for n in range(8)]}

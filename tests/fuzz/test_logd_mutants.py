@@ -4,39 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from fuzz.logd import mutant, read_answers, run
+from support.mutants.driver import run_child, run_in_chunks
+from support.mutants.logd import mutant, read_answers, run
 
-TESTS = Path(__file__).parents[1]
 SOAK = int(os.environ.get("LOGBOOM_SOAK_LOGD", "1000000"))
 CHUNK = 50_000
-GROWTH_MIB_MAX = 64
-
-
-def run_child(seed: int, count: int, start: int = 0, *more: str) -> str:
-    command = [sys.executable, "-m", "fuzz.logd", str(seed), str(count), str(start), *more]
-    child = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
-    assert child.returncode == 0, child.stderr[-4000:]
-    grown = re.search(r"grown by (\d+) MiB", child.stdout)
-    assert grown is not None
-    assert int(grown[1]) < GROWTH_MIB_MAX
-    return child.stdout
 
 
 def test_broken_commands_are_answered_or_refused_and_leave_nothing_behind() -> None:
-    verdicts = run_child(1, 5_000)
+    verdicts = run_child("logd", 1, 5_000)
     for verdict in ("lived", "sent away", "left"):
         assert verdict in verdicts
 
 
 def test_broken_commands_do_no_harm_to_a_broker_with_files() -> None:
-    assert "lived" in run_child(2, 2_000, 0, "local")
+    assert "lived" in run_child("logd", 2, 2_000, 0, "local")
 
 
 def test_a_conversation_follows_from_its_seed_and_number() -> None:
@@ -54,7 +39,7 @@ def test_a_failing_conversation_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
     async def fail(*_: object) -> str:
         raise IndexError("out of range")
 
-    monkeypatch.setattr("fuzz.logd.judge", fail)
+    monkeypatch.setattr("support.mutants.logd.judge", fail)
     with pytest.raises(AssertionError, match=r"mutant\(7, 2\): IndexError: out of range"):
         asyncio.run(run(7, 1, start=2))
 
@@ -62,5 +47,4 @@ def test_a_failing_conversation_is_named(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_a_million_broken_conversations_are_answered_or_refused_and_leave_nothing_behind() -> None:
-    for start in range(0, SOAK, CHUNK):
-        run_child(2026, min(CHUNK, SOAK - start), start)
+    run_in_chunks("logd", 2026, SOAK, CHUNK)

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzz.batches import judge
 from logboom.batch import (
     HEADER_SIZE,
     NO_TIMESTAMP,
@@ -20,6 +19,7 @@ from logboom.batch import (
     encode,
     stamp,
 )
+from support.mutants.batches import judge
 
 timestamps = st.none() | st.integers(NO_TIMESTAMP + 1, 2**63 - 1)
 names = st.text(max_size=5)

@@ -18,8 +18,8 @@ from logboom.storage.data.topic import RetentionSettings
 from logboom.storage.upkeep.recompression import recompress
 from logboom.storage.upkeep.retention import expired
 from logboom.storage.view import LogView
-from simulation.disk import SimulatedDisk
-from simulation.model import Model, make_batch, open_log, open_view
+from support.disks.simulated import SimulatedDisk
+from support.simulation.model import Model, make_batch, open_log, open_view
 
 
 class LogMachine(RuleBasedStateMachine):

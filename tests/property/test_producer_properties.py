@@ -9,8 +9,8 @@ from logboom.batch import Batch, Producer, build
 from logboom.batch.header import ISSUED_IDS
 from logboom.errors import LogboomError, ProducerForgotten
 from logboom.storage import Appended, LogConfig
-from simulation.disk import SimulatedDisk
-from simulation.model import open_log
+from support.disks.simulated import SimulatedDisk
+from support.simulation.model import open_log
 
 CONFIG = LogConfig(segment_bytes=4096, producers_max=3)
 Step = tuple[str, int]

@@ -15,7 +15,7 @@ from logboom.client import FileReader
 from logboom.storage import DataDirectory, Log
 from logboom.storage.data.topic import SegmentSettings, Settings
 from logboom.storage.readable_log import SeqnoRange
-from spark.content import store_anew
+from support.spark.content import store_anew
 
 NOW = 1_000
 COLUMNS = ("seqno", "timestamp", "key", "value", "channel", "tags", "headers")

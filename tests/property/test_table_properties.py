@@ -6,8 +6,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzz.tables import Numbers, chain, judge
 from logboom.batch import NO_TIMESTAMP, Record, build_control, build_records, schema
+from support.mutants.tables import Numbers, chain, judge
 
 
 class Note(msgspec.Struct):

@@ -26,9 +26,9 @@ from logboom.broker.local import LocalBroker
 from logboom.errors import BookmarkLost, LogboomError, TopicNotFound, UnexpectedSeqno
 from logboom.storage import Appended
 from logboom.storage.data.topic import FlushSettings, SegmentSettings, Settings
-from simulation.disk import SimulatedDisk
 from simulation.machine import SimulatedMachine
-from simulation.staged import ROOT, killed, publish_values
+from support.disks.simulated import SimulatedDisk
+from support.simulation.staged import ROOT, killed, publish_values
 
 CONFIG: Final = BrokerConfig(
     upkeep=UpkeepSettings(recompress_bytes_per_second=None, scrub_bytes_per_second=None), reserve_bytes=0

@@ -23,7 +23,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from logboom.broker.monitor.incidents import LOGGERS
 from logboom.broker.world import World
-from simulation.disk import Call, PowerLoss, SimulatedDisk
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
 
 SLOW: Final = frozenset(("write", "sync", "sync_directory", "create", "rename"))
 """Calls of the disk before which a thread stands still."""

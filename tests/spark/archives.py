@@ -20,9 +20,9 @@ from logboom.results.places import UNFINISHED, ResultPlace
 from logboom.spark.jobs.archive import ArchiveWork
 from logboom.spark.jobs.job_run import RunReport, run_job
 from logboom.storage import DataDirectory, Log
-from spark.content import Row, make_topic, read_rows
-from spark.queries import Topics
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.content import Row, make_topic, read_rows
+from support.spark.queries import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

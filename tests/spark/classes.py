@@ -11,6 +11,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from logboom.spark import session
@@ -20,6 +21,12 @@ if TYPE_CHECKING:
 
 OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xlog:cds=off,cds+dynamic=off"
 """For every Java that the tests start: none lives long enough for its better compiler to pay."""
+
+
+def java_options() -> str:
+    """For `JAVA_TOOL_OPTIONS`: with the file that `make test` has made, where there is one."""
+    classes = Path(sys.prefix, "spark.jsa")
+    return f"{OPTIONS} -XX:SharedArchiveFile={classes}" if classes.exists() else OPTIONS
 
 
 def main(path: str) -> None:

@@ -16,7 +16,6 @@ import socket
 import subprocess
 import sys
 import tarfile
-import time
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -25,7 +24,8 @@ from pathlib import Path
 import pyspark
 
 from logboom.spark.runtime.java import prepare_java
-from system.node import free_port
+from support.nodes.process import free_port
+from support.waiting import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 READY_S = 300.0
@@ -68,12 +68,9 @@ def process(
             running.wait()
 
 
-def wait_until(true: Callable[[], bool], said: Callable[[], str]) -> None:
-    deadline = time.monotonic() + READY_S
-    while not true():
-        assert time.monotonic() < deadline, said()[-4000:]
-        said()
-        time.sleep(0.1)
+def wait_for(said: Callable[[], str], holds: Callable[[], bool]) -> None:
+    """For a process of Spark, which may end instead."""
+    wait_until(holds, lambda: f"more than {said()[-4000:]}", limit_s=READY_S, every_s=0.1, check=said)
 
 
 @contextmanager
@@ -93,14 +90,14 @@ def standalone(directory: Path, workers: int = WORKERS, memory: str = "700m") ->
             command = [run, "org.apache.spark.deploy.worker.Worker", "--host", "127.0.0.1", "--cores", "1"]
             command += ["--memory", memory, "--webui-port", "0", "--work-dir", home / "work", master]
             stack.enter_context(process(command, home, "worker", bare))
-        wait_until(lambda: _alive(web) == workers, said)
+        wait_for(said, lambda: _alive(web) == workers)
         yield master
 
 
 def _port_of(service: str, said: Callable[[], str]) -> int:
     """As the process says. A port that was free before it began may be another's by now, and then it takes the next."""
     announced = re.compile(rf"started service '{service}' on port (\d+)")
-    wait_until(lambda: announced.search(said()) is not None, said)
+    wait_for(said, lambda: announced.search(said()) is not None)
     (port,) = announced.findall(said())
     return int(port)
 
@@ -129,7 +126,7 @@ def connect_server(directory: Path, python: str = sys.executable) -> Iterator[st
     command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
     command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
     with process(command, directory, "connect", environment(PYSPARK_PYTHON=python)) as said:
-        wait_until(lambda: _listens(port), said)
+        wait_for(said, lambda: _listens(port))
         yield f"sc://127.0.0.1:{port}"
 
 

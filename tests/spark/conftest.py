@@ -6,26 +6,19 @@ What starts, stops or configures Spark itself runs in processes of its own (clus
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from logboom.spark import session
-from spark.classes import OPTIONS
+from spark.classes import java_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-CLASSES = Path(sys.prefix, "spark.jsa")
-"""Made by `make test`."""
-
-os.environ.setdefault(
-    "JAVA_TOOL_OPTIONS", f"{OPTIONS} -XX:SharedArchiveFile={CLASSES}" if CLASSES.exists() else OPTIONS
-)
+os.environ.setdefault("JAVA_TOOL_OPTIONS", java_options())
 
 
 @pytest.fixture(scope="session")

@@ -20,7 +20,7 @@ from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import PipelineJob, PipelineState, Result
 from spark.cluster import environment
 from spark.sink_runs import Run
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 from system.test_node_faults import own_volume
 
 PROGRAM = Path(__file__).with_name("job_steps.py")

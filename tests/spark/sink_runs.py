@@ -15,7 +15,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -28,7 +27,8 @@ from checker.history import AnyEvent, Begin, Final, Invoke, Ok, Poll
 from logboom import Writer
 from logboom.broker.publish.publication import StageInfo
 from logboom.client import FileReader
-from spark.queries import Topics
+from support.spark.queries import Topics
+from support.waiting import wait_until
 
 PROGRAM = Path(__file__).with_name("sink_job.py")
 STEP_S = 180.0
@@ -78,11 +78,12 @@ class Run:
         (self._marks / f"{fault.mark}.go").touch()
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + STEP_S
-        while not holds():
+        def check() -> None:
             assert self._process.poll() is None, f"it has ended:\n{self._tail()}"
-            assert time.monotonic() < deadline, f"it does not come to it:\n{self._tail()}"
-            time.sleep(0.002)
+
+        wait_until(
+            holds, lambda: f"the process to come to it:\n{self._tail()}", limit_s=STEP_S, every_s=0.002, check=check
+        )
 
     def finish(self) -> None:
         try:

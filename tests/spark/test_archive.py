@@ -37,7 +37,7 @@ from logboom.storage import DataDirectory, Log
 from logboom.storage.data.topic import RetentionSettings
 from logboom.storage.upkeep.retention import expired
 from spark.archives import COLUMNS, TOPIC, World, rows_of
-from spark.content import NOW, append, collect_rows, make_batches, make_record
+from support.spark.content import NOW, append, collect_rows, make_batches, make_record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

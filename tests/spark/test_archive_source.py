@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from archived.making import archive
 from logboom.batch import build_records
 from logboom.broker.api import Part, PartitionInfo, Settings
 from logboom.client.remote import connect
 from logboom.spark import arrow_scan, scans
 from logboom.storage.data.topic import RetentionSettings, SegmentSettings
-from spark.content import Row, collect_rows, make_batches, read_rows
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.results.archived import archive
+from support.spark.content import Row, collect_rows, make_batches, read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,7 +9,7 @@ import pytest
 
 from logboom import Writer
 from spark.cluster import run_client
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 BLOCK = """
 import sys

@@ -29,8 +29,8 @@ from logboom.spark.jobs.checkpoint import CheckpointWork
 from logboom.spark.jobs.job_run import RunReport, run_job
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import SegmentSettings, Settings
-from spark.queries import Topics
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.queries import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

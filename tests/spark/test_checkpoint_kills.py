@@ -21,7 +21,7 @@ from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import PipelineState
 from spark.checkpoint_job import LOST, STEPS
 from spark.cluster import connect_server, environment
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 JOB = "checkpoint/events/key"
 LEASE_S = 2.0

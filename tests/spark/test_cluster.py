@@ -14,7 +14,7 @@ from logboom import Writer
 from logboom.cli import run
 from logboom.spark import scans
 from spark.cluster import SPARK_HOME, build_wheel, make_environment, pack, run_client, standalone
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 RECORDS = 6000
 READ = """

@@ -12,7 +12,7 @@ import pytest
 from logboom import Writer
 from logboom.cli import run
 from spark.cluster import connect_server, run_client
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 RECORDS = 3000
 READ = """

@@ -16,8 +16,9 @@ from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEv
 import logboom.spark
 from logboom.spark import cursors
 from logboom.spark.cursors import CursorListener
-from spark.queries import Sink, Topics, finish, stream, wait_until, writer_of
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.queries import Sink, Topics, finish, stream, wait_for, writer_of
+from support.waiting import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +90,7 @@ def test_a_stream_that_waits_at_the_end_has_a_cursor_there(spark: SparkSession, 
     frame = stream(spark, topics.path, topic="quiet", cursor="waiting", startingSeqno="latest")
     query = writer_of(frame, Sink(), tmp_path / "checkpoint").start()
     try:
-        wait_until(lambda: topics.cursor("waiting", "quiet") == {0: 7}, query)
+        wait_for(query, lambda: topics.cursor("waiting", "quiet") == {0: 7})
     finally:
         query.stop()
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from conformance.howto_page import HOWTO, Block, blocks, lines_alike
 from logboom.spark.read import options
-from system.node import NodeProcess
+from support.howto_page import HOWTO, Block, blocks, lines_alike
+from support.nodes.process import NodeProcess
 
 ROOT = HOWTO.parents[1]
 REFERENCE = ROOT / "docs" / "reference" / "spark.md"

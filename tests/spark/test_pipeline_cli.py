@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,8 @@ from typing import Any
 import pytest
 
 from logboom import Writer
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.waiting import wait_until
 
 END_S = 240.0
 CONFIG = """
@@ -143,14 +143,14 @@ def test_serve_outlives_its_spark_and_ends_clean(operator: Operator) -> None:
 
 def wait_for_records(operator: Operator, records: int, until: int) -> None:
     """Until there is a result of so many records that covers the log up to there."""
-    give_up = time.monotonic() + END_S
-    while True:
-        result = operator.list().get(operator.job, {}).get("result")
-        if result is not None and result["covers"][operator.topic]["spans"]["0"][1] == until:
-            assert result["records"] == records
-            return
-        assert time.monotonic() < give_up
-        time.sleep(0.5)
+
+    def covering() -> dict[str, Any] | None:
+        result: dict[str, Any] | None = operator.list().get(operator.job, {}).get("result")
+        return result if result is not None and result["covers"][operator.topic]["spans"]["0"][1] == until else None
+
+    found = wait_until(covering, f"a result that covers the log up to {until}", every_s=0.2)
+    assert found is not None
+    assert found["records"] == records
 
 
 def java_of(pid: int) -> int:

@@ -14,7 +14,7 @@ from logboom.batch import Record
 from logboom.spark import scans
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import SegmentSettings, Settings
-from spark.content import NOW, append, make_topic
+from support.spark.content import NOW, append, make_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

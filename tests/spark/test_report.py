@@ -14,7 +14,6 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from archived.making import archive
 from logboom.broker.api import Broker, Settings
 from logboom.client import Writer
 from logboom.client.catalog import NodeCatalog
@@ -28,10 +27,11 @@ from logboom.spark.jobs.job_run import run_job
 from logboom.spark.jobs.report import CellSpan, ReportWork, count_span
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import RetentionSettings, SegmentSettings
-from spark.content import make_topic
-from spark.queries import Topics
-from spark.report_model import LATE_US, check, model, read
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.results.archived import archive
+from support.spark.content import make_topic
+from support.spark.queries import Topics
+from support.spark.report_model import LATE_US, check, model, read
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

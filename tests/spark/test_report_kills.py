@@ -16,9 +16,9 @@ from logboom.results.report.sums import Cells, add
 from spark.cluster import connect_server
 from spark.job_runs import Jobs
 from spark.job_steps import CELL
-from spark.queries import Topics
-from spark.report_model import LATE_US, check, model, read
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.queries import Topics
+from support.spark.report_model import LATE_US, check, model, read
 
 PARTITIONS = 2
 STEPS = (

@@ -13,8 +13,8 @@ import pytest
 from logboom.batch import build
 from logboom.storage import DataDirectory
 from spark.cluster import run_client
-from spark.queries import Topics
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.queries import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -19,9 +19,9 @@ from pyspark.sql.functions import col, expr, lit, struct
 from logboom import Writer
 from logboom.batch.partitioner import partition_of
 from logboom.spark import session
-from spark.content import Row, collect_rows, make_record, read_rows
-from spark.queries import Topics
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.content import Row, collect_rows, make_record, read_rows
+from support.spark.queries import Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, DataFrameWriter, SparkSession

@@ -16,7 +16,6 @@ import pytest
 
 from logboom import Writer
 from spark.cluster import SPARK_HOME, environment, make_environment, pack, process, standalone
-from spark.queries import Topics
 from spark.sink_runs import (
     KEYS,
     PARTITIONS,
@@ -31,7 +30,8 @@ from spark.sink_runs import (
     write_some,
     writing,
 )
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.queries import Topics
 
 ROWS = 3000
 OTHER_HOST = "127.0.0.2"

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from spark.queries import Topics, finish, stream
 from spark.sink_runs import SOURCES, Copy, following, running, stages_of, values_of, writing
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.queries import Topics, finish, stream
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

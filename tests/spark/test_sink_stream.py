@@ -13,9 +13,9 @@ from uuid import uuid4
 import pytest
 from pyspark.errors import StreamingQueryException
 
-from spark.content import read_rows
-from spark.queries import PATIENCE_S, Topics, finish, stream, wait_until
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.content import read_rows
+from support.spark.queries import PATIENCE_S, Topics, finish, stream, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -234,9 +234,9 @@ def test_a_running_stream_survives_a_node_that_is_killed(spark: SparkSession, to
             if part % 2:
                 topics.node.kill()
                 topics.node.start()
-            wait_until(lambda part=part: len(values_in(topics, "copied", 2)) >= part * 50 + 50, query)  # type: ignore[misc]
+            wait_for(query, lambda part=part: len(values_in(topics, "copied", 2)) >= part * 50 + 50)  # type: ignore[misc]
         topics.write("live", values(200, 210))
-        wait_until(lambda: len(values_in(topics, "copied", 2)) >= 210, query)
+        wait_for(query, lambda: len(values_in(topics, "copied", 2)) >= 210)
     finally:
         query.stop()
     assert sorted(values_in(topics, "copied", 2)) == sorted(values(0, 210))

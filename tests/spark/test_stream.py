@@ -11,8 +11,8 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from logboom.spark import json_values
-from spark.queries import Sink, Topics, finish, stream, take, wait_until, writer_of
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.queries import Sink, Topics, finish, stream, take, wait_for, writer_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,17 +56,17 @@ def test_a_running_query_takes_what_comes_new_topics_and_a_node_that_was_restart
     frame = stream(spark, topics.path, topicPattern="live-.*", startingSeqno="latest")
     query = writer_of(frame, sink, tmp_path / "checkpoint", processingTime="100 milliseconds").start()
     try:
-        wait_until(lambda: bool(sink.batches), query)
+        wait_for(query, lambda: bool(sink.batches))
         topics.write("live-1", values("new", 5))
-        wait_until(lambda: sink.values == values("new", 5), query)
+        wait_for(query, lambda: sink.values == values("new", 5))
         topics.create("live-2", 3)
         topics.write("live-2", values("other", 5), 2)
-        wait_until(lambda: len(sink.values) == 10, query)
+        wait_for(query, lambda: len(sink.values) == 10)
         topics.node.kill()
         topics.node.start()
         topics.write("live-1", values("then", 5))
-        wait_until(lambda: len(sink.values) == 15, query)
-        wait_until(lambda: any(entry.sources[0].numInputRows == 5 for entry in query.recentProgress), query)
+        wait_for(query, lambda: len(sink.values) == 15)
+        wait_for(query, lambda: any(entry.sources[0].numInputRows == 5 for entry in query.recentProgress))
     finally:
         query.stop()
     assert sorted(sink.values) == sorted(values("new", 5) + values("other", 5) + values("then", 5))

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,7 +17,8 @@ import pytest
 
 from logboom import Writer
 from logboom.client import FileReader
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.waiting import wait_until
 
 JOB = Path(__file__).with_name("stream_job.py")
 STEP_S = 180.0
@@ -77,11 +77,13 @@ class Job:
         return max(done, default=-1) + 1
 
     def _wait(self, process: subprocess.Popen[bytes], path: Path) -> None:
-        deadline = time.monotonic() + STEP_S
-        while not path.exists():
-            assert process.poll() is None, self.log.read_text()[-4000:]
-            assert time.monotonic() < deadline, f"{path.name} did not come:\n{self.log.read_text()[-4000:]}"
-            time.sleep(0.002)
+        def said() -> str:
+            return f"{path.name}:\n{self.log.read_text()[-4000:]}"
+
+        def check() -> None:
+            assert process.poll() is None, said()
+
+        wait_until(path.exists, said, limit_s=STEP_S, every_s=0.002, check=check)
 
     def rows(self) -> list[Row]:
         found = [json.loads(path.read_text()) for path in self.sink.glob("*.json")]

@@ -21,8 +21,8 @@ from logboom.client.remote import connect
 from logboom.spark import scans
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import SegmentSettings, Settings
-from spark.content import NOW, Row, append, collect_rows, make_topic, read_rows
-from system.node import NodeProcess, free_port
+from support.nodes.process import NodeProcess, free_port
+from support.spark.content import NOW, Row, append, collect_rows, make_topic, read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,7 +15,7 @@ from logboom.batch import Record
 from logboom.errors import ConfigError, InvalidColumn, TopicNotFound
 from logboom.spark import arrow_scan, json_schema, json_values, scans
 from logboom.storage import DataDirectory
-from spark.content import append, make_topic, read_rows
+from support.spark.content import append, make_topic, read_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

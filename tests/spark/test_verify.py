@@ -27,8 +27,8 @@ from logboom.spark.jobs.verify import PROBLEMS, Problems, VerifyWork
 from logboom.storage import DataDirectory
 from logboom.verify.archive_likeness import Shelved, check_file, compare_file
 from logboom.verify.plan import VerifyProblem
-from spark.content import make_topic
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.content import make_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

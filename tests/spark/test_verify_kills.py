@@ -13,9 +13,9 @@ from logboom.results.places import ResultPlace
 from logboom.spark.jobs.verify import PROBLEMS, Problems
 from logboom.storage import DataDirectory
 from spark.cluster import connect_server
-from spark.content import make_topic
 from spark.job_runs import Jobs
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.content import make_topic
 
 TOPIC = "events"
 STEPS = (

@@ -19,7 +19,8 @@ from logboom import Reader, connect
 from logboom.broker.api import Settings
 from logboom.client.write.spill import START as SPILL_START
 from logboom.storage.data.topic import SegmentSettings
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.waiting import wait_until
 
 TOPICS = {"orders": 3, "alerts": 1}
 LOGS = [f"{topic}/{partition}" for topic, partitions in TOPICS.items() for partition in range(partitions)]
@@ -100,10 +101,7 @@ class Load:
         )
 
     def _wait(self, is_true: Callable[[], bool], complaint: str) -> None:
-        deadline = time.monotonic() + END_S
-        while not is_true():
-            assert time.monotonic() < deadline, f"{complaint}: {self._said()}"
-            time.sleep(0.02)
+        wait_until(is_true, lambda: f"an end of: {complaint}: {self._said()}", limit_s=END_S, every_s=0.02)
 
     def wait_for_refusal(self, error: str) -> None:
         """Until a writer was told this."""

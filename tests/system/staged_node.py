@@ -14,7 +14,7 @@ from logboom import Client, Reader, connect
 from logboom.broker.publish.publication import Publication, PublishKey, Receipt
 from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LogboomError
-from system.node import READY_S, NodeProcess
+from support.nodes.process import READY_S, NodeProcess
 
 KEY = PublishKey("scene", 7)
 TOPICS = {"orders": 2, "alerts": 1}

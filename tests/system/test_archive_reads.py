@@ -17,8 +17,6 @@ from urllib.request import urlopen
 import msgspec
 import pytest
 
-from any_hook import ANY_HOOK
-from archived.making import archive, clip
 from logboom import Reader
 from logboom.batch import Record, Selection, build, build_records
 from logboom.broker.api import Filter, Part, ReadRequest, Settings, Start
@@ -33,7 +31,10 @@ from logboom.results.archive import ArchivedFile
 from logboom.results.pipeline_follower import PipelineFollower
 from logboom.storage.data.topic import HookSettings, RetentionSettings, SegmentSettings
 from logboom.storage.files.disk import OsDisk
-from system.node import NodeProcess, free_port
+from support.brokers.any_hook import ANY_HOOK
+from support.nodes.process import NodeProcess, free_port
+from support.results.archived import archive, clip
+from support.waiting import until
 
 Test = Callable[..., Coroutine[Any, Any, None]]
 
@@ -94,12 +95,6 @@ async def read(broker: LocalBroker, topic: str, start: Start, partition: int = 0
         if chunk.at_end:
             return found
         start = Start(bookmark=chunk.bookmark)
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(300):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 def own_first(broker: LocalBroker, topic: str, partition: int = 0) -> int:

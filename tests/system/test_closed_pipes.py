@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from logboom import Writer
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 PIPE_CLOSED = 141
 FULL = "logboom: standard output: No space left on device\n"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from system.node import NodeProcess
+from spark.classes import java_options
+from support.nodes.process import NodeProcess
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo.py"
 LIMIT_S = 1200
@@ -21,7 +22,7 @@ def run_demo(directory: Path, **environment: str) -> str:
     done = subprocess.run(
         [sys.executable, str(DEMO), "--records", "10000", "--keep", "kept"],
         cwd=directory,
-        env=os.environ | environment,
+        env=os.environ | {"JAVA_TOOL_OPTIONS": java_options()} | environment,
         capture_output=True,
         text=True,
         check=False,

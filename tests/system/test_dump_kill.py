@@ -12,8 +12,8 @@ import pytest
 
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import SegmentSettings, Settings
-from simulation.dumps import NOW, assert_same
-from simulation.model import make_batch
+from support.simulation.dumps import NOW, assert_same
+from support.simulation.model import make_batch
 
 COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
 

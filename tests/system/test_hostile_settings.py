@@ -15,7 +15,8 @@ from logboom.broker.api import Appended, Part, Settings
 from logboom.client.remote import RemoteBroker, connect
 from logboom.errors import ConfigError
 from logboom.storage.data.topic import HookSettings, RetentionSettings, SegmentSettings, ValidatorSettings
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.waiting import until
 
 OFTEN = ("--set", "upkeep.retention_every_ms=5", "--logd", "127.0.0.1:0", "--http", "127.0.0.1:0")
 KEEP_ONE = Settings(segment=SegmentSettings(bytes=4096), retention=RetentionSettings(records=1))
@@ -49,8 +50,10 @@ async def pending(broker: RemoteBroker) -> int:
 
 
 async def until_dropped(broker: RemoteBroker, topic: str) -> None:
-    while not (await broker.describe_topic(topic)).partitions[0].first:
-        await asyncio.sleep(0.01)
+    async def first() -> int:
+        return (await broker.describe_topic(topic)).partitions[0].first
+
+    await until(first, f"a segment of {topic} to be dropped")
 
 
 def test_a_client_has_no_command_of_its_own_run(tmp_path: Path) -> None:

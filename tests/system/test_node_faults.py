@@ -6,7 +6,6 @@ import asyncio
 import resource
 import shutil
 import subprocess
-import time
 from functools import cache
 from pathlib import Path
 
@@ -14,7 +13,8 @@ import pytest
 
 from logboom import Writer, connect
 from logboom.storage.config import MIB
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.waiting import wait_until
 from system.node_load import Load, pause
 
 FILE_BYTES = 64 * 1024
@@ -55,10 +55,7 @@ async def low_space(address: str) -> int:
 
 def wait_for_low_space(address: str) -> None:
     """Until the node has refused something for want of room; a writer tries again, and says nothing."""
-    deadline = time.monotonic() + 300
-    while not asyncio.run(low_space(address)):
-        assert time.monotonic() < deadline, "there is still room"
-        time.sleep(0.05)
+    wait_until(lambda: asyncio.run(low_space(address)), "a volume that is full", every_s=0.05)
 
 
 async def delete(address: str, topic: str) -> None:

@@ -14,7 +14,7 @@ from logboom.batch import build
 from logboom.broker.api import Part
 from logboom.errors import Unavailable
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 from system.node_load import LOGS, SEGMENT_BYTES, Load, create_topics, pause
 
 

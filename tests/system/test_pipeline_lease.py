@@ -24,7 +24,8 @@ from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import TAKEN_OVER, PastRun, PipelineState
 from logboom.results.places import ResultPlace
 from logboom.spark.jobs.lease import BEATS
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.waiting import wait_until
 from system.pipeline_runner import HELD, INTERRUPT, LOST, STEPS
 
 RECORDS = 100
@@ -257,13 +258,11 @@ def test_no_node_is_an_error_and_leaves_nothing(pipeline: Pipeline) -> None:
 
 
 def wait_for_runs(pipeline: Pipeline, wanted: int) -> list[PastRun]:
-    give_up = time.monotonic() + END_S
-    while True:
+    def runs() -> list[PastRun]:
         job = pipeline.read().jobs.get(pipeline.job)
-        if job is not None and len(job.runs) >= wanted:
-            return job.runs
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
+        return [] if job is None or len(job.runs) < wanted else job.runs
+
+    return wait_until(runs, f"{wanted} runs", limit_s=END_S, every_s=0.1)
 
 
 def test_two_that_serve_share_the_work_and_outlive_each_other_and_the_node(pipeline: Pipeline) -> None:

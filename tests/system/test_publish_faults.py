@@ -18,7 +18,8 @@ from logboom.broker.publish.publication import PublishKey, StageInfo
 from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LowSpace, OutcomeUnknown, StageNotFound, TopicDeleted, TopicRecreated
 from logboom.storage.config import MIB
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.waiting import wait_until
 from system.node_load import pause
 from system.staged_node import LARGE_BYTES, StagedNode, read_values
 from system.test_node_faults import delete, failing, own_volume, wait_for_low_space
@@ -196,12 +197,8 @@ def test_what_a_slow_client_has_staged_expires_and_is_never_published(tmp_path: 
 
 
 def wait_for_no_stages(address: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    stages: list[StageInfo] = []
-    while time.monotonic() < deadline:
+    def list_stages() -> list[StageInfo]:
         with Client(address) as client:
-            stages = client.stages()
-        if not stages:
-            return
-        time.sleep(0.05)
-    raise AssertionError(f"they do not expire: {stages}")
+            return client.stages()
+
+    wait_until(lambda: not list_stages(), lambda: f"the end of {list_stages()}", limit_s=WAIT_S, every_s=0.05)

@@ -7,7 +7,6 @@ import random
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,7 +26,8 @@ from logboom.broker.api import NodeStats
 from logboom.client.write.writer_core import Written
 from logboom.errors import LogboomError
 from logboom.storage.data.directory import DataDirectory
-from system.node import NodeProcess, free_port
+from support.nodes.process import NodeProcess, free_port
+from support.waiting import until, wait_until
 from system.node_load import LOGS, SEGMENT_BYTES, TOPICS, Load, create_topics, pause, read_all
 
 CAUGHT_UP_S = 300.0
@@ -62,13 +62,6 @@ class Twins:
 
     def _said(self) -> str:
         return "\n".join(node.log.read_text()[-3000:] for node in (self.source, self.replica))
-
-
-def wait_until(is_true: Callable[[], bool], complaint: Callable[[], str]) -> None:
-    deadline = time.monotonic() + CAUGHT_UP_S
-    while not is_true():
-        assert time.monotonic() < deadline, complaint()
-        time.sleep(0.05)
 
 
 def ends_of(address: str) -> dict[str, int]:
@@ -146,7 +139,7 @@ def test_a_replica_takes_over_from_a_source_that_was_killed_and_has_an_equal_pre
     with Twins(tmp_path) as twins, Load(twins.source, tmp_path) as load:
         load.write("w1")
         load.write("w2")
-        wait_until(lambda: all(ends_of(twins.replica.address).get(name) for name in LOGS), lambda: "nothing is copied")
+        wait_until(lambda: all(ends_of(twins.replica.address).get(name) for name in LOGS), "the topics to be copied")
         load.wait_for_records(500)
         twins.source.kill()
         load.kill("w1")
@@ -204,7 +197,7 @@ def test_writers_that_know_both_move_over_and_nothing_acknowledged_is_lost_when_
             assert command("promote", "--server", twins.replica.address).returncode == 0
             assert twins.source.stop() == 0
             moved = sum(ends_of(twins.replica.address).values())
-            wait_until(lambda: sum(ends_of(twins.replica.address).values()) > moved + 100, lambda: "nobody moved over")
+            wait_until(lambda: sum(ends_of(twins.replica.address).values()) > moved + 100, "writers that move over")
             report = load.finish()
     assert report.clean, report
     assert report.acknowledged > 300
@@ -258,16 +251,14 @@ class Movers:
             self.events.append(Ok(writer, sequence, f"{outcome.topic}/{outcome.partition}", outcome.seqno))
 
     async def until(self, is_true: Callable[[], bool]) -> None:
-        async with asyncio.timeout(CAUGHT_UP_S):
-            while not is_true():
-                await asyncio.sleep(0.01)
+        await until(is_true, "writers that get on", limit_s=CAUGHT_UP_S)
 
 
 def test_running_writers_that_know_both_go_on_at_the_copy_when_it_is_promoted(tmp_path: Path) -> None:
     """The copy misses what the source acknowledged last: that is gone, and everything else is there once, in order."""
     with Twins(tmp_path) as twins:
         asyncio.run(create_topics(twins.source.address, SEGMENT_BYTES))
-        wait_until(lambda: ends_of(twins.replica.address).keys() == set(LOGS), lambda: "nothing is copied")
+        wait_until(lambda: ends_of(twins.replica.address).keys() == set(LOGS), "the topics to be copied")
         events, missing = asyncio.run(move_over(twins))
         histories = tmp_path / "final"
         with Recorder(histories) as recorder:

@@ -49,7 +49,8 @@ from logboom.errors import (
 )
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data.topic import AcksSettings, FlushSettings, SegmentSettings
-from system.brokers import PLACES, Place, opened
+from support.brokers.places import PLACES, Place, opened
+from support.waiting import until
 
 
 class Ground(NamedTuple):
@@ -307,8 +308,11 @@ async def reads_begin_where_they_are_told(broker: Broker, ground: Ground) -> Non
 
 async def settled(broker: Broker, topic: str, committed: int) -> None:
     """Wait until so much can be read."""
-    while (await broker.describe_topic(topic)).partitions[0].committed < committed:
-        await asyncio.sleep(0.001)
+
+    async def can_be_read() -> bool:
+        return (await broker.describe_topic(topic)).partitions[0].committed >= committed
+
+    await until(can_be_read, f"{committed} records of {topic}", every_s=0.001)
 
 
 @scenario

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -17,7 +16,8 @@ import pytest
 from logboom import Reader, Writer
 from logboom.batch import build
 from logboom.storage import DataDirectory
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.waiting import wait_until
 
 PATIENCE_S = 120.0
 LAUNCH = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.argv[1], sys.argv[1:])"
@@ -48,11 +48,10 @@ class Deaf:
             self.said += some
 
     def wait_until(self, holds: Callable[[], object]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
-        while not holds():
+        def check() -> None:
             assert self.process.poll() is None, self.said
-            assert time.monotonic() < deadline, self.said
-            time.sleep(0.01)
+
+        wait_until(holds, lambda: f"more than {self.said!r}", limit_s=PATIENCE_S, check=check)
 
     def wait_for(self, words: bytes) -> None:
         self.wait_until(lambda: words in self.said)

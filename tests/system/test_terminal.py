@@ -13,8 +13,8 @@ import pytest
 
 from logboom import Writer
 from logboom.cli.connection import ask
-from system.node import NodeProcess
-from system.terminal import on_terminal
+from support.nodes.process import NodeProcess
+from support.terminal import on_terminal
 
 OSC_LINK = "\x1b]8;;http://evil.example\x1b\\here\x1b]8;;\x1b\\"
 OSC_CLIPBOARD = "\x1b]52;c;cm0gLXJmIH4=\x07"

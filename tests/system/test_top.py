@@ -28,7 +28,8 @@ from logboom.cli.top.look import Looker, View
 from logboom.cli.top.screen import TopApp
 from logboom.client.remote import connect
 from logboom.storage.data.topic import RetentionSettings
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.waiting import wait_until
 
 PORTS = ("--logd", "127.0.0.1:0", "--http", "127.0.0.1:0")
 PATIENCE_S = 300.0
@@ -71,10 +72,12 @@ class OnTerminal:
 
     def wait_for(self, words: str, since: int = 0) -> int:
         """Until it has said that; returns how much it has said."""
-        deadline = time.monotonic() + PATIENCE_S
-        while words not in _ESCAPE.sub(b"", bytes(self.said[since:])).decode(errors="replace"):
-            assert time.monotonic() < deadline, f"no {words!r} in {self.words[-3000:]!r}"
-            time.sleep(0.02)
+        wait_until(
+            lambda: words in _ESCAPE.sub(b"", bytes(self.said[since:])).decode(errors="replace"),
+            lambda: f"{words!r} in {self.words[-3000:]!r}",
+            limit_s=PATIENCE_S,
+            every_s=0.02,
+        )
         return len(self.said)
 
     def press(self, keys: str) -> None:

@@ -16,7 +16,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from conformance.howto_page import HOWTO, blocks
 from logboom import Client, Reader, Record, Transaction, connect
 from logboom.broker.api import Settings
 from logboom.broker.publish.publication import Publication, PublishKey
@@ -34,7 +33,8 @@ from logboom.errors import (
     TopicRecreated,
 )
 from logboom.storage.data.topic import SegmentSettings
-from system.node import NodeProcess
+from support.howto_page import HOWTO, blocks
+from support.nodes.process import NodeProcess
 
 PATIENCE_S = 300.0
 

@@ -20,6 +20,7 @@ from logboom.storage import DataDirectory
 from logboom.storage.data.topic import HookSettings, RecompressionSettings, RetentionSettings, Settings
 from logboom.storage.files.disk import OsDisk
 from logboom.storage.health.check import check
+from support.waiting import wait_until
 
 COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
 KILLED_BEFORE_THE_DROP = """\
@@ -92,9 +93,8 @@ def start(*arguments: str | Path, command: tuple[str, ...] = COMMAND) -> subproc
 
 
 def wait_for(path: Path) -> None:
-    """Made by a hook; the test's own limit ends this where it never is."""
-    while not path.exists():
-        time.sleep(0.005)
+    """Made by a hook."""
+    wait_until(path.exists, f"a hook to make {path.name}", every_s=0.005)
 
 
 def lines(path: Path) -> list[str]:

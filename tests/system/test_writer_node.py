@@ -31,7 +31,8 @@ from logboom.errors import (
     TopicNotAllowed,
     TopicRecreated,
 )
-from system.node import NodeProcess, free_port
+from support.nodes.process import NodeProcess, free_port
+from support.waiting import until
 
 CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "durable": {"acks": "durable", "batch_bytes": 2000},
@@ -60,9 +61,12 @@ def settle(node: NodeProcess, topic: str) -> None:
     """Until everything written is synced, and so can be read."""
 
     async def run() -> None:
-        async with asyncio.timeout(300), connect(node.address) as broker:
-            while any(log.committed < log.next for log in (await broker.describe_topic(topic)).partitions):
-                await asyncio.sleep(0.01)
+        async with connect(node.address) as broker:
+
+            async def is_synced() -> bool:
+                return all(log.committed >= log.next for log in (await broker.describe_topic(topic)).partitions)
+
+            await until(is_synced, f"all of {topic} on the disk")
 
     asyncio.run(run())
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from system.node import NodeProcess, free_port
+from support.nodes.process import NodeProcess, free_port
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,9 +7,9 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from fuzz.batches import mixed_records
 from logboom.batch import HEADER_SIZE, KIND_LOST, Batch, build, build_control, build_records, schema, stamp
 from logboom.errors import InvalidColumn, UnsupportedBatch
+from support.mutants.batches import mixed_records
 
 COUNTS = [1, 7, 8, 9, 16, 17, 48, 49, 1000]
 

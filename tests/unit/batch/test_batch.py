@@ -5,7 +5,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from fuzz.batches import mixed_records, with_fields
 from logboom.batch import (
     HEADER_SIZE,
     KIND_CONTROL,
@@ -19,6 +18,7 @@ from logboom.batch import (
     stamp,
 )
 from logboom.errors import BodyCorrupt, UnsupportedBatch
+from support.mutants.batches import mixed_records, with_fields
 
 COUNTS = [1, 7, 8, 9, 16, 17, 48, 49, 1000]
 CODECS = ["none", "lz4", "zstd"]

@@ -9,7 +9,6 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from fuzz.batches import mixed_records
 from logboom.batch import (
     BATCH_SIZE_MAX,
     HEADER_SIZE,
@@ -23,6 +22,7 @@ from logboom.batch import (
     stamp,
 )
 from logboom.errors import BatchTooLarge, InvalidColumn
+from support.mutants.batches import mixed_records
 
 COUNTS = [1, 3, 48, 49, 200]
 """Around where the builder goes from plain Python to Arrow."""

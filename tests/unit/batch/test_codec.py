@@ -7,9 +7,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fuzz.batches import mixed_records, with_body, with_fields
 from logboom.batch import HEADER_SIZE, Batch, build, build_records
 from logboom.errors import BatchTooLarge, BodyCorrupt, InvalidColumn, UnsupportedBatch
+from support.mutants.batches import mixed_records, with_body, with_fields
 
 CODECS = {"none": 0, "lz4": 1, "zstd": 2}
 PLAIN = build([b"a" * 1000] * 20)

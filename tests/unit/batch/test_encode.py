@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from fuzz.batches import mixed_records
 from logboom.batch import Record, build, build_records, encode
+from support.mutants.batches import mixed_records
 
 LIMIT = encode.SHORT
 

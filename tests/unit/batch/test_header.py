@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import pytest
 
-from fuzz.batches import FIELDS, seal, with_fields
 from logboom.batch import (
     BATCH_SIZE_MAX,
     HEADER_SIZE,
@@ -17,6 +16,7 @@ from logboom.batch import (
     stamp,
 )
 from logboom.errors import HeaderCorrupt, NotABatch
+from support.mutants.batches import FIELDS, seal, with_fields
 
 BATCH = bytes(build([b"value"], keys=[b"key"], timestamps=5, producer=Producer(9, 2, 7)).data)
 DISTINCT = {

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzz.batches import mixed_records, with_body, with_fields
 from logboom.batch import HEADER_SIZE, KIND_LOST, Batch, Producer, Record, build, build_control, build_records, stamp
 from logboom.batch import codec as codecs
 from logboom.batch.header import PADDING_MASK
 from logboom.batch.rewrite import equal, recompressed, without_producer
 from logboom.errors import BatchError, BodyCorrupt, InvalidColumn
 from logboom.storage.tail import Floor, Lost
+from support.mutants.batches import mixed_records, with_body, with_fields
 
 CODECS = sorted(codecs.CODECS)
 PRODUCER = Producer(77, 5, 1234)

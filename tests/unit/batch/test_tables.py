@@ -1,15 +1,9 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-from pathlib import Path
-
 import msgspec
 import pyarrow as pa
 import pytest
 
-from fuzz.batches import mixed_records, seal, with_body, with_fields
-from fuzz.tables import START, Numbers, chain, judge, read_slowly, run
 from logboom.batch import (
     KIND_LOST,
     NO_TIMESTAMP,
@@ -22,8 +16,9 @@ from logboom.batch import (
     to_table,
 )
 from logboom.errors import InvalidColumn
-
-TESTS = Path(__file__).parents[2]
+from support.mutants.batches import mixed_records, seal, with_body, with_fields
+from support.mutants.driver import run_child
+from support.mutants.tables import START, Numbers, chain, judge, read_slowly, run
 
 
 class Note(msgspec.Struct):
@@ -294,17 +289,15 @@ def test_a_failure_among_batches_of_every_shape_leaves_what_lies_before_it() -> 
 
 
 def test_broken_stretches_in_a_child_process_give_the_verdict_of_batch() -> None:
-    command = [sys.executable, "-m", "fuzz.tables", "1", "2000"]
-    child = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=False)
-    assert child.returncode == 0, child.stderr[-4000:]
-    assert "sound" in child.stdout
-    assert "refused" in child.stdout
+    verdicts = run_child("tables", 1, 2_000)
+    assert "sound" in verdicts
+    assert "refused" in verdicts
 
 
 def test_a_failing_stretch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(data: bytes) -> str:
         raise IndexError("out of range")
 
-    monkeypatch.setattr("fuzz.tables.judge", fail)
+    monkeypatch.setattr("support.mutants.tables.judge", fail)
     with pytest.raises(AssertionError, match=r"stretch\(7, 2\): IndexError: out of range"):
         run(7, 1, start=2)

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from fuzz.batches import judge, mixed_records, short_limit, with_body, with_fields
 from logboom.batch import (
     BATCH_SIZE_MAX,
     HEADER_SIZE,
@@ -22,6 +21,7 @@ from logboom.batch import (
     build_records,
 )
 from logboom.errors import BatchTooLarge, BodyCorrupt, MalformedBatch, NotABatch, UnsupportedBatch
+from support.mutants.batches import judge, mixed_records, short_limit, with_body, with_fields
 
 Body = bytearray
 COUNTS = [3, 4, 15, 16, 17, 18, 100, 1001]

@@ -17,7 +17,7 @@ from logboom.broker.api import Acks, Appended, Part, ReadRequest, Settings, Star
 from logboom.broker.local import LocalBroker
 from logboom.errors import BookmarkLost, StorageError, SyncFailed, TopicExists, TopicNotAllowed, TopicNotFound
 from logboom.storage.data.topic import FlushSettings, RetentionSettings, Topic
-from unit.broker.gated import GatedDisk
+from support.disks.gated import GatedDisk
 
 OS = Settings(flush=FlushSettings("os"))
 

@@ -33,7 +33,7 @@ from logboom.errors import (
     WritesRefused,
 )
 from logboom.storage.data.topic import AcksSettings, FlushSettings, SegmentSettings
-from unit.broker.gated import GatedDisk
+from support.disks.gated import GatedDisk
 
 Story = Callable[[LocalBroker, GatedDisk], Awaitable[None]]
 OS = Settings(flush=FlushSettings("os"))

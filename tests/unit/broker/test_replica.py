@@ -24,7 +24,7 @@ from logboom.errors import (
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.data.role import Role
 from logboom.storage.data.topic import SegmentSettings
-from replicas.stored import are_equal, stored
+from support.replicas.stored import are_equal, stored
 
 Story = Callable[[LocalBroker, LocalBroker], Awaitable[None]]
 

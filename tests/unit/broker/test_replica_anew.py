@@ -13,7 +13,7 @@ from logboom.storage.config import LogConfig
 from logboom.storage.data.directory import DataDirectory
 from logboom.storage.data.topic import SegmentSettings, Settings
 from logboom.storage.tail import Snapshot
-from simulation.disk import Call, PowerLoss, SimulatedDisk
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
 
 ROOT = "/data"
 CONFIG = LogConfig(segment_bytes=4096)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from logboom.storage import DataDirectory, log_name
-from simulation.model import make_batch
+from support.simulation.model import make_batch
 
 LOG = log_name("events", uuid.UUID(int=1), 0)
 COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")

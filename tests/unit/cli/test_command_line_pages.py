@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from logboom.cli import app, run
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 ROOT = Path(__file__).parents[3]
 COMMANDS = [name for name in app if not name.startswith("-")]

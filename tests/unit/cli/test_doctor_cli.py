@@ -13,7 +13,7 @@ from logboom.storage import DataDirectory
 from logboom.storage.files.disk import OsDisk
 from logboom.storage.health import surroundings
 from logboom.storage.health.surroundings import Surroundings
-from simulation.model import make_batch
+from support.simulation.model import make_batch
 
 COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
 OF_THE_MACHINE = {"low space", "low limit", "network file system", "read-only", "permissions"}

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from logboom.storage import DataDirectory
-from simulation.dumps import NOW, assert_same, fill
-from simulation.model import make_batch
+from support.simulation.dumps import NOW, assert_same, fill
+from support.simulation.model import make_batch
 
 COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
 

@@ -10,8 +10,8 @@ import pytest
 
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import HookSettings, Settings
-from simulation.dumps import NOW
-from simulation.model import make_batch
+from support.simulation.dumps import NOW
+from support.simulation.model import make_batch
 
 COMMAND = [sys.executable, "-m", "logboom"]
 

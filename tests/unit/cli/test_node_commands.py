@@ -18,8 +18,8 @@ from logboom.batch import build
 from logboom.broker.api import Part
 from logboom.cli import names, run
 from logboom.client.remote import connect
-from system.node import NodeProcess
-from system.terminal import on_terminal
+from support.nodes.process import NodeProcess
+from support.terminal import on_terminal
 
 T0 = 1_700_000_000_000_000
 """The time of the first record; the others follow one second apart."""

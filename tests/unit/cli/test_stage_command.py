@@ -14,8 +14,8 @@ import pytest
 from logboom.broker.api import PublishKey, Receipt
 from logboom.cli import run
 from logboom.client.remote import connect
-from system.node import NodeProcess
-from web.staged import fill_stage
+from support.brokers.staged import fill_stage
+from support.nodes.process import NodeProcess
 
 Call = Callable[..., str]
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from logboom.cli import run
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 COMMAND = (sys.executable, "-m", "logboom")
 WAIT_S = 300

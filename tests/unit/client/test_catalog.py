@@ -17,7 +17,7 @@ from logboom.errors import Damage, DirectoryUnusable, NotOpened, TopicNotFound, 
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import SegmentSettings, Settings
 from logboom.storage.readable_log import SeqnoRange
-from system.node import NodeProcess, free_port
+from support.nodes.process import NodeProcess, free_port
 
 SMALL = Settings(segment=SegmentSettings(bytes=8192))
 

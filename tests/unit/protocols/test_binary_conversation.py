@@ -9,8 +9,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from binary.memory import MemoryBroker
-from binary.peer import IDENTITY, LOOPS, Peer, run, serve
 from logboom.batch import build
 from logboom.broker.api import Broker, ReadRequest, Settings, Start
 from logboom.broker.limits import Limits
@@ -19,6 +17,10 @@ from logboom.protocols.binary.append_run import BATCHES_MAX
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, encode
 from logboom.protocols.binary.handler import METHODS, REQUESTS_MAX
 from logboom.protocols.binary.messages import Append, AppendPart, Credit, Hello, Kind, Read
+from support.brokers.memory import MemoryBroker
+from support.peers.binary import IDENTITY, serve
+from support.peers.binary import BinaryPeer as Peer
+from support.peers.served import LOOPS, run
 
 ONE = build([b"a"]).data
 THREE = build([b"a", b"b", b"c"]).data

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from binary.peer import run, serve
 from logboom.batch import Producer, build
 from logboom.broker.api import Appended, Filter, Part, ReadRequest, Start
 from logboom.broker.local import LocalBroker
@@ -23,6 +22,8 @@ from logboom.errors import (
     TopicRecreated,
     UnexpectedSeqno,
 )
+from support.peers.binary import serve
+from support.peers.served import run
 
 
 @asynccontextmanager

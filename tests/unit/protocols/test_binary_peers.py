@@ -9,8 +9,6 @@ from typing import cast
 
 import pytest
 
-from binary.memory import MemoryBroker
-from binary.peer import LOOPS, Peer, Served, run, serve
 from logboom.batch import build
 from logboom.broker.api import ReadRequest, Start
 from logboom.broker.limits import Limits
@@ -18,6 +16,10 @@ from logboom.protocols.binary import connection as connections
 from logboom.protocols.binary.codec import encode, encode_front
 from logboom.protocols.binary.connection import WRITE_BYTES_HIGH
 from logboom.protocols.binary.messages import Append, AppendPart, Hello, Kind, Read
+from support.brokers.memory import MemoryBroker
+from support.peers.binary import BinaryPeer as Peer
+from support.peers.binary import Served, serve
+from support.peers.served import LOOPS, run
 
 ONE = build([b"a"]).data
 LARGE = build([bytes(250_000)]).data

@@ -9,7 +9,7 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import Part
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 
 async def get(node: WebNode, path: str, status: int = 200) -> Any:

@@ -9,7 +9,7 @@ import jsonschema_rs
 import pytest
 
 from logboom.protocols.http.settings import HttpSettings
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 RIGHT = {
     "topic": "events",

@@ -13,7 +13,7 @@ from logboom.batch import Record, build_records
 from logboom.broker.api import Part
 from logboom.broker.limits import Limits
 from logboom.protocols.http.settings import HttpSettings
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 
 async def post(node: WebNode, body: Any) -> dict[str, Any]:

@@ -9,11 +9,11 @@ import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from checkpointed.making import publish
 from logboom.batch import Record, build_records
 from logboom.broker.api import Part
 from logboom.results.checkpoint import TABLE_ROWS
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
+from support.results.checkpointed import publish
 
 RECORDS = [Record(b"%d" % n, key=b"k%d" % (n % 4), channel="c", timestamp=n, seqno=n) for n in range(20)]
 UNTIL = 12

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logboom.protocols.http import console
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 DIRECTORY = Path(console.__file__).parent
 FILES = sorted(path for path in DIRECTORY.iterdir() if path.is_file() and path.suffix != ".py")

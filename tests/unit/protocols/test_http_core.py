@@ -16,7 +16,7 @@ from logboom.protocols.http.handler import Handler
 from logboom.protocols.http.problem import STATUSES, problem_of, raw_problem
 from logboom.protocols.http.schema.operation import Operation
 from logboom.protocols.http.settings import HttpSettings
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 GET = b"GET /topics HTTP/1.1\r\nhost: localhost\r\n\r\n"
 POST = b"POST /topics/events/records HTTP/1.1\r\nhost: localhost\r\ncontent-length: 5\r\n\r\n"

@@ -10,7 +10,7 @@ import httpx
 from logboom.batch import build
 from logboom.broker.api import Broker, Part
 from logboom.storage.bookmark import Bookmark
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 CURSOR = "/topics/t/cursors/bill/eu:1"
 

@@ -22,7 +22,7 @@ from logboom.batch.ndjson import encode_record
 from logboom.broker.api import Part, ReadRequest, Start
 from logboom.protocols.http.formats import MEDIA_TYPES, Format, RecordSource, StreamedResponse, choose, encode
 from logboom.protocols.http.problem import RequestError
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 PAGE = "/topics/t/records"
 ARROW = "application/vnd.apache.arrow.stream"

@@ -10,7 +10,7 @@ from logboom.errors import ConfigError
 from logboom.protocols.http.api.operations import ALL
 from logboom.protocols.http.hosts import Hosts, check_allowed
 from logboom.protocols.http.settings import HttpSettings
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 OURS = ["127.0.0.1", "10.1.2.3:80", "[::1]", "[::1]:1775", "[fe80::1%25eth0]:1775", "[::ffff:127.0.0.1]"]
 OURS += ["localhost", "localhost:1775", "LOCALHOST:8080", "localhost.", "localhost.:1775"]

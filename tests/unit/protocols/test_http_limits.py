@@ -20,7 +20,7 @@ from logboom.protocols.http.handler import Handler
 from logboom.protocols.http.request_body import BITE_BYTES, STEP_BYTES, Inflater
 from logboom.protocols.http.schema.operation import Operation
 from logboom.protocols.http.settings import HttpSettings
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 SMALL = HttpSettings(body_bytes=100_000, head_bytes=2048)
 IMPATIENT = HttpSettings(head_ms=500, body_ms=500, keep_alive_ms=500)

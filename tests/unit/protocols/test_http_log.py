@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 LOGD = {"content-type": "application/logd; charset=binary"}
 

@@ -24,7 +24,7 @@ from logboom.broker.api import (
 from logboom.broker.monitor.measures import BOUNDS_S, Histogram, Meter
 from logboom.errors import ConnectionLost
 from logboom.protocols.http.metrics import CURSORS_MAX, FAMILIES, TOPICS_MAX, MetricFacts, render
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 PAGE = Path(__file__).parents[3] / "docs/howto/watch.md"
 

@@ -15,7 +15,6 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
-from conformance.http_node import http_node
 from logboom.broker.api import PartitionInfo, TopicInfo
 from logboom.protocols.http.api.operations import ALL
 from logboom.protocols.http.front_end import HttpFrontEnd
@@ -23,6 +22,7 @@ from logboom.protocols.http.problem import STATUSES
 from logboom.protocols.http.schema.openapi import PROBLEMS, document
 from logboom.protocols.http.schema.operation import Content, Operation
 from logboom.storage.data.topic import Settings
+from support.nodes.http import http_node
 
 
 class Choice(msgspec.Struct, rename={"from_": "from"}):

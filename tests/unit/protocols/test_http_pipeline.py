@@ -12,7 +12,7 @@ from logboom.batch import build
 from logboom.broker.api import PIPELINE_TOPIC, Part
 from logboom.results.pipeline_state import Covered, Ended, Event, Leased, Result, ResultFile
 from logboom.results.places import ResultPlace
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 JOB = "report/all"
 

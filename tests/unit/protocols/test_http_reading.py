@@ -21,7 +21,7 @@ from logboom.protocols.http import record_page
 from logboom.protocols.http.settings import HttpSettings
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 SECOND = 1_000_000
 PAGE = "/topics/t/records"

@@ -11,8 +11,8 @@ import pytest
 from logboom import errors
 from logboom.broker.api import PublishKey, Receipt
 from logboom.protocols.http.problem import problem_of
-from web.node import WebNode, tell
-from web.staged import fill_stage
+from support.brokers.staged import fill_stage
+from support.nodes.web import WebNode, tell
 
 
 def problem(answer: httpx.Response) -> tuple[int, str]:

@@ -18,8 +18,8 @@ from logboom.broker.api import Broker, Part, Settings
 from logboom.protocols.http.api import tail
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.data.topic import FlushSettings
+from support.nodes.web import RawPeer, WebNode, tell
 from unit.protocols.test_http_reading import break_header, crash
-from web.node import RawPeer, WebNode, tell
 
 TAIL = "/topics/t/tail"
 

@@ -16,7 +16,7 @@ from logboom.protocols.http.api.topics import merge_settings
 from logboom.protocols.http.problem import BadParameter
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import HookSettings, RetentionSettings, ValidatorSettings
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 
 def test_a_topic_is_made_shown_and_deleted(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from logboom.batch import build
 from logboom.broker.api import Part, Settings
 from logboom.storage.data.topic import SegmentSettings
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
 
 TINY = Settings(segment=SegmentSettings(bytes=4096))
 

@@ -19,7 +19,7 @@ from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.protocols.http.codec import FIELDS, RECORDS_MAX, decode_json, decode_lines
 from logboom.protocols.http.problem import RequestError
-from web.node import WebNode, serving, tell
+from support.nodes.web import WebNode, serving, tell
 
 A = "/topics/a/records"
 LINES = {"content-type": "application/x-ndjson"}

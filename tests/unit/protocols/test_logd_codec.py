@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fuzz.logd import SOURCES, one_by_one
 from logboom.protocols.logd.codec import LINE_BYTES_MAX, RECORDS_MAX, Decoder, SharedMemory
 from logboom.protocols.logd.errors import CHECKSUM_MISMATCH, INVALID_PROTOCOL, TOO_LARGE, UNAVAILABLE
 from logboom.protocols.logd.requests import WORDS, Close, Head, LogName, Messages, Mixed, Ping, Read, Refusal
+from support.mutants.logd import SOURCES, one_by_one
 
 NEWS = LogName("news", None, b"news")
 STREAM = b"MSG news 5\r\nhello\r\nMSG news 2\nhi\nREAD news 0 3\r\nPING\r\n"

@@ -9,8 +9,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from binary.memory import MemoryBroker
-from binary.peer import LOOPS, run
 from logboom.batch import build
 from logboom.broker.api import Deletion, FeedOrigin, FeedPiece, NodeStats, Part, Settings
 from logboom.broker.config import BrokerConfig
@@ -18,7 +16,9 @@ from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
 from logboom.errors import IndexOutOfRange, TopicDeleted, TopicNotFound
 from logboom.protocols.logd.answers import PIECE_RECORDS
-from logd_lines.peer import serve
+from support.brokers.memory import MemoryBroker
+from support.peers.logd import serve
+from support.peers.served import LOOPS, run
 
 STORED = bytes(build([b"stored"]).data)
 

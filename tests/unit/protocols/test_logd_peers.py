@@ -9,14 +9,15 @@ from typing import cast
 
 import pytest
 
-from binary.memory import MemoryBroker, MemoryLog
-from binary.peer import LOOPS, run
 from logboom.batch import build, stamp
 from logboom.broker.api import Appended
 from logboom.broker.limits import Limits
 from logboom.protocols.logd import connection as connections
 from logboom.protocols.logd.connection import WRITE_BYTES_HIGH
-from logd_lines.peer import Peer, serve
+from support.brokers.memory import MemoryBroker, MemoryLog
+from support.peers.logd import LogdPeer as Peer
+from support.peers.logd import serve
+from support.peers.served import LOOPS, run
 
 LARGE = bytes(build([bytes(250_000)]).data)
 MESSAGE = b"MSG events 250000\r\n" + bytes(250_000) + b"\r\n"

@@ -14,7 +14,7 @@ from logboom.client.files.file_reader import FileReader
 from logboom.errors import BookmarkLost
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data.topic import FlushSettings
-from replicas.pair import Pair, tell
+from support.replicas.pair import Pair, tell
 
 
 async def append(broker: LocalBroker, *values: bytes) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from any_hook import ANY_HOOK
 from logboom.batch import build
 from logboom.broker.allowances import Allowances
 from logboom.broker.api import Part, ReadRequest, Settings, Start
@@ -44,9 +43,11 @@ from logboom.storage.data.topic import (
     SegmentSettings,
     ValidatorSettings,
 )
-from replicas.pair import OFTEN, Pair, tell
-from replicas.stored import eventually, stored
-from system.node import free_port
+from support.brokers.any_hook import ANY_HOOK
+from support.nodes.process import free_port
+from support.replicas.pair import OFTEN, Pair, tell
+from support.replicas.stored import stored
+from support.waiting import until
 
 SMALL = Settings(segment=SegmentSettings(bytes=4096))
 
@@ -296,7 +297,7 @@ def test_copying_that_is_stopped_before_it_began_lets_go_of_its_logs(tmp_path: P
         one.abandon()
         assert followed.carrier is None
         assert not one.has_room
-        await eventually(lambda: pair.connections <= 2)
+        await until(lambda: pair.connections <= 2)
 
     tell(tmp_path, story)
 
@@ -464,11 +465,11 @@ def test_hooks_and_retention_are_the_sources_until_the_replica_is_promoted(tmp_p
         for number in range(40):
             await pair.write("t", b"%d" % number * 300)
         await pair.caught_up()
-        await eventually(mark.exists)
+        await until(mark.exists)
         assert "/replica/" not in mark.read_text()
         assert (await pair.replica.describe_topic("t")).partitions[0].first == 0
         await pair.replica.promote()
-        await eventually(lambda: "/replica/" in mark.read_text())
+        await until(lambda: "/replica/" in mark.read_text())
 
     tell(tmp_path, story, replace(OFTEN, allowed=ANY_HOOK))
 
@@ -489,7 +490,7 @@ def test_a_hook_and_a_validator_that_only_the_source_has_are_copied_and_neither_
         await pair.source.configure_topic("judged", judged)
         while (await pair.replica.describe_topic("judged")).settings != judged:
             await asyncio.sleep(0.01)
-        await eventually(mark.exists)
+        await until(mark.exists)
         await pair.stop_replica()
         pair.config = OFTEN
         await pair.start_replica()

@@ -13,7 +13,7 @@ from logboom.broker.api import ReadRequest, Settings
 from logboom.broker.monitor.checkup import examine
 from logboom.errors import ReadOnlyReplica, TopicNotFound
 from logboom.storage.data.topic import SegmentSettings
-from replicas.pair import Pair, tell
+from support.replicas.pair import Pair, tell
 
 SMALL = Settings(segment=SegmentSettings(bytes=4096))
 

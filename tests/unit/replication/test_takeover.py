@@ -25,8 +25,8 @@ from logboom.storage.bookmark import Bookmark
 from logboom.storage.data import directory
 from logboom.storage.data.role import Role
 from logboom.storage.data.topic import SegmentSettings
-from replicas.pair import Pair, tell
-from replicas.stored import stored
+from support.replicas.pair import Pair, tell
+from support.replicas.stored import stored
 
 
 def configured(path: Path, **settings: object) -> LoadedConfig:

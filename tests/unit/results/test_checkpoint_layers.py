@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from checkpointed.making import write_layer
 from logboom.batch import Record
 from logboom.errors import ResultsUnreadable
 from logboom.results.checkpoint import (
@@ -24,6 +23,7 @@ from logboom.results.checkpoint import (
 )
 from logboom.results.pipeline_state import Result
 from logboom.results.places import ResultPlace
+from support.results.checkpointed import write_layer
 
 
 def make(root: Path, layers: list[Layer]) -> Result:

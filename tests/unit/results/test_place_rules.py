@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from archived.making import archive
 from logboom.batch import build
 from logboom.broker.api import Broker, Part, Settings
 from logboom.broker.local import LocalBroker
@@ -19,7 +18,8 @@ from logboom.results.pipeline_state import Covered, Ended, Event, Leased, Pipeli
 from logboom.results.place_rules import PlaceRules
 from logboom.results.places import ResultPlace
 from logboom.storage.data.topic import SegmentSettings
-from web.node import WebNode, tell
+from support.nodes.web import WebNode, tell
+from support.results.archived import archive
 
 RUN = "archive/t/runs/1"
 LISTED = PlaceRules(("/srv/results", "s3://bucket/logs?region=eu")).check()

@@ -17,8 +17,9 @@ from logboom.spark.read.options import ReadOptions
 from logboom.spark.read.planner import find_logs, open_catalog
 from logboom.spark.source import LogboomSource
 from logboom.storage.data.topic import FlushSettings, Settings
-from spark.queries import Topics, wait_until
-from system.node import NodeProcess, free_port
+from support.nodes.process import NodeProcess, free_port
+from support.spark.queries import Topics
+from support.waiting import wait_until
 
 PATIENCE_S = 120.0
 

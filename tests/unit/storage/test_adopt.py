@@ -12,9 +12,9 @@ from logboom.batch.header import HEADER_SIZE, STAGED_IDS
 from logboom.errors import LogReadOnly, SyncFailed, WriteFailed
 from logboom.storage import Log
 from logboom.storage.files.disk import File, write_all
-from simulation.broken import copy_of, rows
-from simulation.disk import Call, SimulatedDisk
-from simulation.model import make_batch, open_log, open_view
+from support.disks.simulated import Call, SimulatedDisk
+from support.simulation.broken import copy_of, rows
+from support.simulation.model import make_batch, open_log, open_view
 
 PATH = "/data/staging/piece"
 NOW = 1_700_000_000_000_000

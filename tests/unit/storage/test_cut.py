@@ -9,8 +9,8 @@ import pytest
 from logboom.batch import build
 from logboom.storage import Log, LogConfig
 from logboom.storage.readable_log import SeqnoRange
-from simulation.disk import SimulatedDisk
-from simulation.model import make_batch, open_log, open_view
+from support.disks.simulated import SimulatedDisk
+from support.simulation.model import make_batch, open_log, open_view
 
 KIB = 1024
 

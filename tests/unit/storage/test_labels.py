@@ -19,9 +19,9 @@ from logboom.storage.scan import Window
 from logboom.storage.tail import Lost
 from logboom.storage.upkeep.recompression import recompress
 from logboom.storage.upkeep.scrub import scrub
-from simulation.broken import content, overwrite
-from simulation.disk import SimulatedDisk
-from simulation.model import open_log, open_view
+from support.disks.simulated import SimulatedDisk
+from support.simulation.broken import content, overwrite
+from support.simulation.model import open_log, open_view
 
 
 def labels_of(*batches: Batch) -> Labels:

@@ -16,9 +16,9 @@ from logboom.storage.data.topic import HookSettings, RetentionSettings, SegmentS
 from logboom.storage.health.check import check
 from logboom.storage.upkeep.recompression import recompress
 from logboom.storage.upkeep.retention import expired
-from simulation.broken import copy_of, overwrite, rows
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.model import make_batch, open_log, open_view
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.simulation.broken import copy_of, overwrite, rows
+from support.simulation.model import make_batch, open_log, open_view
 
 NOW = 1_700_000_000_000_000
 

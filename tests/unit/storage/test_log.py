@@ -26,8 +26,8 @@ from logboom.storage import Appended, Log, LogConfig, OpenFiles
 from logboom.storage.appender import PendingSync
 from logboom.storage.config import DAY_US
 from logboom.storage.tail import Floor
-from simulation.disk import Call, SimulatedDisk
-from simulation.model import DIRECTORY, SMALL, make_batch, open_log
+from support.disks.simulated import Call, SimulatedDisk
+from support.simulation.model import DIRECTORY, SMALL, make_batch, open_log
 
 NOW = 1_700_000_000_000_000
 

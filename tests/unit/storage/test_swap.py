@@ -13,9 +13,9 @@ from logboom.storage.log import PendingSwap
 from logboom.storage.recovery import begin_log
 from logboom.storage.tail import Snapshot
 from logboom.storage.upkeep.recompression import recompress
-from simulation.broken import rows
-from simulation.disk import SimulatedDisk
-from simulation.model import DIRECTORY, SMALL, make_batch, open_log
+from support.disks.simulated import SimulatedDisk
+from support.simulation.broken import rows
+from support.simulation.model import DIRECTORY, SMALL, make_batch, open_log
 
 
 def written_log(disk: SimulatedDisk, batches: int = 60) -> Log:

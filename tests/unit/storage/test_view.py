@@ -7,8 +7,8 @@ import pytest
 from logboom.errors import SeqnoOutOfRange
 from logboom.storage.data.state import StateFile, StateReader
 from logboom.storage.view import LogGone, LogView
-from simulation.disk import SimulatedDisk
-from simulation.model import DIRECTORY, TOPIC_ID, make_batch, open_log, open_view
+from support.disks.simulated import SimulatedDisk
+from support.simulation.model import DIRECTORY, TOPIC_ID, make_batch, open_log, open_view
 
 
 def test_a_view_follows_commits_and_sees_no_further() -> None:

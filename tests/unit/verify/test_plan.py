@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
-from browser.hasty import HastyDisk
 from logboom.batch import Batch, Producer, Record, build, build_records, read_header
 from logboom.batch.codec import LZ4, ZSTD
 from logboom.batch.header import HEADER_SIZE, KIND_LOST, Header
@@ -32,6 +31,7 @@ from logboom.verify import examination
 from logboom.verify.examination import BLOCK_BATCHES
 from logboom.verify.plan import VerifyChoice, VerifyProblem
 from logboom.verify.verifier import Verification, VerifyFindings
+from support.disks.hasty import HastyDisk
 
 NOW = 1_790_000_000_000_000
 TOPIC = "events"

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from binary.memory import MemoryBroker
 from logboom.batch import build
 from logboom.broker.api import Acks, Answer, Appended, Broker, Part, ReadRequest
 from logboom.broker.append.gatherer import GATHER_RECORDS, Gatherer, Placed, RecordColumns
@@ -27,6 +26,7 @@ from logboom.errors import (
     TopicNotFound,
     UnexpectedSeqno,
 )
+from support.brokers.memory import MemoryBroker
 
 
 class Held(MemoryBroker):

@@ -26,7 +26,7 @@ from logboom.storage.moving.load import load
 from logboom.storage.moving.origin import DumpOrigin, recover_all
 from logboom.storage.moving.outline import Request
 from logboom.storage.moving.reappend import AppendLoader
-from unit.broker.gated import GatedDisk
+from support.disks.gated import GatedDisk
 
 OS = Settings(flush=FlushSettings("os"))
 EACH = Settings(flush=FlushSettings("each"))

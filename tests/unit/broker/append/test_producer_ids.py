@@ -12,8 +12,8 @@ from logboom.broker.api import Appended, Part
 from logboom.broker.append.producer_ids import AHEAD, ProducerIds
 from logboom.broker.local import LocalBroker
 from logboom.errors import ProducerForgotten, SequenceGap, UnknownProducer
-from simulation.disk import Call, SimulatedDisk
-from simulation.staged import ROOT, killed, read_log, tell
+from support.disks.simulated import Call, SimulatedDisk
+from support.simulation.staged import ROOT, killed, read_log, tell
 
 NOW_MS = 1_800_000_000_000
 

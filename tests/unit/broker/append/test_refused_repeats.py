@@ -17,7 +17,7 @@ from logboom.errors import LogReadOnly, LowSpace, ReadOnlyReplica, SyncFailed, W
 from logboom.storage import DataDirectory
 from logboom.storage.data.role import Role
 from logboom.storage.data.topic import FlushSettings
-from unit.broker.gated import GatedDisk
+from support.disks.gated import GatedDisk
 
 Story = Callable[[LocalBroker, GatedDisk], Awaitable[None]]
 NOW = 1_700_000_000_000_000

@@ -29,7 +29,7 @@ from logboom.broker.local import LocalBroker
 from logboom.broker.monitor.checkup import FINDINGS_MAX, REASON_MAX, Complaint, Examiner, examine
 from logboom.errors import SyncFailed
 from logboom.storage.health.findings import SEVERITIES
-from unit.broker.gated import GatedDisk
+from support.disks.gated import GatedDisk
 
 GIB = 2**30
 MINUTE = 60_000_000

@@ -21,7 +21,7 @@ from logboom.broker.local import LocalBroker
 from logboom.broker.monitor.incidents import INCIDENTS_MAX, LOGGERS, SAME_MAX, TEXT_MAX, Incidents, listening
 from logboom.errors import InvalidCursorName, LimitExceeded, LogReadOnly, SyncFailed, TopicNotAllowed, TopicNotFound
 from logboom.storage.files.disk import OsDisk
-from unit.broker.gated import GatedDisk
+from support.disks.gated import GatedDisk
 
 
 def texts(incidents: Incidents) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 
 from logboom.broker.api import ActivityRequest
 from logboom.broker.monitor import lags
-from unit.broker.watched import Watched, tell
+from support.brokers.watched import Watched, tell
 
 
 def test_the_lag_of_cursors_is_remembered_from_when_they_are_there(tmp_path: Path) -> None:

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from binary.peer import run, serve
 from logboom.batch import Producer, build
 from logboom.broker.api import Filter, Part, ReadRequest, Start
 from logboom.broker.local import LocalBroker
 from logboom.broker.monitor.measures import BOUNDS_S, Histogram, Meter, add_up
 from logboom.client.remote import connect
-from system.brokers import PLACES, Place, opened
+from support.brokers.places import PLACES, Place, opened
+from support.peers.binary import serve
+from support.peers.served import run
 
 
 @pytest.mark.parametrize("number", range(len(BOUNDS_S)))

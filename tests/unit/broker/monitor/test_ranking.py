@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from logboom.broker.api import ActivityRequest, ReadRequest
-from unit.broker.watched import Watched, tell
+from support.brokers.watched import Watched, tell
 
 
 def test_topics_are_found_by_words_in_any_case(tmp_path: Path) -> None:

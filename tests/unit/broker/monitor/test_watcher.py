@@ -19,9 +19,9 @@ from logboom.broker.monitor.watcher import HISTORY, DiskVolume, SystemProbe
 from logboom.errors import TopicNotAllowed, TopicNotFound
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.files.disk import OsDisk, OsFile
-from system.brokers import PLACES, Place
-from system.brokers import opened as opened_at
-from unit.broker.watched import Watched, tell
+from support.brokers.places import PLACES, Place
+from support.brokers.places import opened as opened_at
+from support.brokers.watched import Watched, tell
 
 
 def test_rates_are_what_came_and_went_by_the_time_that_really_passed(tmp_path: Path) -> None:

@@ -23,9 +23,9 @@ from logboom.errors import LogboomError, LogReadOnly, StageNotFound
 from logboom.storage import Appended, File, Log
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.staged import stage
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.staged import ROOT, Machine, append, fill, killed, read_log, staged_batches, tell
-from unit.broker.gated import GatedDisk
+from support.disks.gated import GatedDisk
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.simulation.staged import ROOT, Machine, append, fill, killed, read_log, staged_batches, tell
 from unit.broker.test_local import sync_begun
 
 A0, A1 = ("a", 0), ("a", 1)

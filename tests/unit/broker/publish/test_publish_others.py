@@ -23,7 +23,7 @@ from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.files.disk import File, OsDisk
 from logboom.storage.staged import stage
 from logboom.storage.staged.sheet import Sheet
-from simulation.staged import fill, read_log
+from support.simulation.staged import fill, read_log
 
 SMALL = Settings(SegmentSettings(8192))
 A0 = ("a", 0)

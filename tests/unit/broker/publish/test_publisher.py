@@ -43,9 +43,21 @@ from logboom.errors import (
     WritesRefused,
 )
 from logboom.storage.data.topic import RetentionSettings, SegmentSettings
-from simulation.broken import overwrite
-from simulation.disk import Call, SimulatedDisk, SimulatedFile
-from simulation.staged import ROOT, Log, Machine, append, fill, killed, publish_values, put, read_log, read_logs, tell
+from support.disks.simulated import Call, SimulatedDisk, SimulatedFile
+from support.simulation.broken import overwrite
+from support.simulation.staged import (
+    ROOT,
+    Log,
+    Machine,
+    append,
+    fill,
+    killed,
+    publish_values,
+    put,
+    read_log,
+    read_logs,
+    tell,
+)
 
 A0, A1, B0 = ("a", 0), ("a", 1), ("b", 0)
 KEY = PublishKey("k", 1)

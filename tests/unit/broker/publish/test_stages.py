@@ -33,8 +33,8 @@ from logboom.errors import (
     TopicNotFound,
     WritesRefused,
 )
-from simulation.disk import Call, SimulatedDisk
-from simulation.staged import ROOT, fill, killed, publish_values, put, read_log, staged_batch, tell
+from support.disks.simulated import Call, SimulatedDisk
+from support.simulation.staged import ROOT, fill, killed, publish_values, put, read_log, staged_batch, tell
 
 STAGING = f"{ROOT}/staging"
 KEY = PublishKey("k")

@@ -15,9 +15,9 @@ from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
 from logboom.broker.publish.unnamed_keys import UnnamedKeys
 from logboom.errors import LimitExceeded, LogboomError, OutcomeUnknown
-from simulation.disk import Call, SimulatedDisk
-from simulation.internal import open_state
-from simulation.staged import Machine, fill, killed, publish_values, read_log, tell
+from support.disks.simulated import Call, SimulatedDisk
+from support.simulation.internal import open_state
+from support.simulation.staged import Machine, fill, killed, publish_values, read_log, tell
 
 A0 = ("a", 0)
 KEPT = 8

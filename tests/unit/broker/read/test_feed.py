@@ -15,8 +15,9 @@ from logboom.broker.local import LocalBroker
 from logboom.errors import FeedEnded, IndexOutOfRange, ShuttingDown, TopicDeleted, TopicNotAllowed, TopicNotFound
 from logboom.storage.data.topic import FlushSettings, RetentionSettings, SegmentSettings
 from logboom.storage.tail import Snapshot
-from replicas.stored import eventually, split, stored
-from unit.broker.gated import GatedDisk
+from support.disks.gated import GatedDisk
+from support.replicas.stored import split, stored
+from support.waiting import until
 
 Story = Callable[[LocalBroker, GatedDisk], Awaitable[None]]
 SMALL = Settings(segment=SegmentSettings(bytes=4096))
@@ -84,7 +85,7 @@ def test_a_feed_waits_for_news_and_gives_nothing_before_it_is_synced(tmp_path: P
         coming = asyncio.create_task(feed.next(wait_ms=60_000))
         disk.close_gate()
         answer = broker.append([Part("t", [build([b"b"])])])
-        await eventually(disk.entered.is_set)
+        await until(disk.entered.is_set)
         assert not coming.done()
         disk.gate.set()
         await answer

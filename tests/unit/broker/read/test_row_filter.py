@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fuzz.batches import with_fields
 from logboom.batch import (
     BATCH_SIZE_MAX,
     HEADER_SIZE,
@@ -28,6 +27,7 @@ from logboom.errors import InvalidPattern
 from logboom.storage.bookmark import TERM_UNKNOWN
 from logboom.storage.config import MIB
 from logboom.storage.tail import Floor
+from support.mutants.batches import with_fields
 from unit.batch.test_selection import patterns, records, tag_choice, wants
 
 BASE = 100

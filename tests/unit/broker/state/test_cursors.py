@@ -15,8 +15,8 @@ from logboom.errors import (
     UnexpectedCursor,
 )
 from logboom.storage.bookmark import Bookmark
-from simulation.disk import SimulatedDisk
-from simulation.internal import open_cursors
+from support.disks.simulated import SimulatedDisk
+from support.simulation.internal import open_cursors
 
 ID, OTHER = "a" * 32, "b" * 32
 

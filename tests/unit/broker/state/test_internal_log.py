@@ -15,8 +15,8 @@ from logboom.storage.append import Appended
 from logboom.storage.files import envelope
 from logboom.storage.health.repair import plan_repair
 from logboom.storage.staged.unfinished import MAGIC, SNAPSHOT, InternalSnapshot
-from simulation.disk import Call, SimulatedDisk
-from simulation.internal import PATH, ROOT, Backing, open_state
+from support.disks.simulated import Call, SimulatedDisk
+from support.simulation.internal import PATH, ROOT, Backing, open_state
 
 Changes = Mapping[bytes, bytes | None]
 

@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from any_hook import ANY_HOOK
 from logboom.batch import Selection, build
 from logboom.broker.config import UpkeepSettings
 from logboom.broker.upkeep.stats import Dropped
@@ -26,6 +25,7 @@ from logboom.storage.files.disk import OsDisk
 from logboom.storage.segment import Segment
 from logboom.storage.upkeep.hooks import HookQueue
 from logboom.storage.upkeep.scrub import ScrubLedger, ScrubResult
+from support.brokers.any_hook import ANY_HOOK
 
 NOW = 1_700_000_000_000_000
 SECOND = 1_000_000

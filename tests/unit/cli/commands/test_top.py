@@ -37,7 +37,7 @@ from logboom.cli.top.plot import bars, bucket_us, columns, short_age, short_dura
 from logboom.client.remote import RemoteBroker
 from logboom.protocols.binary import messages
 from logboom.storage.data.topic import RetentionSettings
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 NOW = 1_790_000_000_000_000
 STEP = 2_000_000

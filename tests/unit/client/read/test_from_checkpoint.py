@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from checkpointed.making import publish
 from logboom import AsyncReader, Reader
 from logboom.batch import Record, build, build_records
 from logboom.broker.api import Part
@@ -23,7 +22,8 @@ from logboom.errors import (
     PartitionNotFound,
     ResultsUnreadable,
 )
-from system.brokers import served
+from support.brokers.places import served
+from support.results.checkpointed import publish
 
 RECORDS = [
     Record(b"%d" % n, key=b"k%d" % (n % 4), channel=f"c/{n % 3}", timestamp=n, seqno=n, tags=("even",) * (n % 2 == 0))

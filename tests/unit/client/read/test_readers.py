@@ -32,8 +32,8 @@ from logboom.errors import (
     TopicRecreated,
 )
 from logboom.storage.data.topic import SegmentSettings
-from system.brokers import served
-from system.node import NodeProcess
+from support.brokers.places import served
+from support.nodes.process import NodeProcess
 
 Ask = Callable[[str], Awaitable[Any]]
 

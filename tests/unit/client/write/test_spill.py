@@ -14,7 +14,7 @@ from logboom.batch import build
 from logboom.client.write.spill import START, Label, Spill
 from logboom.errors import BatchTooLarge, ConfigError, OutcomeUnknown, Overloaded
 from logboom.protocols.binary.messages import WireLimits
-from simulation.scripted_node import Line, ScriptedNode
+from support.nodes.scripted import Line, ScriptedNode
 
 LABEL = Label("events", "ab" * 16, 0)
 

@@ -25,7 +25,7 @@ from logboom.errors import (
     WritesRefused,
 )
 from logboom.storage.producers import ProducerBatch as StoredAt
-from simulation.scripted_node import Line, ScriptedNode
+from support.nodes.scripted import Line, ScriptedNode
 
 
 def numbers(count: int, start: int = 0) -> list[bytes]:

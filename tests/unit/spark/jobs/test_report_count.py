@@ -26,8 +26,8 @@ from logboom.results.report.sums import (
 )
 from logboom.spark.jobs.report_count import count_cell
 from logboom.storage import DataDirectory, Log
-from spark.content import NOW, append, make_batches, make_topic, store_anew
-from spark.report_model import LATE_US, check, check_weights, model, read, spread
+from support.spark.content import NOW, append, make_batches, make_topic, store_anew
+from support.spark.report_model import LATE_US, check, check_weights, model, read, spread
 
 TOPIC_ID = "00" * 16
 

@@ -33,7 +33,7 @@ from logboom.spark.read.pushdown import push
 from logboom.spark.read.split_read import COLUMNS, ScanSpec, read_split
 from logboom.spark.read.table import plan_splits
 from logboom.storage import DataDirectory
-from spark.content import CHANNELS, KEYS, NOW, Row, make_topic, read_rows
+from support.spark.content import CHANNELS, KEYS, NOW, Row, make_topic, read_rows
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 COMPARE: dict[type, Callable[[Any, Any], bool]] = {

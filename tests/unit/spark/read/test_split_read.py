@@ -23,7 +23,7 @@ from logboom.spark.read.split_read import ScanSpec, arrow_schema, read_split
 from logboom.spark.read.table import plan_splits
 from logboom.storage import DataDirectory, Log
 from logboom.storage.data.topic import SegmentSettings, Settings
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
 
 COLUMNS = ("seqno", "value")
 

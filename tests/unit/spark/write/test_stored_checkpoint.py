@@ -20,8 +20,8 @@ from logboom.errors import ConfigError, KeyMismatch
 from logboom.spark.source import LogboomSource
 from logboom.spark.write.micro_batch import digest_of
 from logboom.spark.write.stored_files import read_stored, store_uri
-from spark.content import read_rows
-from system.node import NodeProcess
+from support.nodes.process import NodeProcess
+from support.spark.content import read_rows
 
 QUERY = "b0c5a8f2-1111-4222-8333-444455556666"
 OFFSETS = b'v1\n{"batchTimestampMs":1}\n{"offset":3}'

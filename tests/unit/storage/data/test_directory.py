@@ -13,7 +13,7 @@ from logboom.errors import DirectoryInUse, DirectoryUnusable, SyncFailed
 from logboom.storage import DataDirectory, Log, LogConfig, find_logs, log_name
 from logboom.storage.data.directory import identity
 from logboom.storage.files.disk import replace_file
-from simulation.disk import Call, SimulatedDisk
+from support.disks.simulated import Call, SimulatedDisk
 
 NOW = 1_700_000_000_000_000
 NAMES = [log_name("events", uuid.UUID(int=topic), partition) for topic in (1, 2) for partition in range(3)]

@@ -7,7 +7,7 @@ import pytest
 from logboom.errors import DirectoryUnusable
 from logboom.storage import StateFile
 from logboom.storage.data.state import SLOT_SIZE, decode
-from simulation.disk import Call, SimulatedDisk
+from support.disks.simulated import Call, SimulatedDisk
 
 PATH = "/data/state"
 ONE, TWO = bytes(15) + b"\1", bytes(15) + b"\2"

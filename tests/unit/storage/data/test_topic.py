@@ -21,7 +21,7 @@ from logboom.storage.data.topic import (
 )
 from logboom.storage.files.disk import replace_file
 from logboom.storage.health.check import check
-from simulation.disk import PowerLoss, SimulatedDisk
+from support.disks.simulated import PowerLoss, SimulatedDisk
 
 
 def open_directory(disk: SimulatedDisk) -> DataDirectory:

@@ -9,7 +9,8 @@ from logboom.errors import DirectoryUnusable
 from logboom.storage import DataDirectory
 from logboom.storage.files.readonly import ReadOnlyDisk
 from logboom.storage.health.findings import Finding
-from simulation.broken import (
+from support.disks.simulated import Call, SimulatedDisk
+from support.simulation.broken import (
     checked,
     content,
     cut_out,
@@ -21,8 +22,7 @@ from simulation.broken import (
     sound_disk,
     worrying,
 )
-from simulation.disk import Call, SimulatedDisk
-from simulation.model import DIRECTORY, make_batch, open_log
+from support.simulation.model import DIRECTORY, make_batch, open_log
 
 
 def only(findings: list[Finding]) -> Finding:

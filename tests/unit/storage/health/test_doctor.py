@@ -37,9 +37,9 @@ from logboom.storage.recovery import find_segments
 from logboom.storage.segment import Segment
 from logboom.storage.upkeep.hooks import HookEntry, HookQueue
 from logboom.storage.upkeep.scrub import ScrubLedger, ScrubResult
-from simulation.broken import overwrite, remove, resize, segments, sound_disk
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.model import DIRECTORY, TOPIC_ID, make_batch
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.simulation.broken import overwrite, remove, resize, segments, sound_disk
+from support.simulation.model import DIRECTORY, TOPIC_ID, make_batch
 
 NOW = 1_800_000_000_000_000
 MINUTE = 60_000_000

@@ -12,7 +12,8 @@ from logboom.storage import DataDirectory, OsDisk, StateFile
 from logboom.storage.health.check import check
 from logboom.storage.health.repair import hold, plan_repair
 from logboom.storage.holes import LOST_BATCHES_MAX
-from simulation.broken import (
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.simulation.broken import (
     Rows,
     all_rows,
     checked,
@@ -29,8 +30,7 @@ from simulation.broken import (
     sound_disk,
     worrying,
 )
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.model import DIRECTORY, TOPIC_ID, make_batch, open_log
+from support.simulation.model import DIRECTORY, TOPIC_ID, make_batch, open_log
 
 Break = Callable[[SimulatedDisk], set[int]]
 """Breaks a sound disk; returns the seqnos that cannot be saved."""

@@ -42,8 +42,8 @@ from logboom.storage.moving.stream import HEADER_SIZE, PREAMBLE, DumpFrameReader
 from logboom.storage.producers import ProducerBatch, ProducerStream
 from logboom.storage.tail import Snapshot
 from logboom.storage.upkeep.recompression import recompress
-from simulation.disk import SimulatedDisk
-from simulation.dumps import (
+from support.disks.simulated import SimulatedDisk
+from support.simulation.dumps import (
     NOW,
     PLAIN,
     assert_same,
@@ -57,7 +57,7 @@ from simulation.dumps import (
     open_data,
     read_all,
 )
-from simulation.model import make_batch
+from support.simulation.model import make_batch
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from logboom.storage.moving.reappend import AppendLoader
 from logboom.storage.moving.restore import EqualLoader
 from logboom.storage.moving.stream import DumpFrameWriter
 from logboom.storage.tail import Floor
-from simulation.disk import SimulatedDisk
-from simulation.dumps import (
+from support.disks.simulated import SimulatedDisk
+from support.simulation.dumps import (
     NOW,
     add_lost,
     assert_same,
@@ -34,7 +34,7 @@ from simulation.dumps import (
     open_data,
     read_all,
 )
-from simulation.model import make_batch
+from support.simulation.model import make_batch
 
 
 def one_topic(partitions: int = 1, settings: Settings | None = None) -> tuple[DataDirectory, list[Log]]:

@@ -15,8 +15,8 @@ from logboom.storage.files.open_files import Space
 from logboom.storage.staged import stage as stage_module
 from logboom.storage.staged.piece import PieceName, StagePiece
 from logboom.storage.staged.stage import Opened, StageFile, StageTarget, remove_stages
-from simulation.broken import copy_of, overwrite, resize
-from simulation.disk import Call, SimulatedDisk
+from support.disks.simulated import Call, SimulatedDisk
+from support.simulation.broken import copy_of, overwrite, resize
 
 ID = "5" * 32
 DIRECTORY = "/staging"

@@ -24,8 +24,8 @@ from logboom.errors import (
 from logboom.storage.append import Answer, Appended
 from logboom.storage.files.open_files import Space
 from logboom.storage.staged.stage import Opened, StageFile, StageTarget, remove_stages, stage_id
-from simulation.broken import copy_of, overwrite, resize
-from simulation.disk import Call, Fault, SimulatedDisk
+from support.disks.simulated import Call, Fault, SimulatedDisk
+from support.simulation.broken import copy_of, overwrite, resize
 
 ID = "5" * 32
 PATH = f"/staging/{ID}.stage"

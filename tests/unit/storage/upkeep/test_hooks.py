@@ -10,7 +10,7 @@ import pytest
 from crc32c import crc32c
 
 from logboom.storage.upkeep.hooks import ERROR_BYTES_MAX, HookEntry, HookQueue, decode, encode
-from simulation.disk import Call, SimulatedDisk
+from support.disks.simulated import Call, SimulatedDisk
 
 PATH = "/data/internal/hooks"
 A, B = "topics/a~" + "a" * 32, "topics/b~" + "b" * 32

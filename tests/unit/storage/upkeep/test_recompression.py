@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from fuzz.batches import with_fields
 from logboom.batch import KIND_CONTROL, KIND_LOST, Batch, Producer, build
 from logboom.batch import codec as codecs
 from logboom.batch.rewrite import equal
@@ -20,9 +19,21 @@ from logboom.storage.index import BatchPlace, SparseIndex
 from logboom.storage.scan import Window
 from logboom.storage.segment import Segment
 from logboom.storage.upkeep.recompression import Recompressed, recompress, worthwhile
-from simulation.broken import all_rows, checked, content, copy_of, overwrite, remove, repaired, resize, rows, sound_disk
-from simulation.disk import Call, PowerLoss, SimulatedDisk, SimulatedFile
-from simulation.model import make_batch, open_log
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk, SimulatedFile
+from support.mutants.batches import with_fields
+from support.simulation.broken import (
+    all_rows,
+    checked,
+    content,
+    copy_of,
+    overwrite,
+    remove,
+    repaired,
+    resize,
+    rows,
+    sound_disk,
+)
+from support.simulation.model import make_batch, open_log
 
 LARGE = LogConfig(segment_bytes=16 << 20, index_bytes=512)
 CODECS = (codecs.LZ4, codecs.ZSTD)

@@ -7,8 +7,8 @@ import pytest
 from logboom.storage import Log
 from logboom.storage.data.topic import RetentionSettings
 from logboom.storage.upkeep.retention import beyond_limit, expired, is_idle
-from simulation.disk import SimulatedDisk
-from simulation.model import make_batch, open_log
+from support.disks.simulated import SimulatedDisk
+from support.simulation.model import make_batch, open_log
 
 HOUR = 3_600_000_000
 RECORDS = 10

@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from fuzz.batches import with_fields
 from logboom.batch import HEADER_SIZE
 from logboom.errors import Damage
 from logboom.storage import LogConfig
@@ -15,9 +14,10 @@ from logboom.storage.files.disk import replace_file
 from logboom.storage.files.readonly import BLOCK
 from logboom.storage.segment import Segment
 from logboom.storage.upkeep.scrub import FINDINGS_MAX, ScrubLedger, ScrubResult, scrub
-from simulation.broken import content, copy_of, cut_out, overwrite, places, remove, resize, sound_disk
-from simulation.disk import Call, PowerLoss, SimulatedDisk
-from simulation.model import make_batch, open_log
+from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.mutants.batches import with_fields
+from support.simulation.broken import content, copy_of, cut_out, overwrite, places, remove, resize, sound_disk
+from support.simulation.model import make_batch, open_log
 
 PATH = "/data/internal/scrub"
 LOG = "topics/t~00000000000000000000000000000001/0"

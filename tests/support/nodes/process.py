@@ -1,0 +1,106 @@
+"""A real node, `python -m logboom serve`, on one directory and one port, however often it is killed and started."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from support.waiting import wait_until
+
+READY_S = 300.0
+_given: set[int] = set()
+
+
+def free_port() -> int:
+    """One that nobody gets by chance until it is used: those from 32768 on the system gives to whoever wants any."""
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in _given:
+                _given.add(port)
+                return port
+
+
+class NodeProcess:
+    def __init__(self, root: Path, *options: str) -> None:
+        self.directory = root / "data"
+        self.log = root / "node.log"
+        """What it said on standard error, all incarnations."""
+        self.address = f"127.0.0.1:{free_port()}"
+        self._ready = root / "ready.json"
+        self._options = options
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+
+    def __enter__(self) -> NodeProcess:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._process is not None:
+            self.kill()
+
+    @contextmanager
+    def ended(self) -> Iterator[None]:
+        """For a node that was started by hand."""
+        try:
+            yield
+        finally:
+            self.__exit__()
+
+    def start(self, under: Sequence[str] = (), before: Callable[[], None] | None = None) -> None:
+        """Returns when it listens. `under` is a command to run it with, `before` runs in the child before it."""
+        self._ready.unlink(missing_ok=True)
+        command = [*under, sys.executable, "-m", "logboom", "serve", "--data", str(self.directory)]
+        command += ["--listen", self.address, "--ready-file", str(self._ready), *self._options]
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=before)
+        try:
+            wait_until(self._ready.exists, self._said, limit_s=READY_S, check=self._check_alive)
+        except BaseException:
+            self._process.kill()
+            self._process.wait()
+            raise
+        self._pid = json.loads(self._ready.read_text())["pid"]
+
+    def _check_alive(self) -> None:
+        assert self._process is not None
+        assert self._process.poll() is None, f"the node did not start:\n{self._said()}"
+
+    def _said(self) -> str:
+        return self.log.read_text()[-4000:]
+
+    def kill(self) -> None:
+        """SIGKILL to the node itself, not to what it runs under."""
+        self._end(signal.SIGKILL)
+
+    def stop(self) -> int:
+        """As an operator would; returns the exit code."""
+        return self._end(signal.SIGTERM)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """As long as this lasts it does nothing, and what reaches it waits. It may be killed meanwhile."""
+        os.kill(self._pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            if self._process is not None:
+                os.kill(self._pid, signal.SIGCONT)
+
+    def _end(self, sent: signal.Signals) -> int:
+        assert self._process is not None
+        if self._process.poll() is None:
+            os.kill(self._pid, sent)
+        status = self._process.wait(READY_S)
+        self._process = None
+        return status
