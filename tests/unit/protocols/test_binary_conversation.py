@@ -443,7 +443,7 @@ def test_every_call_is_a_method_of_the_broker_with_the_same_arguments() -> None:
         named = list(inspect.signature(getattr(Broker, method)).parameters)[1:]
         assert [field.name for field in msgspec.structs.fields(call)] == named
     beside = {"append", "stage", "read", "subscribe"}
-    methods = {name for name, value in vars(Broker).items() if inspect.isfunction(value) and not name.startswith("_")}
+    methods = {name for name, _ in inspect.getmembers(Broker, inspect.isfunction) if not name.startswith("_")}
     assert methods - set(METHODS.values()) == beside
 
 
