@@ -11,7 +11,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from logboom.broker.api import Broker, TopicInfo
+from any_broker import AnyBroker
+from logboom.broker.api import TopicInfo
+from logboom.broker.caller import EVERYBODY
 from logboom.results.archive import ArchivedFile, ArchiveManifest, decode_manifest
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import PipelineJob as CatalogueJob
@@ -76,11 +78,11 @@ class World:
     def jobs(self) -> dict[str, CatalogueJob]:
         """As `_pipeline` tells it."""
 
-        async def fold(broker: Broker) -> PipelineState:
-            async def connected() -> Broker:
+        async def fold(broker: AnyBroker) -> PipelineState:
+            async def connected() -> AnyBroker:
                 return broker
 
-            return await PipelineLedger(connected).refresh()
+            return await PipelineLedger(connected, EVERYBODY).refresh()
 
         return self.topics.ask(fold).jobs
 

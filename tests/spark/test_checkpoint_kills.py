@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from any_broker import AnyBroker
 from logboom import Reader, Writer
-from logboom.broker.api import Broker
+from logboom.broker.caller import EVERYBODY
 from logboom.client.remote import connect
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import PipelineState
@@ -80,10 +81,10 @@ class Pipeline:
         async def look() -> PipelineState:
             async with connect(self.node.address) as broker:
 
-                async def connected() -> Broker:
+                async def connected() -> AnyBroker:
                     return broker
 
-                return await PipelineLedger(connected).refresh()
+                return await PipelineLedger(connected, EVERYBODY).refresh()
 
         return asyncio.run(look())
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
-from logboom.broker.api import Broker
+from any_broker import AnyBroker
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.client.remote import connect
@@ -42,7 +42,7 @@ async def served(
 
 
 @asynccontextmanager
-async def opened(place: Place, directory: Path, config: BrokerConfig | None = None) -> AsyncIterator[Broker]:
+async def opened(place: Place, directory: Path, config: BrokerConfig | None = None) -> AsyncIterator[AnyBroker]:
     if place == "process":
         local = await LocalBroker.open(str(directory / "data"), config)
         try:

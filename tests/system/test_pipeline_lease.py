@@ -16,9 +16,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from any_broker import AnyBroker
 from logboom import Writer
 from logboom.batch import build
-from logboom.broker.api import PIPELINE_TOPIC, Broker, Part
+from logboom.broker.api import PIPELINE_TOPIC, Part
+from logboom.broker.caller import EVERYBODY
 from logboom.client.remote import connect
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import TAKEN_OVER, PastRun, PipelineState
@@ -67,10 +69,10 @@ class Pipeline:
         async def look() -> PipelineState:
             async with connect(self.node.address) as broker:
 
-                async def connected() -> Broker:
+                async def connected() -> AnyBroker:
                     return broker
 
-                return await PipelineLedger(connected).refresh()
+                return await PipelineLedger(connected, EVERYBODY).refresh()
 
         return asyncio.run(look())
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from logboom.batch import Batch
+from logboom.broker.caller import Caller
 from logboom.storage.append import Answer
 from logboom.storage.data.topic import Acks
 
@@ -18,7 +19,7 @@ from logboom.storage.data.topic import Acks
 class AppendCalls(Protocol):
     """For those who only write."""
 
-    def append(self, parts: Sequence[Part], acks: Acks | None = None) -> Future[list[Answer]]:
+    def append(self, parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller) -> Future[list[Answer]]:
         """One answer for each batch of each part, in order. The topic's default stands in for `acks`."""
         ...
 

@@ -9,6 +9,8 @@ from typing import Protocol
 
 import msgspec
 
+from logboom.broker.caller import Caller
+
 
 class CursorCalls(Protocol):
     """For those who keep where readers stand."""
@@ -21,6 +23,8 @@ class CursorCalls(Protocol):
         bookmark: str,
         force: bool = False,
         expect: str | None = None,
+        *,
+        caller: Caller,
     ) -> None:
         """Durable when this returns. Raises CursorMovedBack for a place before the one where it stands, unless `force`.
 
@@ -29,13 +33,15 @@ class CursorCalls(Protocol):
         """
         ...
 
-    async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
+    async def fetch_cursor(
+        self, cursor: str, topic: str, partition: int | None = None, *, caller: Caller
+    ) -> str | None:
         """Its bookmark; None where there is no such cursor."""
         ...
 
-    async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]: ...
+    async def list_cursors(self, topic: str | None = None, prefix: str = "", *, caller: Caller) -> list[CursorInfo]: ...
 
-    async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
+    async def delete_cursor(self, cursor: str, topic: str | None = None, *, caller: Caller) -> int:
         """How many partitions' cursors of this name there were."""
         ...
 

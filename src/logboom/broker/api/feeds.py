@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from logboom.broker.caller import Caller
 from logboom.storage.data.deletions import Deletion
 from logboom.storage.data.topic import Settings
 from logboom.storage.readable_log import READ_BYTES
@@ -18,7 +19,7 @@ from logboom.storage.readable_log import READ_BYTES
 class Feeds(Protocol):
     """What a node gives to those who copy it."""
 
-    async def feed(self, topic: str, partition: int | None, index: int) -> Feed:
+    async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller) -> Feed:
         """The stored batches of a log, from the one with this index on; 0 and 1 are the first there is.
 
         Where that one is gone the feed begins with the first that is not, and says so. Raises IndexOutOfRange for one
@@ -26,7 +27,7 @@ class Feeds(Protocol):
         """
         ...
 
-    def deleted(self, topic_ids: Sequence[str]) -> list[Deletion]:
+    def deleted(self, topic_ids: Sequence[str], *, caller: Caller) -> list[Deletion]:
         """Those of these topics, none of which is here, that were deleted on purpose, as far as that is remembered."""
         ...
 

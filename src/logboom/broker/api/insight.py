@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from logboom.broker.caller import Caller
 from logboom.broker.monitor.activity import (
     Activity,
     ActivityRequest,
@@ -24,27 +25,29 @@ from logboom.broker.monitor.measures import Measures
 class InsightCalls(Protocol):
     """For those who watch the node."""
 
-    async def stats(self) -> NodeStats: ...
+    async def stats(self, *, caller: Caller) -> NodeStats: ...
 
-    async def measures(self) -> Measures:
+    async def measures(self, *, caller: Caller) -> Measures:
         """What was counted of each topic and each protocol since the start."""
         ...
 
-    async def history(self, since: int = 0) -> History:
+    async def history(self, since: int = 0, *, caller: Caller) -> History:
         """What the node did in the last minutes: the samples taken after `since`, microseconds."""
         ...
 
-    async def activity(self, request: ActivityRequest) -> Activity:
+    async def activity(self, request: ActivityRequest, *, caller: Caller) -> Activity:
         """Topics with what they do now, searched and sorted: a page of them, however many there are."""
         ...
 
-    async def topic_history(self, topic: str) -> TopicHistory: ...
+    async def topic_history(self, topic: str, *, caller: Caller) -> TopicHistory: ...
 
-    async def segments(self, topic: str, partition: int | None = None, limit: int = 1000) -> list[SegmentInfo]:
+    async def segments(
+        self, topic: str, partition: int | None = None, limit: int = 1000, *, caller: Caller
+    ) -> list[SegmentInfo]:
         """The newest so many, oldest first."""
         ...
 
-    async def incidents(self) -> list[Incident]:
+    async def incidents(self, *, caller: Caller) -> list[Incident]:
         """What was refused or went wrong lately, newest first."""
         ...
 

@@ -7,11 +7,12 @@ from typing import Protocol
 from logboom.broker.api.appends import AppendCalls
 from logboom.broker.api.reads import ReadCalls
 from logboom.broker.api.topics import PartitionInfo
+from logboom.broker.caller import Caller
 
 
 class LogCalls(AppendCalls, ReadCalls, Protocol):
     """Writes, reads, and what is given up."""
 
-    async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
+    async def trim(self, topic: str, partition: int | None, seqno: int, *, caller: Caller) -> PartitionInfo:
         """Nothing below `seqno` is ever served again."""
         ...

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, Protocol
 import msgspec
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection
+from logboom.broker.caller import Caller
 from logboom.errors import Damage
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.readable_log import READ_BYTES
@@ -20,11 +21,11 @@ from logboom.storage.readable_log import READ_BYTES
 class ReadCalls(Protocol):
     """For those who only read."""
 
-    async def read(self, request: ReadRequest) -> Chunk:
+    async def read(self, request: ReadRequest, *, caller: Caller) -> Chunk:
         """Waits up to `wait_ms` where there is nothing yet; then the chunk is empty, and says where the log ends."""
         ...
 
-    async def subscribe(self, request: ReadRequest) -> Subscription: ...
+    async def subscribe(self, request: ReadRequest, *, caller: Caller) -> Subscription: ...
 
 
 class Subscription(Protocol):

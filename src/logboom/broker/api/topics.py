@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from logboom.broker.caller import Caller
 from logboom.storage.data.topic import Settings
 
 PIPELINE_TOPIC: Final = "_pipeline"
@@ -20,19 +21,19 @@ class TopicCalls(Protocol):
     """For those who look after topics."""
 
     async def create_topic(
-        self, name: str, partitions: int | None = None, settings: Settings | None = None
+        self, name: str, partitions: int | None = None, settings: Settings | None = None, *, caller: Caller
     ) -> TopicInfo:
         """The node's rules say what stands in for what is None."""
         ...
 
-    async def configure_topic(self, name: str, settings: Settings) -> TopicInfo: ...
+    async def configure_topic(self, name: str, settings: Settings, *, caller: Caller) -> TopicInfo: ...
 
-    async def describe_topic(self, name: str, create: bool = False) -> TopicInfo:
+    async def describe_topic(self, name: str, create: bool = False, *, caller: Caller) -> TopicInfo:
         """`create` makes it where there is none, if the node's rules let a write do that."""
         ...
 
-    async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]: ...
-    async def delete_topic(self, name: str, topic_id: str | None = None) -> None: ...
+    async def list_topics(self, prefix: str = "", internal: bool = False, *, caller: Caller) -> list[TopicInfo]: ...
+    async def delete_topic(self, name: str, topic_id: str | None = None, *, caller: Caller) -> None: ...
 
 
 class PartitionInfo(msgspec.Struct, frozen=True):

@@ -17,6 +17,7 @@ from uvicorn.server import ServerState
 
 from logboom.broker.api import Broker
 from logboom.broker.append.gatherer import GATHER_BYTES, Gatherer
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.checkup import Examiner
 from logboom.broker.monitor.measures import Meter
@@ -32,8 +33,8 @@ SWEEP_S: Final = 1.0
 NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 """In every answer: a browser must not take a record for a script or a page."""
 
-Converse = Callable[[bytes], Awaitable[bytes]]
-"""logd commands to the answers they get."""
+Converse = Callable[[bytes, Caller], Awaitable[bytes]]
+"""logd commands, and who sends them, to the answers they get."""
 
 
 class HttpFrontEnd:
@@ -62,14 +63,14 @@ class HttpFrontEnd:
         """By which it may be called, besides http.allowed_hosts."""
         self.places = places
         """Where results are read from."""
-        self.examiner = Examiner(broker)
+        self.examiner = Examiner(broker, EVERYBODY)
         self.meter = Meter()
         self.gatherer = Gatherer(broker, min(GATHER_BYTES, limits.batch_bytes // 2))
         self.closing = asyncio.Event()
         """Set when nothing new is taken: what waits for news ends."""
         self.held_bytes = 0
         """Of bodies that have come, or are coming, and whose requests are not answered yet; and of heads that come."""
-        self.pipeline = PipelineLedger(self._its_broker)
+        self.pipeline = PipelineLedger(self._its_broker, EVERYBODY)
         """What the pipeline has made, as of the last time it was asked for."""
         self.changing = asyncio.Lock()
         """For whoever changes a topic's settings by what they are."""

@@ -9,9 +9,10 @@ from contextlib import suppress
 
 import pytest
 
+from any_broker import AnyBroker
 from logboom.batch import Batch, Producer, build
 from logboom.batch.header import STAGED_IDS
-from logboom.broker.api import Appended, Broker, Part, PublishKey, Receipt
+from logboom.broker.api import Appended, Part, PublishKey, Receipt
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -61,7 +62,9 @@ def limited(**limits: int) -> BrokerConfig:
     return BrokerConfig(Limits(**limits))
 
 
-async def refusal(broker: Broker, stage: str, *batches: Batch, topic: str = "a", partition: int | None = 0) -> object:
+async def refusal(
+    broker: AnyBroker, stage: str, *batches: Batch, topic: str = "a", partition: int | None = 0
+) -> object:
     answers = await broker.stage(stage, [Part(topic, batches, partition)])
     return answers[-1]
 
