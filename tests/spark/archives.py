@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
-from logboom.broker.api import Broker, TopicInfo
+from logboom.broker.api import TopicInfo
+from logboom.broker.caller import EVERYBODY
 from logboom.results.archive import ArchivedFile, ArchiveManifest, decode_manifest
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import PipelineJob as CatalogueJob
@@ -20,6 +21,7 @@ from logboom.results.places import UNFINISHED, ResultPlace
 from logboom.spark.jobs.archive import ArchiveWork
 from logboom.spark.jobs.job_run import RunReport, run_job
 from logboom.storage import DataDirectory, Log
+from support.brokers.any_broker import AnyBroker
 from support.nodes.process import NodeProcess
 from support.spark.content import Row, make_topic, read_rows
 from support.spark.queries import Topics
@@ -76,11 +78,11 @@ class World:
     def jobs(self) -> dict[str, CatalogueJob]:
         """As `_pipeline` tells it."""
 
-        async def fold(broker: Broker) -> PipelineState:
-            async def connected() -> Broker:
+        async def fold(broker: AnyBroker) -> PipelineState:
+            async def connected() -> AnyBroker:
                 return broker
 
-            return await PipelineLedger(connected).refresh()
+            return await PipelineLedger(connected, EVERYBODY).refresh()
 
         return self.topics.ask(fold).jobs
 

@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from logboom.broker.api import Broker
+from logboom.broker.caller import EVERYBODY
 from logboom.client.remote import connect
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import PipelineJob, PipelineState, Result
 from spark.cluster import environment
 from spark.sink_runs import Run
+from support.brokers.any_broker import AnyBroker
 from support.nodes.process import NodeProcess
 from system.test_node_faults import own_volume
 
@@ -173,10 +174,10 @@ class Jobs(ABC):
         async def look() -> PipelineState:
             async with connect(self.node.address) as broker:
 
-                async def connected() -> Broker:
+                async def connected() -> AnyBroker:
                     return broker
 
-                return await PipelineLedger(connected).refresh()
+                return await PipelineLedger(connected, EVERYBODY).refresh()
 
         return asyncio.run(look()).jobs.get(self.name) or PipelineJob(self._kind)
 

@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 
 from logboom import Reader, Writer
-from logboom.broker.api import Broker
+from logboom.broker.caller import EVERYBODY
 from logboom.client.remote import connect
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import PipelineState
 from spark.checkpoint_job import LOST, STEPS
 from spark.cluster import connect_server, environment
+from support.brokers.any_broker import AnyBroker
 from support.nodes.process import NodeProcess
 
 JOB = "checkpoint/events/key"
@@ -80,10 +81,10 @@ class Pipeline:
         async def look() -> PipelineState:
             async with connect(self.node.address) as broker:
 
-                async def connected() -> Broker:
+                async def connected() -> AnyBroker:
                     return broker
 
-                return await PipelineLedger(connected).refresh()
+                return await PipelineLedger(connected, EVERYBODY).refresh()
 
         return asyncio.run(look())
 

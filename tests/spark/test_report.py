@@ -14,7 +14,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from logboom.broker.api import Broker, Settings
+from logboom.broker.api import Settings
 from logboom.client import Writer
 from logboom.client.catalog import NodeCatalog
 from logboom.errors import PipelineError, TopicNotFound
@@ -27,6 +27,7 @@ from logboom.spark.jobs.job_run import run_job
 from logboom.spark.jobs.report import CellSpan, ReportWork, count_span
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import RetentionSettings, SegmentSettings
+from support.brokers.any_broker import AnyBroker
 from support.nodes.process import NodeProcess
 from support.results.archived import archive
 from support.spark.content import make_topic
@@ -183,13 +184,13 @@ def test_what_goes_while_it_is_counted_is_in_no_number_archived_or_not(
     left = list(drops)
     firsts: list[int] = []
 
-    async def fill(broker: Broker) -> None:
+    async def fill(broker: AnyBroker) -> None:
         await archive(broker, "goes", tmp_path / "archive")
 
-    async def own_first(broker: Broker) -> int:
+    async def own_first(broker: AnyBroker) -> int:
         return (await broker.describe_topic("goes")).partitions[0].first_stored or 0
 
-    async def drop(broker: Broker) -> None:
+    async def drop(broker: AnyBroker) -> None:
         before = await own_first(broker)
         await broker.configure_topic("goes", retention(left.pop(0)))
         async with asyncio.timeout(30):

@@ -20,6 +20,7 @@ import pytest
 from logboom import Reader
 from logboom.batch import Record, Selection, build, build_records
 from logboom.broker.api import Filter, Part, ReadRequest, Settings, Start
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
 from logboom.broker.monitor.checkup import examine
@@ -285,24 +286,24 @@ async def test_beyond_hard_bytes_segments_go_unarchived_and_loudly(
         await broker.create_topic("events", 1, settings(bytes=0, after="archive"))
         await fill(broker, "events", 300, random.Random(1))
         await until(lambda: bool(broker._upkeep.stats.waiting))
-        (complaint,) = [found for found in await examine(broker) if found.where == "events/0"]
+        (complaint,) = [found for found in await examine(broker, EVERYBODY) if found.where == "events/0"]
         assert (complaint.severity, complaint.kind) == ("warning", "waits for an archive")
         await archive(broker, "events", tmp_path / "archive")
         await until(lambda: own_first(broker, "events") > 0)
         await fill(broker, "events", 200, random.Random(2))
         await until(lambda: bool(broker._upkeep.stats.waiting))
-        (complaint,) = [found for found in await examine(broker) if found.where == "events/0"]
+        (complaint,) = [found for found in await examine(broker, EVERYBODY) if found.where == "events/0"]
         assert (complaint.severity, complaint.kind) == ("info", "waits for the archive")
         (part,) = (await broker.describe_topic("events")).partitions
         hard_bytes = part.size_bytes + 1000
         await broker.configure_topic("events", settings(bytes=0, after="archive", hard_bytes=hard_bytes))
         await until(lambda: broker._upkeep.stats.waiting[0].hard_bytes == hard_bytes)
-        (complaint,) = [found for found in await examine(broker) if found.where == "events/0"]
+        (complaint,) = [found for found in await examine(broker, EVERYBODY) if found.where == "events/0"]
         assert (complaint.severity, complaint.kind) == ("warning", "near the hard limit")
         await broker.configure_topic("events", settings(bytes=0, after="archive", hard_bytes=6000))
         await until(lambda: broker._upkeep.stats.dropped_without_archive.segments > 0)
         assert "DROPPED BEFORE IT WAS ARCHIVED" in caplog.text
-        assert any(found.kind == "dropped before it was archived" for found in await examine(broker))
+        assert any(found.kind == "dropped before it was archived" for found in await examine(broker, EVERYBODY))
 
 
 @looped

@@ -18,12 +18,14 @@ import pytest
 
 from logboom import Writer
 from logboom.batch import build
-from logboom.broker.api import PIPELINE_TOPIC, Broker, Part
+from logboom.broker.api import PIPELINE_TOPIC, Part
+from logboom.broker.caller import EVERYBODY
 from logboom.client.remote import connect
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import TAKEN_OVER, PastRun, PipelineState
 from logboom.results.places import ResultPlace
 from logboom.spark.jobs.lease import BEATS
+from support.brokers.any_broker import AnyBroker
 from support.nodes.process import NodeProcess
 from support.waiting import wait_until
 from system.pipeline_runner import HELD, INTERRUPT, LOST, STEPS
@@ -68,10 +70,10 @@ class Pipeline:
         async def look() -> PipelineState:
             async with connect(self.node.address) as broker:
 
-                async def connected() -> Broker:
+                async def connected() -> AnyBroker:
                     return broker
 
-                return await PipelineLedger(connected).refresh()
+                return await PipelineLedger(connected, EVERYBODY).refresh()
 
         return asyncio.run(look())
 

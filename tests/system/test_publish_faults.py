@@ -13,11 +13,11 @@ from typing import TypeVar
 import pytest
 
 from logboom import Client, Writer, connect
-from logboom.broker.api import Broker
 from logboom.broker.publish.publication import PublishKey, StageInfo
 from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LowSpace, OutcomeUnknown, StageNotFound, TopicDeleted, TopicRecreated
 from logboom.storage.config import MIB
+from support.brokers.any_broker import AnyBroker
 from support.nodes.process import NodeProcess
 from support.waiting import wait_until
 from system.node_load import pause
@@ -42,7 +42,7 @@ def failing_on(path: Path, fault: str) -> list[str]:
     return [*failing(fault), "-P", str(path)]
 
 
-def ask(address: str, question: Callable[[Broker], Awaitable[Result]]) -> Result:
+def ask(address: str, question: Callable[[AnyBroker], Awaitable[Result]]) -> Result:
     async def answer() -> Result:
         async with connect(address) as broker:
             return await question(broker)

@@ -15,7 +15,6 @@ from logboom.broker.api import (
     Acks,
     Answer,
     Appended,
-    Broker,
     Chunk,
     Filter,
     Part,
@@ -49,6 +48,7 @@ from logboom.errors import (
 )
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data.topic import AcksSettings, FlushSettings, SegmentSettings
+from support.brokers.any_broker import AnyBroker
 from support.brokers.places import PLACES, Place, opened
 from support.waiting import until
 
@@ -73,7 +73,7 @@ GROUNDS = {
     "none raised to durable": Ground(Settings(acks=AcksSettings(least="durable")), "leader", "zstd"),
 }
 
-Scenario = Callable[[Broker, Ground], Awaitable[None]]
+Scenario = Callable[[AnyBroker, Ground], Awaitable[None]]
 SCENARIOS: dict[str, Scenario] = {}
 
 
@@ -117,18 +117,18 @@ def records_of(ground: Ground, count: int, start: int = 0, producer: Producer = 
     )
 
 
-async def append(broker: Broker, ground: Ground, topic: str, *batches: Batch, **place: object) -> list[Answer]:
+async def append(broker: AnyBroker, ground: Ground, topic: str, *batches: Batch, **place: object) -> list[Answer]:
     return await broker.append([Part(topic, batches, **place)], ground.acks)  # type: ignore[arg-type]
 
 
-async def appended(broker: Broker, ground: Ground, topic: str, *batches: Batch) -> list[Appended]:
+async def appended(broker: AnyBroker, ground: Ground, topic: str, *batches: Batch) -> list[Appended]:
     answers = await append(broker, ground, topic, *batches)
     for answer in answers:
         assert isinstance(answer, Appended), answer
     return [answer for answer in answers if isinstance(answer, Appended)]
 
 
-async def read_all(broker: Broker, request: ReadRequest, until: int) -> list[int]:
+async def read_all(broker: AnyBroker, request: ReadRequest, until: int) -> list[int]:
     """The seqnos of everything up to `until`, chunk by chunk."""
     seqnos: list[int] = []
     while True:
@@ -149,7 +149,7 @@ async def read_all(broker: Broker, request: ReadRequest, until: int) -> list[int
 
 
 @scenario
-async def what_was_appended_is_read_back(broker: Broker, ground: Ground) -> None:
+async def what_was_appended_is_read_back(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("back", 1, ground.settings)
     batches = [records_of(ground, 50, 50 * n) for n in range(20)]
     answers = await appended(broker, ground, "back", *batches)
@@ -162,7 +162,7 @@ async def what_was_appended_is_read_back(broker: Broker, ground: Ground) -> None
 
 
 @scenario
-async def answers_come_in_the_order_of_the_calls(broker: Broker, ground: Ground) -> None:
+async def answers_come_in_the_order_of_the_calls(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("order", 3, ground.settings)
     futures = [
         broker.append([Part("order", [records_of(ground, 1 + n % 3, n)], n % 3)], ground.acks) for n in range(60)
@@ -177,7 +177,7 @@ async def answers_come_in_the_order_of_the_calls(broker: Broker, ground: Ground)
 
 
 @scenario
-async def one_call_appends_to_several_logs(broker: Broker, ground: Ground) -> None:
+async def one_call_appends_to_several_logs(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("one", 2, ground.settings)
     await broker.create_topic("two", 1, ground.settings)
     parts = [
@@ -201,7 +201,7 @@ async def one_call_appends_to_several_logs(broker: Broker, ground: Ground) -> No
 
 
 @scenario
-async def a_write_makes_a_topic_where_the_rules_let_it(broker: Broker, ground: Ground) -> None:
+async def a_write_makes_a_topic_where_the_rules_let_it(broker: AnyBroker, ground: Ground) -> None:
     await appended(broker, ground, "made.by.write", records_of(ground, 2))
     assert (await broker.describe_topic("made.by.write")).settings == ground.settings
     (answer,) = await append(broker, ground, "secret-topic", records_of(ground, 1))
@@ -216,7 +216,7 @@ async def a_write_makes_a_topic_where_the_rules_let_it(broker: Broker, ground: G
 
 
 @scenario
-async def topics_are_created_described_set_and_deleted(broker: Broker, ground: Ground) -> None:
+async def topics_are_created_described_set_and_deleted(broker: AnyBroker, ground: Ground) -> None:
     made = await broker.create_topic("life", 2, ground.settings)
     assert (made.name, len(made.partitions), made.settings) == ("life", 2, ground.settings)
     with pytest.raises(TopicExists) as exists:
@@ -234,7 +234,7 @@ async def topics_are_created_described_set_and_deleted(broker: Broker, ground: G
 
 
 @scenario
-async def expect_seqno_lets_one_of_many_win(broker: Broker, ground: Ground) -> None:
+async def expect_seqno_lets_one_of_many_win(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("cas", 1, ground.settings)
     for turn in range(5):
         futures = [
@@ -248,7 +248,7 @@ async def expect_seqno_lets_one_of_many_win(broker: Broker, ground: Ground) -> N
 
 
 @scenario
-async def a_repeat_gets_the_answer_of_the_first_time(broker: Broker, ground: Ground) -> None:
+async def a_repeat_gets_the_answer_of_the_first_time(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("again", 1, ground.settings)
     batches = [records_of(ground, 10, 10 * n, Producer(99, 1, 10 * n)) for n in range(3)]
     answers = await appended(broker, ground, "again", *batches)
@@ -267,7 +267,7 @@ async def a_repeat_gets_the_answer_of_the_first_time(broker: Broker, ground: Gro
 
 
 @scenario
-async def a_bad_batch_is_refused_and_its_neighbours_are_not(broker: Broker, ground: Ground) -> None:
+async def a_bad_batch_is_refused_and_its_neighbours_are_not(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("bad", 1, ground.settings)
     broken = bytearray(records_of(ground, 3).data)
     broken[-9] ^= 1
@@ -279,7 +279,7 @@ async def a_bad_batch_is_refused_and_its_neighbours_are_not(broker: Broker, grou
 
 
 @scenario
-async def reads_begin_where_they_are_told(broker: Broker, ground: Ground) -> None:
+async def reads_begin_where_they_are_told(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("start", 1, ground.settings)
     batches = [build([b"x"] * 10, timestamps=[1000 * (10 * n + k) for k in range(10)]) for n in range(5)]
     await appended(broker, ground, "start", *batches)
@@ -306,7 +306,7 @@ async def reads_begin_where_they_are_told(broker: Broker, ground: Ground) -> Non
     await broker.delete_topic("start")
 
 
-async def settled(broker: Broker, topic: str, committed: int) -> None:
+async def settled(broker: AnyBroker, topic: str, committed: int) -> None:
     """Wait until so much can be read."""
 
     async def can_be_read() -> bool:
@@ -316,7 +316,7 @@ async def settled(broker: Broker, topic: str, committed: int) -> None:
 
 
 @scenario
-async def a_read_waits_for_news_and_no_longer(broker: Broker, ground: Ground) -> None:
+async def a_read_waits_for_news_and_no_longer(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("wait", 1, ground.settings)
     nothing = await broker.read(ReadRequest("wait", wait_ms=1))
     assert (len(nothing.data), nothing.next_seqno, nothing.at_end) == (0, 0, True)
@@ -328,7 +328,7 @@ async def a_read_waits_for_news_and_no_longer(broker: Broker, ground: Ground) ->
 
 
 @scenario
-async def a_filter_leaves_what_is_wanted_with_its_own_seqnos(broker: Broker, ground: Ground) -> None:
+async def a_filter_leaves_what_is_wanted_with_its_own_seqnos(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("filter", 1, ground.settings)
     await appended(broker, ground, "filter", *(records_of(ground, 30, 30 * n) for n in range(10)))
     await settled(broker, "filter", 300)
@@ -349,7 +349,7 @@ async def a_filter_leaves_what_is_wanted_with_its_own_seqnos(broker: Broker, gro
 
 
 @scenario
-async def a_subscription_goes_on(broker: Broker, ground: Ground) -> None:
+async def a_subscription_goes_on(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("push", 1, ground.settings)
     await appended(broker, ground, "push", records_of(ground, 10))
     await settled(broker, "push", 10)
@@ -370,7 +370,7 @@ async def a_subscription_goes_on(broker: Broker, ground: Ground) -> None:
 
 
 @scenario
-async def a_subscription_with_a_filter_says_how_far_it_came(broker: Broker, ground: Ground) -> None:
+async def a_subscription_with_a_filter_says_how_far_it_came(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("pushed", 1, ground.settings)
     subscription = await broker.subscribe(ReadRequest("pushed", filter=Filter(key=b"nobody's")))
     await appended(broker, ground, "pushed", records_of(ground, 10))
@@ -384,7 +384,7 @@ async def a_subscription_with_a_filter_says_how_far_it_came(broker: Broker, grou
 
 
 @scenario
-async def a_subscription_ends_with_its_topic(broker: Broker, ground: Ground) -> None:
+async def a_subscription_ends_with_its_topic(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("gone", 1, ground.settings)
     subscription = await broker.subscribe(ReadRequest("gone"))
     waiting = asyncio.ensure_future(subscription.next())
@@ -397,7 +397,7 @@ async def a_subscription_ends_with_its_topic(broker: Broker, ground: Ground) -> 
 
 
 @scenario
-async def what_is_trimmed_is_never_served_again(broker: Broker, ground: Ground) -> None:
+async def what_is_trimmed_is_never_served_again(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("trim", 1, ground.settings)
     await appended(broker, ground, "trim", *(records_of(ground, 30, 30 * n) for n in range(10)))
     await settled(broker, "trim", 300)
@@ -413,7 +413,7 @@ async def what_is_trimmed_is_never_served_again(broker: Broker, ground: Ground) 
 
 
 @scenario
-async def cursors_keep_where_readers_stand(broker: Broker, ground: Ground) -> None:
+async def cursors_keep_where_readers_stand(broker: AnyBroker, ground: Ground) -> None:
     topic = await broker.create_topic("cursor", 2, ground.settings)
     await broker.append([Part("cursor", [records_of(ground, 20)], 1)], "durable")
     assert await broker.fetch_cursor("billing", "cursor", 1) is None
@@ -444,7 +444,7 @@ async def cursors_keep_where_readers_stand(broker: Broker, ground: Ground) -> No
 
 
 @scenario
-async def a_bookmark_of_another_life_is_refused(broker: Broker, ground: Ground) -> None:
+async def a_bookmark_of_another_life_is_refused(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("twice", 1, ground.settings)
     await appended(broker, ground, "twice", records_of(ground, 5))
     chunk = await broker.read(ReadRequest("twice", wait_ms=5000))
@@ -459,7 +459,7 @@ async def a_bookmark_of_another_life_is_refused(broker: Broker, ground: Ground) 
 
 
 @scenario
-async def writes_are_refused_and_taken_again(broker: Broker, ground: Ground) -> None:
+async def writes_are_refused_and_taken_again(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("closed", 1, ground.settings)
     for target in ("closed", None):
         await broker.refuse(target, "backup")
@@ -472,7 +472,7 @@ async def writes_are_refused_and_taken_again(broker: Broker, ground: Ground) -> 
 
 
 @scenario
-async def the_node_counts_what_it_does(broker: Broker, ground: Ground) -> None:
+async def the_node_counts_what_it_does(broker: AnyBroker, ground: Ground) -> None:
     before = await broker.stats()
     await appended(broker, ground, "counted", records_of(ground, 7))
     (refused,) = await append(broker, ground, "secret", records_of(ground, 1))
@@ -485,7 +485,7 @@ async def the_node_counts_what_it_does(broker: Broker, ground: Ground) -> None:
 
 
 @scenario
-async def a_slow_subscriber_gets_everything_in_the_end(broker: Broker, ground: Ground) -> None:
+async def a_slow_subscriber_gets_everything_in_the_end(broker: AnyBroker, ground: Ground) -> None:
     await broker.create_topic("slow", 1, ground.settings)
     subscription = await broker.subscribe(ReadRequest("slow"))
     large = build([b"%d" % n * 2000 for n in range(100)], codec=ground.codec)

@@ -48,6 +48,7 @@ from logboom.broker.append.producer_ids import ProducerIds
 from logboom.broker.append.promise import Entry, Promise
 from logboom.broker.append.sync_rounds import SyncRounds, logger
 from logboom.broker.append.validation import Validation, Validators
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import said_again
@@ -290,23 +291,25 @@ class LocalBroker:
             raise
 
     async def create_topic(
-        self, name: str, partitions: int | None = None, settings: Settings | None = None
+        self, name: str, partitions: int | None = None, settings: Settings | None = None, *, caller: Caller = EVERYBODY
     ) -> TopicInfo:
         with self._counting():
             return (await self._catalog.create(name, partitions, settings)).describe()
 
-    async def configure_topic(self, name: str, settings: Settings) -> TopicInfo:
+    async def configure_topic(self, name: str, settings: Settings, *, caller: Caller = EVERYBODY) -> TopicInfo:
         with self._counting():
             return (await self._catalog.configure(name, settings)).describe()
 
-    async def describe_topic(self, name: str, create: bool = False) -> TopicInfo:
+    async def describe_topic(self, name: str, create: bool = False, *, caller: Caller = EVERYBODY) -> TopicInfo:
         hosted = self._catalog.get(name)
         if hosted is None and create:
             with self._counting():
                 hosted = await self._catalog.create(name, by="write")
         return (hosted or self._catalog.find(name)).describe()
 
-    async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]:
+    async def list_topics(
+        self, prefix: str = "", internal: bool = False, *, caller: Caller = EVERYBODY
+    ) -> list[TopicInfo]:
         return [
             hosted.describe()
             async for some in slices(self._catalog.all())
@@ -314,7 +317,7 @@ class LocalBroker:
             if hosted.topic.name.startswith(prefix) and (internal or not hosted.topic.name.startswith("_"))
         ]
 
-    async def delete_topic(self, name: str, topic_id: str | None = None) -> None:
+    async def delete_topic(self, name: str, topic_id: str | None = None, *, caller: Caller = EVERYBODY) -> None:
         with self._counting(self.replica is not None and self.replica.keeps(name)):
             _check_not_internal(name)
             await asyncio.shield(self._spawn(self._delete(name, topic_id)))  # who asked may wait no longer
@@ -325,7 +328,7 @@ class LocalBroker:
         await self._its_cursors().forget_topic(hosted.topic.id)
         self._wake.set()
 
-    async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
+    async def trim(self, topic: str, partition: int | None, seqno: int, *, caller: Caller = EVERYBODY) -> PartitionInfo:
         with self._counting():
             _check_not_internal(topic, PIPELINE_TOPIC)
             hosted = self._catalog.find(topic)
@@ -343,7 +346,9 @@ class LocalBroker:
             appended = writer.log.trim(seqno, self.world.now_us(), first=None if first is None else first())
         await writer.durable(writer.due(appended.index))
 
-    def append(self, parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
+    def append(
+        self, parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller = EVERYBODY
+    ) -> asyncio.Future[list[Answer]]:
         promise = Promise(self._loop, sum(len(part.batches) for part in parts), len(parts))
         offset = 0
         for part in parts:
@@ -428,30 +433,30 @@ class LocalBroker:
                 self.rejections.note(said_again(error))
                 promise.settle(offset, [error] * len(part.batches))
 
-    async def open_stage(self, note: str = "") -> StageInfo:
+    async def open_stage(self, note: str = "", *, caller: Caller = EVERYBODY) -> StageInfo:
         with self._counting():
             if self._refused is not None:
                 raise WritesRefused("the node", self._refused)
             return await self._stages.open(note)
 
-    def stage(self, stage: str, parts: Sequence[Part]) -> asyncio.Future[list[Answer]]:
+    def stage(self, stage: str, parts: Sequence[Part], *, caller: Caller = EVERYBODY) -> asyncio.Future[list[Answer]]:
         return self._stages.stage(stage, parts)
 
-    async def publish(self, key: PublishKey, stages: Sequence[Receipt]) -> Publication:
+    async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
         with self._counting():
             return await self._its_publishing().publish(key, stages)
 
-    async def discard(self, stages: Sequence[str]) -> int:
+    async def discard(self, stages: Sequence[str], *, caller: Caller = EVERYBODY) -> int:
         self._check_open()
         return self._stages.discard(stages)
 
-    async def list_stages(self) -> list[StageInfo]:
+    async def list_stages(self, *, caller: Caller = EVERYBODY) -> list[StageInfo]:
         return self._stages.list()
 
-    async def list_keys(self, prefix: str = "") -> list[KeyInfo]:
+    async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[KeyInfo]:
         return await self._its_publishing().list_keys(prefix)
 
-    async def forget_key(self, name: str) -> bool:
+    async def forget_key(self, name: str, *, caller: Caller = EVERYBODY) -> bool:
         with self._counting():
             return await self._its_publishing().forget(name)
 
@@ -473,11 +478,11 @@ class LocalBroker:
                         await self._its_publishing().expire()
             tending.cancel()
 
-    async def read(self, request: ReadRequest) -> Chunk:
+    async def read(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> Chunk:
         position = await self._begin(request)
         return await self._reading.next(position, request.max_bytes, request.max_records, request.wait_ms)
 
-    async def subscribe(self, request: ReadRequest) -> LocalSubscription:
+    async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> LocalSubscription:
         position = await self._begin(request)
         self._reading.counts.subscriptions += 1
         return LocalSubscription(self._reading, position, request.max_records)
@@ -499,6 +504,8 @@ class LocalBroker:
         bookmark: str,
         force: bool = False,
         expect: str | None = None,
+        *,
+        caller: Caller = EVERYBODY,
     ) -> None:
         with self._counting():
             hosted = self._catalog.find(topic)
@@ -511,18 +518,22 @@ class LocalBroker:
             is_lost = partial(_is_lost, writer.log)
             await self._its_cursors().commit(*whose, bookmark, self.world.now_us(), force, expect, is_lost)
 
-    async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
+    async def fetch_cursor(
+        self, cursor: str, topic: str, partition: int | None = None, *, caller: Caller = EVERYBODY
+    ) -> str | None:
         hosted = self._catalog.find(topic)
         return self._its_cursors().fetch(cursor, topic, hosted.writers.index(hosted.writer(partition)))
 
-    async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
+    async def list_cursors(
+        self, topic: str | None = None, prefix: str = "", *, caller: Caller = EVERYBODY
+    ) -> list[CursorInfo]:
         return [
             with_lag(info, self._catalog)
             async for some in slices(await self._its_cursors().list(topic, prefix))
             for info in some
         ]
 
-    async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
+    async def delete_cursor(self, cursor: str, topic: str | None = None, *, caller: Caller = EVERYBODY) -> int:
         with self._counting():
             return await self._its_cursors().delete(cursor, topic)
 
@@ -534,40 +545,42 @@ class LocalBroker:
             raise ShuttingDown("the node is starting")
         return self._cursors
 
-    async def refuse(self, topic: str | None = None, reason: str = "") -> None:
+    async def refuse(self, topic: str | None = None, reason: str = "", *, caller: Caller = EVERYBODY) -> None:
         reason = reason or "switched to read-only"
         if topic is None:
             self._refused = reason
         else:
             self._catalog.find(topic).refused = reason
 
-    async def accept(self, topic: str | None = None) -> None:
+    async def accept(self, topic: str | None = None, *, caller: Caller = EVERYBODY) -> None:
         if topic is None:
             self._refused = None
         else:
             self._catalog.find(topic).refused = None
 
-    async def stats(self) -> NodeStats:
+    async def stats(self, *, caller: Caller = EVERYBODY) -> NodeStats:
         replica = None if self.replica is None else self.replica.stats()
         return self.counters.stats(self._refused, replica, self.unreadable, self.watcher.disk)
 
-    async def history(self, since: int = 0) -> History:
+    async def history(self, since: int = 0, *, caller: Caller = EVERYBODY) -> History:
         return self.watcher.history(since)
 
-    async def activity(self, request: ActivityRequest) -> Activity:
+    async def activity(self, request: ActivityRequest, *, caller: Caller = EVERYBODY) -> Activity:
         return await self.watcher.activity(request)
 
-    async def topic_history(self, topic: str) -> TopicHistory:
+    async def topic_history(self, topic: str, *, caller: Caller = EVERYBODY) -> TopicHistory:
         return await self.watcher.topic_history(topic)
 
-    async def measures(self) -> Measures:
+    async def measures(self, *, caller: Caller = EVERYBODY) -> Measures:
         topics: dict[str, Measured] = {}
         async for some in slices(self._catalog.all()):
             topics.update((hosted.topic.name, hosted.meter.shown()) for hosted in some)
         protocols = {protocol: meter.shown() for protocol, meter in self.meters.items()}
         return Measures(topics, protocols, self._rounds.counts.sync.shown())
 
-    async def segments(self, topic: str, partition: int | None = None, limit: int = 1000) -> list[SegmentInfo]:
+    async def segments(
+        self, topic: str, partition: int | None = None, limit: int = 1000, *, caller: Caller = EVERYBODY
+    ) -> list[SegmentInfo]:
         self._check_open()
         hosted = self._catalog.find(topic)
         writer = hosted.writer(partition)
@@ -580,20 +593,20 @@ class LocalBroker:
             if writer.log is log:
                 return found
 
-    async def incidents(self) -> list[Incident]:
+    async def incidents(self, *, caller: Caller = EVERYBODY) -> list[Incident]:
         return self.rejections.incidents.recent()
 
-    async def feed(self, topic: str, partition: int | None, index: int) -> LocalFeed:
+    async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> LocalFeed:
         """See broker.api.Feeds."""
         self._check_open()
         _check_not_internal(topic)
         return await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
 
-    def deleted(self, topic_ids: Sequence[str]) -> list[Deletion]:
+    def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         """See broker.api.Feeds."""
         return self._catalog.deletions.find(topic_ids)
 
-    async def promote(self) -> None:
+    async def promote(self, *, caller: Caller = EVERYBODY) -> None:
         self._check_open()
         await asyncio.shield(self._spawn(self._take_over()))  # who asked may wait no longer
 

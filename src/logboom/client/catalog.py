@@ -19,7 +19,8 @@ from functools import partial
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 from logboom.batch import Selection
-from logboom.broker.api import Broker, ReadRequest, SegmentInfo, Start, TopicInfo
+from logboom.broker.api import ReadRequest, SegmentInfo, Start, TopicInfo
+from logboom.broker.caller import EVERYBODY
 from logboom.client.files.file_archives import FileArchives
 from logboom.client.files.file_reader import FileReader
 from logboom.client.link.address import parse_servers
@@ -273,7 +274,7 @@ class NodeCatalog:
         self._broker: RemoteBroker | None = None
         self._files: FileCatalog | None = None
         self._named = directory
-        self._ledger = PipelineLedger(self._its_broker)
+        self._ledger = PipelineLedger(self._its_broker, EVERYBODY)
         try:
             self._ask(_welcome)
         except BaseException:
@@ -302,7 +303,7 @@ class NodeCatalog:
 
         return _outside_loops(lambda: self._runner.run(talk()))
 
-    async def _its_broker(self) -> Broker:
+    async def _its_broker(self) -> RemoteBroker:
         assert self._broker is not None
         return self._broker
 

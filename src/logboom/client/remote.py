@@ -42,6 +42,7 @@ from logboom.broker.api import (
     TopicHistory,
     TopicInfo,
 )
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.async_link import CONNECT_TIMEOUT_S, AsyncLink
 from logboom.client.link.backoff import Backoff
@@ -92,7 +93,11 @@ async def connect(
 
 
 class RemoteBroker:
-    """The broker at the other end of a link."""
+    """The broker at the other end of a link.
+
+    Every call takes its caller, as `broker.api.Broker` says, and does not send it: to the node at the other end whoever
+    made the connection is the caller. A gateway's own credentials count there, until one can speak for another.
+    """
 
     def __init__(self, link: AsyncLink) -> None:
         self._link = link
@@ -135,23 +140,25 @@ class RemoteBroker:
         return loop.time() - began
 
     async def create_topic(
-        self, name: str, partitions: int | None = None, settings: Settings | None = None
+        self, name: str, partitions: int | None = None, settings: Settings | None = None, *, caller: Caller = EVERYBODY
     ) -> TopicInfo:
         return await self._call(messages.CreateTopic(name, partitions, settings), _topic)
 
-    async def configure_topic(self, name: str, settings: Settings) -> TopicInfo:
+    async def configure_topic(self, name: str, settings: Settings, *, caller: Caller = EVERYBODY) -> TopicInfo:
         return await self._call(messages.ConfigureTopic(name, settings), _topic)
 
-    async def describe_topic(self, name: str, create: bool = False) -> TopicInfo:
+    async def describe_topic(self, name: str, create: bool = False, *, caller: Caller = EVERYBODY) -> TopicInfo:
         return await self._call(messages.DescribeTopic(name, create), _topic)
 
-    async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]:
+    async def list_topics(
+        self, prefix: str = "", internal: bool = False, *, caller: Caller = EVERYBODY
+    ) -> list[TopicInfo]:
         return await self._call(messages.ListTopics(prefix, internal), _topics)
 
-    async def delete_topic(self, name: str, topic_id: str | None = None) -> None:
+    async def delete_topic(self, name: str, topic_id: str | None = None, *, caller: Caller = EVERYBODY) -> None:
         await self._call(messages.DeleteTopic(name, topic_id), _nothing)
 
-    async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
+    async def trim(self, topic: str, partition: int | None, seqno: int, *, caller: Caller = EVERYBODY) -> PartitionInfo:
         return await self._call(messages.Trim(topic, partition, seqno), _partition)
 
     async def commit_cursor(
@@ -162,70 +169,80 @@ class RemoteBroker:
         bookmark: str,
         force: bool = False,
         expect: str | None = None,
+        *,
+        caller: Caller = EVERYBODY,
     ) -> None:
         await self._call(messages.CommitCursor(cursor, topic, partition, bookmark, force, expect), _nothing)
 
-    async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
+    async def fetch_cursor(
+        self, cursor: str, topic: str, partition: int | None = None, *, caller: Caller = EVERYBODY
+    ) -> str | None:
         return await self._call(messages.FetchCursor(cursor, topic, partition), _text)
 
-    async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
+    async def list_cursors(
+        self, topic: str | None = None, prefix: str = "", *, caller: Caller = EVERYBODY
+    ) -> list[CursorInfo]:
         return await self._call(messages.ListCursors(topic, prefix), _cursors)
 
-    async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
+    async def delete_cursor(self, cursor: str, topic: str | None = None, *, caller: Caller = EVERYBODY) -> int:
         return await self._call(messages.DeleteCursor(cursor, topic), _count)
 
-    async def refuse(self, topic: str | None = None, reason: str = "") -> None:
+    async def refuse(self, topic: str | None = None, reason: str = "", *, caller: Caller = EVERYBODY) -> None:
         await self._call(messages.Refuse(topic, reason), _nothing)
 
-    async def accept(self, topic: str | None = None) -> None:
+    async def accept(self, topic: str | None = None, *, caller: Caller = EVERYBODY) -> None:
         await self._call(messages.Accept(topic), _nothing)
 
-    async def stats(self) -> NodeStats:
+    async def stats(self, *, caller: Caller = EVERYBODY) -> NodeStats:
         return await self._call(messages.Stats(), _stats)
 
-    async def measures(self) -> Measures:
+    async def measures(self, *, caller: Caller = EVERYBODY) -> Measures:
         return await self._call(messages.GetMeasures(), _measures)
 
-    async def promote(self) -> None:
+    async def promote(self, *, caller: Caller = EVERYBODY) -> None:
         await self._call(messages.Promote(), _nothing)
 
-    async def history(self, since: int = 0) -> History:
+    async def history(self, since: int = 0, *, caller: Caller = EVERYBODY) -> History:
         return await self._call(messages.GetHistory(since), _history)
 
-    async def activity(self, request: ActivityRequest) -> Activity:
+    async def activity(self, request: ActivityRequest, *, caller: Caller = EVERYBODY) -> Activity:
         return await self._call(messages.GetActivity(request), _activity)
 
-    async def topic_history(self, topic: str) -> TopicHistory:
+    async def topic_history(self, topic: str, *, caller: Caller = EVERYBODY) -> TopicHistory:
         return await self._call(messages.GetTopicHistory(topic), _topic_history)
 
-    async def segments(self, topic: str, partition: int | None = None, limit: int = 1000) -> list[SegmentInfo]:
+    async def segments(
+        self, topic: str, partition: int | None = None, limit: int = 1000, *, caller: Caller = EVERYBODY
+    ) -> list[SegmentInfo]:
         return await self._call(messages.GetSegments(topic, partition, limit), _segments)
 
-    async def incidents(self) -> list[Incident]:
+    async def incidents(self, *, caller: Caller = EVERYBODY) -> list[Incident]:
         return await self._call(messages.GetIncidents(), _incidents)
 
-    async def open_stage(self, note: str = "") -> StageInfo:
+    async def open_stage(self, note: str = "", *, caller: Caller = EVERYBODY) -> StageInfo:
         return await self._call(messages.OpenStage(note), _stage)
 
-    async def publish(self, key: PublishKey, stages: Sequence[Receipt]) -> Publication:
+    async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
         return await self._call(messages.Publish(key, list(stages)), _publication)
 
-    async def discard(self, stages: Sequence[str]) -> int:
+    async def discard(self, stages: Sequence[str], *, caller: Caller = EVERYBODY) -> int:
         return await self._call(messages.Discard(list(stages)), _count)
 
-    async def list_stages(self) -> list[StageInfo]:
+    async def list_stages(self, *, caller: Caller = EVERYBODY) -> list[StageInfo]:
         return await self._call(messages.ListStages(), _stages)
 
-    async def list_keys(self, prefix: str = "") -> list[KeyInfo]:
+    async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[KeyInfo]:
         return await self._call(messages.ListKeys(prefix), _keys)
 
-    async def forget_key(self, name: str) -> bool:
+    async def forget_key(self, name: str, *, caller: Caller = EVERYBODY) -> bool:
         return await self._call(messages.ForgetKey(name), _flag)
 
-    def stage(self, stage: str, parts: Sequence[Part]) -> Future[list[Answer]]:
+    def stage(self, stage: str, parts: Sequence[Part], *, caller: Caller = EVERYBODY) -> Future[list[Answer]]:
         return self._send(parts, None, stage)
 
-    def append(self, parts: Sequence[Part], acks: Acks | None = None) -> Future[list[Answer]]:
+    def append(
+        self, parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller = EVERYBODY
+    ) -> Future[list[Answer]]:
         """With acks none the answers say SEQNO_UNKNOWN: the node sends none."""
         return self._send(parts, acks, None)
 
@@ -248,11 +265,11 @@ class RemoteBroker:
         done.set_result(list(unknown))
         return done
 
-    async def read(self, request: ReadRequest) -> Chunk:
+    async def read(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> Chunk:
         chunk: Chunk = await self._link.request(Kind.READ, Read(request), decode=_chunk)
         return chunk
 
-    async def subscribe(self, request: ReadRequest) -> Subscription:
+    async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> Subscription:
         """What is wrong with the request, the first `next` raises."""
         return self._link.subscribe(request)
 

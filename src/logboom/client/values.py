@@ -11,6 +11,7 @@ from logboom.lazy import exports
 
 if TYPE_CHECKING:
     from logboom.broker.api import Broker, DiskStats, PartitionInfo, ReadRequest, SegmentInfo, Start, TopicInfo
+    from logboom.broker.caller import EVERYBODY
     from logboom.broker.publish.publication import PublishKey, Receipt, StageInfo
     from logboom.protocols.binary.messages import DescribeTopic, Discard, ListStages
     from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from logboom.storage.readable_log import SeqnoRange
 
 __all__ = [
+    "EVERYBODY",
     "TERM_UNKNOWN",
     "Bookmark",
     "Broker",
@@ -47,6 +49,7 @@ _HOMES = {
     "Bookmark": "storage.bookmark",
     "Broker": "broker.api",
     "DescribeTopic": "protocols.binary.messages",
+    "EVERYBODY": "broker.caller",
     "Discard": "protocols.binary.messages",
     "DiskStats": "broker.api",
     "ListStages": "protocols.binary.messages",

@@ -10,7 +10,8 @@ from typing import Final, Literal
 
 import msgspec
 
-from logboom.broker.api import Broker, TopicInfo
+from logboom.broker.api import TopicCalls, TopicInfo
+from logboom.broker.caller import Caller
 from logboom.results.pipeline_state import Covered, LeaseHolder, PastRun, PipelineJob, PipelineState, Result
 
 State = Literal["running", "silent", "idle", "failed", "new"]
@@ -68,13 +69,13 @@ def stand(pipeline: PipelineState, topics: Iterable[TopicInfo], now: int) -> lis
     return [_stand(name, job, known, now) for name, job in sorted(pipeline.jobs.items())]
 
 
-async def known_jobs(broker: Broker, infos: list[JobInfo], now: int) -> list[JobInfo]:
+async def known_jobs(broker: TopicCalls, infos: list[JobInfo], now: int, caller: Caller) -> list[JobInfo]:
     """Without those that were never anything: whose every run has failed, of topics of which this node has none, and
     that nobody has tried for STRAY_KEPT_US. A name was misspelt, or a topic is gone that nothing was made of."""
     strays = [info for info in infos if _may_be_stray(info, now)]
     if not strays:
         return infos
-    there = {info.name for info in await broker.list_topics("", internal=True)}
+    there = {info.name for info in await broker.list_topics("", internal=True, caller=caller)}
     gone = {info.job for info in strays if there.isdisjoint(info.topics)}
     return [info for info in infos if info.job not in gone]
 

@@ -15,7 +15,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from logboom.broker.api import Broker
+from logboom.broker.api import LogCalls
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.read.archives import ArchivedLog
 from logboom.errors import LogboomError, ShuttingDown
 from logboom.results.archived import ArchivedLogReader, find_archives
@@ -33,14 +34,14 @@ Put = Callable[[Mapping[tuple[str, int], ArchivedLog]], None]
 
 
 class PipelineFollower:
-    def __init__(self, broker: Broker, put: Put, rules: PlaceRules) -> None:
+    def __init__(self, broker: LogCalls, put: Put, rules: PlaceRules) -> None:
         """`put` is told what is archived, by topic id and partition, whenever that is news."""
 
-        async def connect() -> Broker:
+        async def connect() -> LogCalls:
             return broker
 
-        self._ledger = PipelineLedger(connect)
-        self._looking = PipelineLedger(connect)
+        self._ledger = PipelineLedger(connect, EVERYBODY)
+        self._looking = PipelineLedger(connect, EVERYBODY)
         """For those who cannot wait until the other has its turn."""
         self._loop = asyncio.get_running_loop()
         self._put = put
@@ -51,7 +52,7 @@ class PipelineFollower:
         self._task: asyncio.Task[None] | None = None
 
     @classmethod
-    async def start(cls, broker: Broker, put: Put, rules: PlaceRules = PlaceRules()) -> PipelineFollower:  # noqa: B008
+    async def start(cls, broker: LogCalls, put: Put, rules: PlaceRules = PlaceRules()) -> PipelineFollower:  # noqa: B008
         """Knows all that the log says by now, and goes on. What the rules do not let it read counts for none."""
         following = cls(broker, put, rules)
         await following._look()

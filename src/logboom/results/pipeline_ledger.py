@@ -17,7 +17,8 @@ from contextlib import suppress
 from typing import Final
 
 from logboom.batch import Record, build
-from logboom.broker.api import PIPELINE_TOPIC, Broker, Chunk, Part, ReadRequest, Start
+from logboom.broker.api import PIPELINE_TOPIC, Chunk, LogCalls, Part, ReadRequest, Start
+from logboom.broker.caller import Caller
 from logboom.errors import (
     Damage,
     LogboomError,
@@ -44,16 +45,17 @@ Allowed = Callable[[PipelineState], Event | None]
 class PipelineLedger:
     """For any tasks of one loop: they take turns."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Broker]]) -> None:
-        """`connect` gives a broker, another one where that was lost."""
+    def __init__(self, connect: Callable[[], Awaitable[LogCalls]], caller: Caller) -> None:
+        """`connect` gives a broker, another one where that was lost; it is called in the name of `caller`."""
         self._connect = connect
-        self._broker: Broker | None = None
+        self._caller = caller
+        self._broker: LogCalls | None = None
         self.pipeline = PipelineState()
         self._known: Record | None = None
         """The last one that was read."""
         self._turn = asyncio.Lock()
 
-    async def _its_broker(self) -> Broker:
+    async def _its_broker(self) -> LogCalls:
         if self._broker is None:
             self._broker = await self._connect()
         return self._broker
@@ -108,7 +110,7 @@ class PipelineLedger:
         broker = await self._its_broker()
         request = ReadRequest(PIPELINE_TOPIC, start, max_bytes=READ_BYTES, wait_ms=wait_ms, gaps="skip")
         try:
-            return await broker.read(request)
+            return await broker.read(request, caller=self._caller)
         except Unavailable:
             self._broker = None
             raise
@@ -142,7 +144,7 @@ class PipelineLedger:
         """Whether nobody came between; then it is folded too."""
         batch = build([encode(event)], keys=[_key(event)], tags=[[type(event).__name__.lower()]])
         part = Part(PIPELINE_TOPIC, [batch], 0, self.pipeline.next)
-        (answer,) = await (await self._its_broker()).append([part], "durable")
+        (answer,) = await (await self._its_broker()).append([part], "durable", caller=self._caller)
         if isinstance(answer, UnexpectedSeqno):
             return False
         if isinstance(answer, LogboomError):
@@ -174,7 +176,7 @@ class PipelineLedger:
 
         if await self.put(allowed) is not None:
             broker = await self._its_broker()
-            await broker.trim(PIPELINE_TOPIC, 0, seqno)
+            await broker.trim(PIPELINE_TOPIC, 0, seqno, caller=self._caller)
 
 
 def _take(chunk: Chunk) -> tuple[list[Record], int]:

@@ -32,6 +32,7 @@ from logboom.broker.api import (
     TopicHistory,
     TopicInfo,
 )
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.monitor.activity import Percentiles
 from logboom.broker.monitor.measures import Histogram
 from logboom.errors import BatchError, StageNotFound, TopicNotFound
@@ -67,6 +68,8 @@ class MemoryBroker:
         self.hold = hold
         self.held: list[tuple[asyncio.Future[list[Answer]], list[Answer]]] = []
         self.appends: list[tuple[Sequence[Part], Acks | None]] = []
+        self.callers: list[Caller] = []
+        """Of the appends."""
         self.stages: dict[str, dict[str, MemoryLog]] = {}
         """By id; what each has for which topic."""
         self.keys: dict[str, Publication] = {}
@@ -80,8 +83,11 @@ class MemoryBroker:
             raise TopicNotFound(topic, "memory")
         return self.logs[topic]
 
-    def append(self, parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
+    def append(
+        self, parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller = EVERYBODY
+    ) -> asyncio.Future[list[Answer]]:
         self.appends.append((parts, acks))
+        self.callers.append(caller)
         future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
         answers: list[Answer] = []
         for part in parts:
@@ -102,7 +108,7 @@ class MemoryBroker:
         future, answers = self.held.pop(number)
         future.set_result(answers)
 
-    async def read(self, request: ReadRequest) -> Chunk:
+    async def read(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> Chunk:
         self.reads += 1
         log = self.log(request.topic)
         seqno = request.start.seqno or 0
@@ -119,7 +125,7 @@ class MemoryBroker:
         data, following = log.read(seqno, max_bytes)
         return Chunk(TOPIC_ID, 0, seqno, following, 0, log.next, 0, memoryview(data))
 
-    async def subscribe(self, request: ReadRequest) -> MemorySubscription:
+    async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> MemorySubscription:
         return MemorySubscription(self, self.log(request.topic), request.start.seqno or 0)
 
     def _info(self, name: str) -> TopicInfo:
@@ -127,24 +133,26 @@ class MemoryBroker:
         return TopicInfo(name, TOPIC_ID, [PartitionInfo(0, 0, log.next, log.next)], Settings())
 
     async def create_topic(
-        self, name: str, partitions: int | None = None, settings: Settings | None = None
+        self, name: str, partitions: int | None = None, settings: Settings | None = None, *, caller: Caller = EVERYBODY
     ) -> TopicInfo:
         self.logs[name] = MemoryLog()
         return self._info(name)
 
-    async def configure_topic(self, name: str, settings: Settings) -> TopicInfo:
+    async def configure_topic(self, name: str, settings: Settings, *, caller: Caller = EVERYBODY) -> TopicInfo:
         return self._info(name)
 
-    async def describe_topic(self, name: str, create: bool = False) -> TopicInfo:
+    async def describe_topic(self, name: str, create: bool = False, *, caller: Caller = EVERYBODY) -> TopicInfo:
         return self._info(name)
 
-    async def list_topics(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]:
+    async def list_topics(
+        self, prefix: str = "", internal: bool = False, *, caller: Caller = EVERYBODY
+    ) -> list[TopicInfo]:
         return [self._info(name) for name in self.logs if name.startswith(prefix)]
 
-    async def delete_topic(self, name: str, topic_id: str | None = None) -> None:
+    async def delete_topic(self, name: str, topic_id: str | None = None, *, caller: Caller = EVERYBODY) -> None:
         del self.logs[name]  # a KeyError where there is none: what a bug looks like
 
-    async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
+    async def trim(self, topic: str, partition: int | None, seqno: int, *, caller: Caller = EVERYBODY) -> PartitionInfo:
         return self._info(topic).partitions[0]
 
     async def commit_cursor(
@@ -155,56 +163,64 @@ class MemoryBroker:
         bookmark: str,
         force: bool = False,
         expect: str | None = None,
+        *,
+        caller: Caller = EVERYBODY,
     ) -> None:
         pass
 
-    async def fetch_cursor(self, cursor: str, topic: str, partition: int | None = None) -> str | None:
+    async def fetch_cursor(
+        self, cursor: str, topic: str, partition: int | None = None, *, caller: Caller = EVERYBODY
+    ) -> str | None:
         return None
 
-    async def list_cursors(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
+    async def list_cursors(
+        self, topic: str | None = None, prefix: str = "", *, caller: Caller = EVERYBODY
+    ) -> list[CursorInfo]:
         return []
 
-    async def delete_cursor(self, cursor: str, topic: str | None = None) -> int:
+    async def delete_cursor(self, cursor: str, topic: str | None = None, *, caller: Caller = EVERYBODY) -> int:
         return 0
 
-    async def refuse(self, topic: str | None = None, reason: str = "") -> None:
+    async def refuse(self, topic: str | None = None, reason: str = "", *, caller: Caller = EVERYBODY) -> None:
         self.refusal = reason
 
-    async def accept(self, topic: str | None = None) -> None:
+    async def accept(self, topic: str | None = None, *, caller: Caller = EVERYBODY) -> None:
         self.refusal = ""
 
-    async def stats(self) -> NodeStats:
+    async def stats(self, *, caller: Caller = EVERYBODY) -> NodeStats:
         return NodeStats("n", "c", "0", 0, 0, len(self.logs), len(self.logs), {}, {}, {}, {})
 
-    async def measures(self) -> Measures:
+    async def measures(self, *, caller: Caller = EVERYBODY) -> Measures:
         return Measures({}, {}, Histogram().shown())
 
-    async def history(self, since: int = 0) -> History:
+    async def history(self, since: int = 0, *, caller: Caller = EVERYBODY) -> History:
         nothing = Percentiles([], [])
         return History(2000, [], [], [], [], [], nothing, nothing, nothing, [], [], [], [], [], [])
 
-    async def activity(self, request: ActivityRequest) -> Activity:
+    async def activity(self, request: ActivityRequest, *, caller: Caller = EVERYBODY) -> Activity:
         return Activity(2000, len(self.logs), 0, [])
 
-    async def topic_history(self, topic: str) -> TopicHistory:
+    async def topic_history(self, topic: str, *, caller: Caller = EVERYBODY) -> TopicHistory:
         return TopicHistory(2000, [], [], [], [])
 
-    async def segments(self, topic: str, partition: int | None = None, limit: int = 1000) -> list[SegmentInfo]:
+    async def segments(
+        self, topic: str, partition: int | None = None, limit: int = 1000, *, caller: Caller = EVERYBODY
+    ) -> list[SegmentInfo]:
         return []
 
-    async def incidents(self) -> list[Incident]:
+    async def incidents(self, *, caller: Caller = EVERYBODY) -> list[Incident]:
         return []
 
-    async def promote(self) -> None:
+    async def promote(self, *, caller: Caller = EVERYBODY) -> None:
         self.refusal = ""
 
-    async def open_stage(self, note: str = "") -> StageInfo:
+    async def open_stage(self, note: str = "", *, caller: Caller = EVERYBODY) -> StageInfo:
         number = len(self.stages) + 1
         stage = f"{number:032x}"
         self.stages[stage] = {}
         return StageInfo(stage, STAGED_IDS + number, 1_000_000, 1_000_000, 2_000_000, note=note)
 
-    def stage(self, stage: str, parts: Sequence[Part]) -> asyncio.Future[list[Answer]]:
+    def stage(self, stage: str, parts: Sequence[Part], *, caller: Caller = EVERYBODY) -> asyncio.Future[list[Answer]]:
         future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
         answers: list[Answer] = []
         for part in parts:
@@ -217,7 +233,7 @@ class MemoryBroker:
         future.set_result(answers)
         return future
 
-    async def publish(self, key: PublishKey, stages: Sequence[Receipt]) -> Publication:
+    async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
         parts = []
         for receipt in stages:
             if receipt.stage not in self.stages:
@@ -232,16 +248,16 @@ class MemoryBroker:
         self.keys[key.name] = Publication(key.name, key.number, False, parts)
         return self.keys[key.name]
 
-    async def discard(self, stages: Sequence[str]) -> int:
+    async def discard(self, stages: Sequence[str], *, caller: Caller = EVERYBODY) -> int:
         return sum(self.stages.pop(stage, None) is not None for stage in stages)
 
-    async def list_stages(self) -> list[StageInfo]:
+    async def list_stages(self, *, caller: Caller = EVERYBODY) -> list[StageInfo]:
         return [StageInfo(stage, STAGED_IDS, 0, 0, 0) for stage in self.stages]
 
-    async def list_keys(self, prefix: str = "") -> list[KeyInfo]:
+    async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[KeyInfo]:
         return [KeyInfo(name, kept.number, 0, 0) for name, kept in self.keys.items() if name.startswith(prefix)]
 
-    async def forget_key(self, name: str) -> bool:
+    async def forget_key(self, name: str, *, caller: Caller = EVERYBODY) -> bool:
         return self.keys.pop(name, None) is not None
 
 

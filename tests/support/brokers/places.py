@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Literal
 
-from logboom.broker.api import Broker
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.client.remote import connect
 from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
+from support.brokers.any_broker import AnyBroker
 
 Place = Literal["process", "tcp", "unix"]
 PLACES: tuple[Place, ...] = ("process", "tcp", "unix")
@@ -42,7 +42,7 @@ async def served(
 
 
 @asynccontextmanager
-async def opened(place: Place, directory: Path, config: BrokerConfig | None = None) -> AsyncIterator[Broker]:
+async def opened(place: Place, directory: Path, config: BrokerConfig | None = None) -> AsyncIterator[AnyBroker]:
     if place == "process":
         local = await LocalBroker.open(str(directory / "data"), config)
         try:

@@ -12,11 +12,12 @@ from typing import Final
 import msgspec
 
 from logboom import Writer
-from logboom.broker.api import Broker
+from logboom.broker.caller import EVERYBODY
 from logboom.client import connect
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import Beat, Covered, Ended, Event, Leased, Result
 from logboom.results.places import ResultPlace
+from support.brokers.any_broker import AnyBroker
 from support.browser.scenes import Scene
 from support.nodes.console import ConsoleNode
 
@@ -42,10 +43,10 @@ def works(directory: Path, failure: str = FAILURE) -> Iterator[Scene]:
 async def _tell(address: str, place: ResultPlace, failure: str) -> None:
     async with connect(address) as broker:
 
-        async def connected() -> Broker:
+        async def connected() -> AnyBroker:
             return broker
 
-        ledger, topic = PipelineLedger(connected), (await broker.describe_topic("orders")).id
+        ledger, topic = PipelineLedger(connected, EVERYBODY), (await broker.describe_topic("orders")).id
         for event in _events(place, topic, failure):
             await ledger.put(lambda _, event=event: event)  # type: ignore[misc]
 

@@ -22,10 +22,11 @@ import msgspec
 from logboom.batch import Record
 from logboom.batch.builder import build_records
 from logboom.batch.partitioner import partition_of
-from logboom.broker.api import Broker, Part, Settings
+from logboom.broker.api import Part, Settings
 from logboom.broker.local import LocalBroker
 from logboom.client import connect
 from logboom.storage.data.topic import FlushSettings, RetentionSettings, SegmentSettings
+from support.brokers.any_broker import AnyBroker
 from support.browser import hostile as texts
 from support.browser import records
 from support.browser.traffic import Flow, Follower, Traffic
@@ -166,7 +167,7 @@ SCENES: Final[dict[str, SceneMaker]] = {
 }
 
 
-async def write(broker: Broker, topic: str, made: Sequence[Record], batch: int = 50, partitions: int = 1) -> None:
+async def write(broker: AnyBroker, topic: str, made: Sequence[Record], batch: int = 50, partitions: int = 1) -> None:
     """Append them, each to the partition of its key."""
     parts: dict[int, list[Record]] = {}
     for number, record in enumerate(made):
@@ -195,12 +196,12 @@ def _run(story: Coroutine[Any, Any, None]) -> None:
         thread.submit(asyncio.run, story).result()
 
 
-async def _over(address: str, story: Callable[[Broker], Any]) -> None:
+async def _over(address: str, story: Callable[[AnyBroker], Any]) -> None:
     async with connect(address) as broker:
         await story(broker)
 
 
-async def _open_shop(broker: Broker) -> None:
+async def _open_shop(broker: AnyBroker) -> None:
     for kept in SHOP:
         await broker.create_topic(kept.name, kept.partitions, kept.settings)
         made = records.make(kept.maker, 0, kept.count)
@@ -252,7 +253,7 @@ def many_names(count: int = MANY) -> list[str]:
     ]
 
 
-async def _write_hostile(broker: Broker) -> None:
+async def _write_hostile(broker: AnyBroker) -> None:
     plain = ("-", "0", texts.MARKUP_TOPIC, texts.LARGE_TOPIC)
     for name in (texts.LONG_TOPIC, texts.DOTTED_TOPIC, texts.PARENT_TOPIC, *plain):
         await broker.create_topic(name)
@@ -261,7 +262,7 @@ async def _write_hostile(broker: Broker) -> None:
     await write(broker, texts.LONG_TOPIC, texts.records()[:3], 1)
 
 
-async def _open_damaged(broker: Broker) -> None:
+async def _open_damaged(broker: AnyBroker) -> None:
     await broker.create_topic("ledger", 1, Settings(segment=SegmentSettings(bytes=8 * KIB)))
     await write(broker, "ledger", records.make(records.order, 3, 300), 10)
     await broker.create_topic("orders", 3)

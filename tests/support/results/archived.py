@@ -11,21 +11,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logboom.batch import Batch
-from logboom.broker.api import Broker, PartitionInfo, ReadRequest, Start, TopicInfo
+from logboom.broker.api import PartitionInfo, ReadRequest, Start, TopicInfo
+from logboom.broker.caller import EVERYBODY
 from logboom.results.archive import FORMAT, MANIFEST, ArchivedFile, ArchiveManifest, decode_manifest, job_id, schema
 from logboom.results.archive_file import ArchivePiece, write_file
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import Covered, Ended, Event, Leased, PipelineState, Result
 from logboom.results.places import ResultPlace
+from support.brokers.any_broker import AnyBroker
 
 
-async def archive(broker: Broker, topic: str, place: Path) -> list[ArchivedFile]:
+async def archive(broker: AnyBroker, topic: str, place: Path) -> list[ArchivedFile]:
     """Every segment that is sealed and not archived yet; all files that count by now."""
 
-    async def connect() -> Broker:
+    async def connect() -> AnyBroker:
         return broker
 
-    ledger = PipelineLedger(connect)
+    ledger = PipelineLedger(connect, EVERYBODY)
     info = await broker.describe_topic(topic)
     home, job = ResultPlace(str(place)).below(job_id(topic)), job_id(topic)
     last = (await ledger.refresh()).result(job)
@@ -38,13 +40,13 @@ async def archive(broker: Broker, topic: str, place: Path) -> list[ArchivedFile]
     return sorted(files, key=_position)
 
 
-async def clip(broker: Broker, topic: str, place: Path) -> None:
+async def clip(broker: AnyBroker, topic: str, place: Path) -> None:
     """As after a trim: without files below the floor, and those that it runs through written anew; the others go."""
 
-    async def connect() -> Broker:
+    async def connect() -> AnyBroker:
         return broker
 
-    ledger = PipelineLedger(connect)
+    ledger = PipelineLedger(connect, EVERYBODY)
     info = await broker.describe_topic(topic)
     home = ResultPlace(str(place)).below(job_id(topic))
     last = (await ledger.refresh()).result(job_id(topic))
@@ -92,7 +94,7 @@ def _always(event: Event) -> Callable[[PipelineState], Event]:
 
 
 async def _archive_log(
-    broker: Broker, home: ResultPlace, info: TopicInfo, part: PartitionInfo, known: list[ArchivedFile]
+    broker: AnyBroker, home: ResultPlace, info: TopicInfo, part: PartitionInfo, known: list[ArchivedFile]
 ) -> list[ArchivedFile]:
     until = max((file.seqno_until for file in known if file.partition == part.partition), default=0)
     made = []
@@ -110,7 +112,7 @@ async def _archive_log(
     return made
 
 
-async def _read(broker: Broker, info: TopicInfo, partition: int, low: int, until: int) -> list[Batch]:
+async def _read(broker: AnyBroker, info: TopicInfo, partition: int, low: int, until: int) -> list[Batch]:
     batches: list[Batch] = []
     while low < until:
         chunk = await broker.read(ReadRequest(info.name, Start(seqno=low), partition, max_bytes=1 << 20))

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from logboom.batch import Record, build_records
-from logboom.broker.api import Broker
+from logboom.broker.caller import EVERYBODY
 from logboom.results.checkpoint import (
     FORMAT,
     MANIFEST,
@@ -26,6 +26,7 @@ from logboom.results.checkpoint import (
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import Covered, Ended, Leased, Result
 from logboom.results.places import ResultPlace
+from support.brokers.any_broker import AnyBroker
 
 Records = Mapping[int, Sequence[Record]]
 """Of each partition."""
@@ -47,7 +48,7 @@ def write_layer(home: ResultPlace, run: str, records: Records, by: By = "key", b
 
 
 async def publish(
-    broker: Broker,
+    broker: AnyBroker,
     root: Path,
     topic: str,
     layers: Sequence[Records],
@@ -68,10 +69,10 @@ async def publish(
     covers = {topic: Covered(info.id, {partition: (0, seqno) for partition, seqno in until.items()})}
     result = Result(run, place.uri, covers, place.write(MANIFEST, encode_manifest(manifest)), manifest.records)
 
-    async def connect() -> Broker:
+    async def connect() -> AnyBroker:
         return broker
 
-    ledger = PipelineLedger(connect)
+    ledger = PipelineLedger(connect, EVERYBODY)
     known = (await ledger.refresh()).jobs.get(job)
     epoch = 1 if known is None else known.epoch + 1
     await ledger.put(lambda pipeline: Leased(job, "checkpoint", epoch, run, "test", 1000, (topic,)))

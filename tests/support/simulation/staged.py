@@ -8,10 +8,11 @@ import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from logboom.batch import Batch, Producer, build
-from logboom.broker.api import Appended, Broker, Part, Publication, PublishKey, ReadRequest, Receipt, StageInfo, Start
+from logboom.broker.api import Appended, Part, Publication, PublishKey, ReadRequest, Receipt, StageInfo, Start
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.errors import LogboomError, SyncFailed
+from support.brokers.any_broker import AnyBroker
 from support.disks.simulated import Call, Fault, PowerLoss, SimulatedDisk
 
 ROOT = "/data"
@@ -133,7 +134,7 @@ def staged_batch(stage: StageInfo, values: Sequence[bytes], seq: int, epoch: int
     return Batch.parse(bytes(build(list(values), producer=Producer(stage.producer_id, epoch, seq)).data))
 
 
-async def fill(broker: Broker, values: Values, size: int = 2) -> tuple[StageInfo, Receipt]:
+async def fill(broker: AnyBroker, values: Values, size: int = 2) -> tuple[StageInfo, Receipt]:
     """A stage with these values; raises what was refused."""
     stage = await broker.open_stage()
     await put(broker, stage, values, size)
@@ -141,18 +142,18 @@ async def fill(broker: Broker, values: Values, size: int = 2) -> tuple[StageInfo
 
 
 async def put(
-    broker: Broker, stage: StageInfo, values: Values, size: int = 2, before: Mapping[Log, int] | None = None
+    broker: AnyBroker, stage: StageInfo, values: Values, size: int = 2, before: Mapping[Log, int] | None = None
 ) -> None:
     for answer in await broker.stage(stage.id, staged_batches(stage, values, size, before)):
         if isinstance(answer, LogboomError):
             raise answer
 
 
-async def publish_values(broker: Broker, key: PublishKey, *stages: Values, size: int = 2) -> Publication:
+async def publish_values(broker: AnyBroker, key: PublishKey, *stages: Values, size: int = 2) -> Publication:
     return await broker.publish(key, [(await fill(broker, values, size))[1] for values in stages])
 
 
-async def append(broker: Broker, value: bytes, topic: str = "a", partition: int = 0) -> int:
+async def append(broker: AnyBroker, value: bytes, topic: str = "a", partition: int = 0) -> int:
     (answer,) = await broker.append([Part(topic, [build([value])], partition)])
     if isinstance(answer, LogboomError):
         raise answer
@@ -160,7 +161,7 @@ async def append(broker: Broker, value: bytes, topic: str = "a", partition: int 
     return answer.base_seqno
 
 
-async def read_log(broker: Broker, log: Log) -> list[bytes]:
+async def read_log(broker: AnyBroker, log: Log) -> list[bytes]:
     values: list[bytes] = []
     seqno = (await broker.describe_topic(log[0])).partitions[log[1]].first
     while True:
@@ -171,5 +172,5 @@ async def read_log(broker: Broker, log: Log) -> list[bytes]:
             return values
 
 
-async def read_logs(broker: Broker, logs: Sequence[Log]) -> dict[Log, list[bytes]]:
+async def read_logs(broker: AnyBroker, logs: Sequence[Log]) -> dict[Log, list[bytes]]:
     return {log: await read_log(broker, log) for log in logs}

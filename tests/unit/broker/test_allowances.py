@@ -15,6 +15,7 @@ from logboom.broker.allowances import Allowances
 from logboom.broker.api import Appended, Part, Settings
 from logboom.broker.append.validation import Verdict
 from logboom.broker.append.validator_address import ValidatorAddress, ValidatorRules
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
 from logboom.broker.monitor.checkup import examine
@@ -81,7 +82,7 @@ def test_what_a_topic_has_from_before_stays_is_told_and_can_be_taken_away(tmp_pa
         assert (info.settings, set(info.unusable)) == (old, {"hook.delete", "validators.urls"})
         changed = msgspec.structs.replace(old, retention=RetentionSettings(records=5))
         assert (await broker.configure_topic("t", changed)).settings == changed
-        found = {complaint.kind: complaint for complaint in await examine(broker)}
+        found = {complaint.kind: complaint for complaint in await examine(broker, EVERYBODY)}
         assert "`logboom topic set t hook.delete=NAME`" in found["unknown hook"].advice
         assert "validators.allow" in found["validator not allowed"].advice
         (answer,) = await broker.append([Part("t", [build([b"a"])])])

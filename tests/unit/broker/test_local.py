@@ -12,7 +12,7 @@ from typing import Literal
 import pytest
 
 from logboom.batch import Batch, Producer, build
-from logboom.broker.api import Acks, Answer, Appended, Broker, Filter, Part, ReadRequest, Settings, Start
+from logboom.broker.api import Acks, Answer, Appended, Filter, Part, ReadRequest, Settings, Start
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits, TopicRules
 from logboom.broker.local import LocalBroker
@@ -33,6 +33,7 @@ from logboom.errors import (
     WritesRefused,
 )
 from logboom.storage.data.topic import AcksSettings, FlushSettings, SegmentSettings
+from support.brokers.any_broker import AnyBroker
 from support.disks.gated import GatedDisk
 
 Story = Callable[[LocalBroker, GatedDisk], Awaitable[None]]
@@ -61,7 +62,7 @@ def tell(path: Path, story: Story, config: BrokerConfig | None = None) -> None:
     asyncio.run(run())
 
 
-def send(broker: Broker, *values: bytes, topic: str = "t", acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
+def send(broker: AnyBroker, *values: bytes, topic: str = "t", acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
     return broker.append([Part(topic, [build([value]) for value in values])], acks)
 
 
@@ -70,7 +71,7 @@ async def sync_begun(disk: GatedDisk) -> None:
         await asyncio.sleep(0.001)
 
 
-async def values_of(broker: Broker, topic: str = "t", partition: int | None = None) -> list[bytes | None]:
+async def values_of(broker: AnyBroker, topic: str = "t", partition: int | None = None) -> list[bytes | None]:
     values: list[bytes | None] = []
     seqno = 0
     while True:

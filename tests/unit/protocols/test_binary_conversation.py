@@ -440,12 +440,12 @@ def test_calls_are_answered_with_what_the_broker_returns() -> None:
     run(story())
 
 
-def test_every_call_is_a_method_of_the_broker_with_the_same_arguments() -> None:
+def test_every_call_is_a_method_of_the_broker_with_the_same_arguments_and_a_caller() -> None:
     for call, method in METHODS.items():
         named = list(inspect.signature(getattr(Broker, method)).parameters)[1:]
-        assert [field.name for field in msgspec.structs.fields(call)] == named
+        assert [*(field.name for field in msgspec.structs.fields(call)), "caller"] == named
     beside = {"append", "stage", "read", "subscribe"}
-    methods = {name for name, value in vars(Broker).items() if inspect.isfunction(value) and not name.startswith("_")}
+    methods = {name for name, _ in inspect.getmembers(Broker, inspect.isfunction) if not name.startswith("_")}
     assert methods - set(METHODS.values()) == beside
 
 

@@ -8,14 +8,15 @@ from typing import Any
 import httpx
 
 from logboom.batch import build
-from logboom.broker.api import Broker, Part
+from logboom.broker.api import Part
 from logboom.storage.bookmark import Bookmark
+from support.brokers.any_broker import AnyBroker
 from support.nodes.web import WebNode, tell
 
 CURSOR = "/topics/t/cursors/bill/eu:1"
 
 
-async def fill(broker: Broker, topic: str = "t", count: int = 10, partition: int | None = None) -> None:
+async def fill(broker: AnyBroker, topic: str = "t", count: int = 10, partition: int | None = None) -> None:
     await broker.append([Part(topic, [build([b"%d" % n for n in range(count)])], partition)], "durable")
 
 

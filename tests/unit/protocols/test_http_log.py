@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from logboom.broker.caller import Caller
 from support.nodes.web import WebNode, tell
 
 LOGD = {"content-type": "application/logd; charset=binary"}
@@ -12,7 +13,7 @@ LOGD = {"content-type": "application/logd; charset=binary"}
 def test_commands_go_in_and_answers_come_out(tmp_path: Path) -> None:
     said: list[bytes] = []
 
-    async def converse(commands: bytes) -> bytes:
+    async def converse(commands: bytes, caller: Caller) -> bytes:
         said.append(commands)
         return b"PONG\r\n"
 

@@ -15,24 +15,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logboom.batch import Record, build, build_records, read_header
-from logboom.broker.api import Appended, Broker, Part, Settings
+from logboom.broker.api import Appended, Part, Settings
 from logboom.broker.limits import Limits
 from logboom.protocols.http import record_page
 from logboom.protocols.http.settings import HttpSettings
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
+from support.brokers.any_broker import AnyBroker
 from support.nodes.web import WebNode, tell
 
 SECOND = 1_000_000
 PAGE = "/topics/t/records"
 
 
-async def append(broker: Broker, *batches: Sequence[Record], topic: str = "t", partition: int | None = None) -> None:
+async def append(broker: AnyBroker, *batches: Sequence[Record], topic: str = "t", partition: int | None = None) -> None:
     answers = await broker.append([Part(topic, [build_records(batch) for batch in batches], partition)], "durable")
     assert all(isinstance(answer, Appended) for answer in answers), answers
 
 
-async def fill(broker: Broker, count: int, size: int = 4) -> None:
+async def fill(broker: AnyBroker, count: int, size: int = 4) -> None:
     """Values 0, 1, 2 … in batches of this size; even ones are tagged, every fifth has a channel, all have a key."""
     records = [
         Record(

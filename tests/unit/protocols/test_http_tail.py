@@ -14,10 +14,11 @@ import httpx
 import pytest
 
 from logboom.batch import Record, build_records
-from logboom.broker.api import Broker, Part, Settings
+from logboom.broker.api import Part, Settings
 from logboom.protocols.http.api import tail
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.data.topic import FlushSettings
+from support.brokers.any_broker import AnyBroker
 from support.nodes.web import RawPeer, WebNode, tell
 from unit.protocols.test_http_reading import break_header, crash
 
@@ -95,7 +96,7 @@ async def tailing(node: WebNode, query: str = "", last: str | None = None) -> As
         yield stream
 
 
-async def append(broker: Broker, *values: bytes, tags: tuple[str, ...] = (), partition: int | None = None) -> None:
+async def append(broker: AnyBroker, *values: bytes, tags: tuple[str, ...] = (), partition: int | None = None) -> None:
     batch = build_records([Record(value, tags=tags) for value in values])
     await broker.append([Part("t", [batch], partition)], "durable")
 
@@ -157,7 +158,7 @@ def test_every_record_comes_once_however_often_the_connection_is_lost(tmp_path: 
     dice = random.Random(seed)
     count = 300
 
-    async def write(broker: Broker) -> None:
+    async def write(broker: AnyBroker) -> None:
         number = 0
         while number < count:
             size = min(count - number, dice.choice([1, 1, 2, 7, 30]))

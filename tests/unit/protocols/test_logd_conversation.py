@@ -11,6 +11,7 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import Deletion, FeedOrigin, FeedPiece, NodeStats, Part, Settings
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -89,7 +90,7 @@ def test_what_was_refused_is_refused_one_by_one() -> None:
 
 def test_an_error_that_nobody_foresaw_is_reported_and_the_peer_told_little() -> None:
     class Broken(MemoryBroker):
-        async def stats(self) -> NodeStats:
+        async def stats(self, *, caller: Caller = EVERYBODY) -> NodeStats:
             raise KeyError("secret")
 
     async def story() -> None:
@@ -162,7 +163,7 @@ def test_however_many_commands_come_at_once_others_have_their_turn() -> None:
         async with serve(broker) as node:
             peer, other = await node.peer(), await node.peer()
             commands = b"MSG events 0\n\nPING\n" * 5000
-            long = asyncio.create_task(node.front_end.converse(commands))
+            long = asyncio.create_task(node.front_end.converse(commands, EVERYBODY))
             peer.send(commands)
             assert await other.ask(b"PING\n") == b"PONG"
             assert not long.done()
@@ -201,13 +202,13 @@ def test_all_commands_at_once_get_all_their_answers() -> None:
     async def story() -> None:
         async with serve(await events()) as node:
             converse = node.front_end.converse
-            assert await converse(b"") == b""
-            assert await converse(b"MSG events 1\na\nPING\nHEAD events\n") == b"OK 0 1\r\nPONG\r\nOK 0 1\r\n"
-            assert await converse(b"PING\nCLOSE\nPING\n") == b"PONG\r\nOK 0 0\r\n"
-            assert await converse(b"PING\nHUH\nPING\n") == b"PONG\r\nERR invalid protocol\r\n"
-            assert await converse(b"PING\nMSG events 5\nhel") == b"PONG\r\nERR invalid protocol\r\n"
+            assert await converse(b"", EVERYBODY) == b""
+            assert await converse(b"MSG events 1\na\nPING\nHEAD events\n", EVERYBODY) == b"OK 0 1\r\nPONG\r\nOK 0 1\r\n"
+            assert await converse(b"PING\nCLOSE\nPING\n", EVERYBODY) == b"PONG\r\nOK 0 0\r\n"
+            assert await converse(b"PING\nHUH\nPING\n", EVERYBODY) == b"PONG\r\nERR invalid protocol\r\n"
+            assert await converse(b"PING\nMSG events 5\nhel", EVERYBODY) == b"PONG\r\nERR invalid protocol\r\n"
             endless = b"READ events 0 0\nTAIL events 1\nREPLICATE events/0 1\nPING\n"
-            assert await converse(endless) == b"ERR invalid request\r\n" * 3 + b"PONG\r\n"
+            assert await converse(endless, EVERYBODY) == b"ERR invalid request\r\n" * 3 + b"PONG\r\n"
             assert node.front_end.receive_memory.bytes == 0
 
     run(story())
@@ -219,7 +220,7 @@ def test_answers_to_commands_at_once_are_bounded() -> None:
         for _ in range(20):
             broker.logs["events"].append(bytes(build([bytes(50_000)]).data), 1)
         async with serve(broker, Limits(read_bytes=100_000)) as node:
-            found = await node.front_end.converse(b"READ events 0 100\n" * 100 + b"PING\n")
+            found = await node.front_end.converse(b"READ events 0 100\n" * 100 + b"PING\n", EVERYBODY)
             assert len(found) < 300_000
             assert found.endswith(b"ERR too large\r\nERR too large\r\nPONG\r\n")
 
@@ -230,7 +231,7 @@ def test_who_gives_up_a_conversation_leaves_nothing_behind() -> None:
     async def story() -> None:
         broker = await events(hold=True)
         async with serve(broker) as node:
-            conversing = asyncio.create_task(node.front_end.converse(b"MSG events 1\na\nHEAD events\n"))
+            conversing = asyncio.create_task(node.front_end.converse(b"MSG events 1\na\nHEAD events\n", EVERYBODY))
             await node.until(lambda: bool(broker.held))
             conversing.cancel()
             await asyncio.wait([conversing])
@@ -271,7 +272,7 @@ class Feeding:
     def __init__(self) -> None:
         self.feeds: dict[str, Fed] = {}
 
-    async def feed(self, topic: str, partition: int | None, index: int) -> Fed:
+    async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> Fed:
         if topic == "none":
             raise TopicNotFound(topic, "here")
         if index > 100:
@@ -279,7 +280,7 @@ class Feeding:
         feed = self.feeds[f"{topic}/{partition}"] = Fed(index)
         return feed
 
-    def deleted(self, topic_ids: Sequence[str]) -> list[Deletion]:
+    def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         return []
 
 

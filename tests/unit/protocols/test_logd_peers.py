@@ -11,6 +11,7 @@ import pytest
 
 from logboom.batch import build, stamp
 from logboom.broker.api import Appended
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.limits import Limits
 from logboom.protocols.logd import connection as connections
 from logboom.protocols.logd.connection import WRITE_BYTES_HIGH
@@ -313,7 +314,7 @@ def test_closing_answers_what_was_taken_and_says_goodbye(loop: str) -> None:
             assert await writer.rest() == b"OK 0 1\r\nERR unavailable\r\n"
             await closing
             assert broker.open_subscriptions == 0
-            assert await node.front_end.converse(b"PING\r\n") == b"ERR unavailable\r\n"
+            assert await node.front_end.converse(b"PING\r\n", EVERYBODY) == b"ERR unavailable\r\n"
 
     run(story(), loop)
 

@@ -14,6 +14,7 @@ from logboom.batch import build
 from logboom.broker.allowances import Allowances
 from logboom.broker.api import Part, ReadRequest, Settings, Start
 from logboom.broker.append.validator_address import ValidatorRules
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.monitor.checkup import examine
@@ -503,7 +504,7 @@ def test_a_hook_and_a_validator_that_only_the_source_has_are_copied_and_neither_
         assert mark.read_text() == lines
         (answer,) = await pair.replica.append([Part("judged", [build([b"b"])])])
         assert isinstance(answer, ValidatorNotAllowed)
-        found = {(complaint.kind, complaint.where) for complaint in await examine(pair.replica)}
+        found = {(complaint.kind, complaint.where) for complaint in await examine(pair.replica, EVERYBODY)}
         assert found >= {("unknown hook", "t"), ("validator not allowed", "judged")}
 
     allowed = Allowances(ANY_HOOK.hooks, ValidatorRules(("http://judge.test/",)))

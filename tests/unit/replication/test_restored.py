@@ -10,6 +10,7 @@ import pytest
 from msgspec import to_builtins
 
 from logboom.broker.api import ReadRequest, Settings
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.monitor.checkup import examine
 from logboom.errors import ReadOnlyReplica, TopicNotFound
 from logboom.storage.data.topic import SegmentSettings
@@ -89,7 +90,7 @@ def test_a_topic_that_only_the_replica_has_is_named_and_an_operator_can_remove_i
         while (await pair.stats()).kept != ["new"]:
             await asyncio.sleep(0.02)
         assert (await pair.stats()).kept_topics == 1
-        assert any("topic delete" in complaint.advice for complaint in await examine(pair.replica))
+        assert any("topic delete" in complaint.advice for complaint in await examine(pair.replica, EVERYBODY))
         with pytest.raises(ReadOnlyReplica):
             await pair.replica.delete_topic("old")
         await pair.replica.delete_topic("new")

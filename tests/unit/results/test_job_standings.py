@@ -4,6 +4,7 @@ import asyncio
 from typing import cast
 
 from logboom.broker.api import Broker, PartitionInfo, Settings, TopicInfo
+from logboom.broker.caller import EVERYBODY
 from logboom.results.job_standings import STRAY_KEPT_US, JobInfo, known_jobs, stand
 from logboom.results.pipeline_state import Covered, LeaseHolder, PastRun, PipelineJob, PipelineState, Result
 
@@ -71,7 +72,7 @@ class Topics:
 
 
 def listed(job: PipelineJob, now: int, *names: str) -> bool:
-    return bool(asyncio.run(known_jobs(cast(Broker, Topics(*names)), [only(job, now=now)], now)))
+    return bool(asyncio.run(known_jobs(cast(Broker, Topics(*names)), [only(job, now=now)], now, EVERYBODY)))
 
 
 def test_a_job_of_a_topic_that_never_was_is_not_listed_for_ever() -> None:

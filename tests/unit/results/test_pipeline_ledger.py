@@ -11,12 +11,14 @@ from typing import Any, cast
 import pytest
 
 from logboom.batch import build
-from logboom.broker.api import PIPELINE_TOPIC, Acks, Answer, Broker, Part
+from logboom.broker.api import PIPELINE_TOPIC, Acks, Answer, Part
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.local import LocalBroker
 from logboom.errors import LeaseLost, OutcomeUnknown, TopicNotAllowed, Unavailable
 from logboom.results import pipeline_ledger as ledger_module
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import Beat, Ended, Event, Leased, PipelineState
+from support.brokers.any_broker import AnyBroker
 
 JOB = "count/events"
 
@@ -26,11 +28,11 @@ def leased(epoch: int, run: str) -> Leased:
 
 
 def ledger_of(broker: Any) -> PipelineLedger:
-    async def connect() -> Broker:
-        found: Broker = broker
+    async def connect() -> AnyBroker:
+        found: AnyBroker = broker
         return found
 
-    return PipelineLedger(connect)
+    return PipelineLedger(connect, EVERYBODY)
 
 
 class Forgetful:
@@ -116,12 +118,12 @@ def test_who_lost_its_job_meanwhile_does_not_take_the_word_of_another_for_its_ow
 def test_a_node_that_stays_away_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger_module, "RETRY_S", 0.01)
 
-    async def away() -> Broker:
+    async def away() -> AnyBroker:
         raise Unavailable("nobody is there")
 
     async def run() -> None:
         with pytest.raises(Unavailable):
-            await PipelineLedger(away).put(lambda _: leased(1, "one"), 0.05)
+            await PipelineLedger(away, EVERYBODY).put(lambda _: leased(1, "one"), 0.05)
 
     asyncio.run(run())
 
@@ -204,11 +206,11 @@ def test_a_log_that_is_another_one_by_now_is_read_from_its_beginning(tmp_path: P
         try:
             brokers: list[Any] = [broker, other]
 
-            async def connect() -> Broker:
-                found: Broker = brokers.pop(0)
+            async def connect() -> AnyBroker:
+                found: AnyBroker = brokers.pop(0)
                 return found
 
-            ledger = PipelineLedger(connect)
+            ledger = PipelineLedger(connect, EVERYBODY)
             await ledger.put(lambda _: leased(1, "one"))
             await ledger_of(other).put(lambda _: leased(7, "seven"))
             ledger._broker = None
@@ -226,11 +228,11 @@ class Restored:
         self._data, self._copy = tmp_path / "node", tmp_path / "copy"
         self.broker: LocalBroker | None = None
 
-    async def open(self) -> Broker:
+    async def open(self) -> AnyBroker:
         if self.broker is None:
             self.broker = await LocalBroker.open(str(self._data))
         found: Any = self.broker
-        return cast(Broker, found)
+        return cast(AnyBroker, found)
 
     async def close(self) -> None:
         assert self.broker is not None

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from logboom.batch import build
-from logboom.broker.api import Broker, Part, Settings
+from logboom.broker.api import Part, Settings
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.local import LocalBroker
 from logboom.errors import ConfigError, ResultsUnreadable
 from logboom.results.pipeline_follower import PipelineFollower
@@ -18,6 +19,7 @@ from logboom.results.pipeline_state import Covered, Ended, Event, Leased, Pipeli
 from logboom.results.place_rules import PlaceRules
 from logboom.results.places import ResultPlace
 from logboom.storage.data.topic import SegmentSettings
+from support.brokers.any_broker import AnyBroker
 from support.nodes.web import WebNode, tell
 from support.results.archived import archive
 
@@ -78,14 +80,14 @@ def test_a_file_is_not_read_before_its_size_is_right_nor_is_what_is_no_file_or_e
             place.open(path)
 
 
-async def publish(broker: Broker, job: str, kind: str, result: Result) -> None:
-    async def connect() -> Broker:
+async def publish(broker: AnyBroker, job: str, kind: str, result: Result) -> None:
+    async def connect() -> AnyBroker:
         return broker
 
     def always(event: Event) -> object:
         return lambda pipeline: event
 
-    ledger = PipelineLedger(connect)
+    ledger = PipelineLedger(connect, EVERYBODY)
     pipeline: PipelineState = await ledger.refresh()
     epoch = pipeline.jobs[job].epoch + 1 if job in pipeline.jobs else 1
     await ledger.put(always(Leased(job, kind, epoch, result.run, "evil", 30_000)))  # type: ignore[arg-type]

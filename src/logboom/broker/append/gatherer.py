@@ -4,7 +4,8 @@ Nothing waits on a timer: to an idle log a record goes at once, alone. Every con
 order when it is added, and is answered by itself: where its first record went, or why it did not. One that cannot
 become part of a batch, or is refused for what it holds, spoils nobody else's: the others are sent again without it.
 
-Built on the Broker alone, so any front-end that receives single records can have one, and all its connections share it.
+Built on the calls of the broker alone, so any front-end that receives single records can have one, and all its
+connections share it. A batch holds records of callers who are alike, and is appended in the name of the first.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 from logboom.batch import Batch, build
-from logboom.broker.api import Acks, Answer, Appended, Broker, Part
+from logboom.broker.api import Acks, Answer, AppendCalls, Appended, Part
+from logboom.broker.caller import Caller
 from logboom.errors import BatchError, LogboomError, OutcomeUnknown, PartitionNotFound, RecordsRejected
 
 GATHER_BYTES: Final = 1024 * 1024
@@ -71,11 +73,13 @@ class _Contribution:
     done: Future[Placed]
     anywhere: bool
     """Whether its partition was left to us."""
+    caller: Caller
     moves: int = 0
 
 
 class _Alone(NamedTuple):
     part: Part
+    caller: Caller
     done: Future[list[Answer]]
 
 
@@ -93,7 +97,7 @@ class _Lane:
 
 
 class Gatherer:
-    def __init__(self, broker: Broker, bytes_max: int = GATHER_BYTES) -> None:
+    def __init__(self, broker: AppendCalls, bytes_max: int = GATHER_BYTES) -> None:
         """`bytes_max` is of what is gathered: a contribution that is larger by itself goes alone."""
         self._broker = broker
         self._bytes_max = bytes_max
@@ -104,13 +108,20 @@ class Gatherer:
         self._turn = 0
 
     def add(
-        self, topic: str, partition: int | None, columns: RecordColumns, size: int, acks: Acks | None = None
+        self,
+        topic: str,
+        partition: int | None,
+        columns: RecordColumns,
+        size: int,
+        acks: Acks | None = None,
+        *,
+        caller: Caller,
     ) -> Future[Placed]:
         """Records for one log, of about `size` bytes. The future fails with the reason where they were not appended.
 
         Without a partition they go to the only one, or to any where there are several.
         """
-        contribution = _Contribution(columns, size, self._loop.create_future(), partition is None)
+        contribution = _Contribution(columns, size, self._loop.create_future(), partition is None, caller)
         self._add(topic, partition, contribution, acks)
         return contribution.done
 
@@ -128,7 +139,7 @@ class Gatherer:
         count = len(contribution.columns.values)
         full = lane.bytes + contribution.size > self._bytes_max or lane.records + count > GATHER_RECORDS
         last_acks, last = lane.waiting[-1] if lane.waiting else (None, None)
-        if not isinstance(last, list) or full or last_acks != acks:
+        if not isinstance(last, list) or full or last_acks != acks or not last[0].caller.is_like(contribution.caller):
             last = []
             lane.waiting.append((acks, last))
             lane.bytes = lane.records = 0
@@ -137,7 +148,14 @@ class Gatherer:
         lane.records += count
 
     def append_alone(
-        self, topic: str, partition: int | None, batch: Batch, acks: Acks | None, expect_seqno: int | None = None
+        self,
+        topic: str,
+        partition: int | None,
+        batch: Batch,
+        acks: Acks | None,
+        expect_seqno: int | None = None,
+        *,
+        caller: Caller,
     ) -> Future[list[Answer]]:
         """A batch that must not be gathered with others; it comes after everything that was added before it.
 
@@ -146,8 +164,8 @@ class Gatherer:
         part = Part(topic, [batch], partition, expect_seqno)
         lane = self._lanes.get((topic, partition))
         if lane is None or not lane.under_way:
-            return self._broker.append([part], acks)
-        alone = _Alone(part, self._loop.create_future())
+            return self._broker.append([part], acks, caller=caller)
+        alone = _Alone(part, caller, self._loop.create_future())
         lane.waiting.append((acks, alone))
         return alone.done
 
@@ -160,7 +178,7 @@ class Gatherer:
 
     def _send_alone(self, acks: Acks | None, alone: _Alone) -> None:
         try:
-            future = self._broker.append([alone.part], acks)
+            future = self._broker.append([alone.part], acks, caller=alone.caller)
         except Exception as error:
             _fail(alone.done, error)
         else:
@@ -177,7 +195,8 @@ class Gatherer:
             _fail(group[0].done, error if isinstance(error, LogboomError) else LogboomError(str(error)))
             return
         try:
-            future = self._broker.append([Part(lane.topic, [batch], lane.partition)], acks)
+            part = Part(lane.topic, [batch], lane.partition)
+            future = self._broker.append([part], acks, caller=group[0].caller)
         except Exception as error:
             for contribution in group:
                 _fail(contribution.done, error)

@@ -25,6 +25,7 @@ from logboom.broker.api import (
     StageInfo,
     TopicInfo,
 )
+from logboom.broker.caller import Caller
 from logboom.broker.slices import slices
 from logboom.broker.wording import age_of, size_of
 from logboom.broker.world import REAL
@@ -63,8 +64,10 @@ class Complaint(msgspec.Struct, frozen=True):
 
 
 class Examiner:
-    def __init__(self, broker: Broker, monotonic_s: Callable[[], float] = REAL.monotonic_s) -> None:
+    def __init__(self, broker: Broker, caller: Caller, monotonic_s: Callable[[], float] = REAL.monotonic_s) -> None:
+        """The findings are shown to anyone who asks, and kept for a while; `caller` is who looks for them."""
         self._broker = broker
+        self._caller = caller
         self._monotonic_s = monotonic_s
         self._found: list[Complaint] = []
         self._examined_at = float("-inf")
@@ -73,24 +76,24 @@ class Examiner:
     async def findings(self) -> list[Complaint]:
         async with self._examining:
             if self._monotonic_s() - self._examined_at >= FRESH_S:
-                self._found = await examine(self._broker)
+                self._found = await examine(self._broker, self._caller)
                 self._examined_at = self._monotonic_s()
             return self._found
 
 
-async def examine(broker: Broker) -> list[Complaint]:
+async def examine(broker: Broker, caller: Caller) -> list[Complaint]:
     """What is wrong with the node, the worst first."""
     found = _Findings()
-    stats = await broker.stats()
-    topics = await broker.list_topics("", internal=True)
-    cursors = await broker.list_cursors()
+    stats = await broker.stats(caller=caller)
+    topics = await broker.list_topics("", internal=True, caller=caller)
+    cursors = await broker.list_cursors(caller=caller)
     found.add(_of_node(stats))
     found.add(_of_disk(stats.disk))
     found.add(_of_replica(stats.replica, stats.now))
     found.add(_of_limits(stats, len(cursors)))
-    found.add(_of_rejections(stats, await broker.incidents()))
+    found.add(_of_rejections(stats, await broker.incidents(caller=caller)))
     found.add(_of_upkeep(stats.upkeep))
-    await _look_at_staging(broker, stats, found)
+    await _look_at_staging(broker, caller, stats, found)
     firsts: dict[tuple[str, int], int] = {}
     async for some in slices(topics):
         for topic in some:
@@ -164,14 +167,14 @@ class _Behind:
         return [_lagging(cursor, now) for cursor in self._most]
 
 
-async def _look_at_staging(broker: Broker, stats: NodeStats, found: _Findings) -> None:
+async def _look_at_staging(broker: Broker, caller: Caller, stats: NodeStats, found: _Findings) -> None:
     found.add(_of_staged(stats))
     if stats.staging.get("stages"):
-        async for some in slices(await broker.list_stages()):
+        async for some in slices(await broker.list_stages(caller=caller)):
             for stage in some:
                 found.add(_of_stage(stage, stats.now))
     if stats.staging.get("publishing"):
-        async for more in slices(await broker.list_keys()):
+        async for more in slices(await broker.list_keys(caller=caller)):
             for key in more:
                 found.add(_of_publish(key, stats.now))
 

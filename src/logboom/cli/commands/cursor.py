@@ -14,7 +14,8 @@ from logboom.cli.target import parse_target
 from logboom.errors import CursorNotFound
 
 if TYPE_CHECKING:
-    from logboom.broker.api import Broker, CursorInfo
+    from logboom.broker.api import CursorInfo
+    from logboom.client.remote import RemoteBroker
 
 DONE, REFUSED = 0, 2
 NAMED_MAX = 10
@@ -100,7 +101,7 @@ def set_cursor(
 
     target, start = parse_target(log), parse_start(place, "place")
 
-    async def move(broker: Broker) -> tuple[int, int]:
+    async def move(broker: RemoteBroker) -> tuple[int, int]:
         # A read of nothing but the place: it checks that the place exists, and knows its bookmark.
         from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 

@@ -147,10 +147,11 @@ class Checkup(NamedTuple):
 
 
 async def _ask_node(broker: RemoteBroker) -> Checkup:
+    from logboom.broker.caller import EVERYBODY
     from logboom.broker.monitor.checkup import examine
 
     stats = await broker.stats()
-    return Checkup(stats.node_id, broker.welcome.directory, stats, await examine(broker))
+    return Checkup(stats.node_id, broker.welcome.directory, stats, await examine(broker, EVERYBODY))
 
 
 def _examine_node(server: str | None, quick: bool, as_json: bool, quiet: bool) -> int:

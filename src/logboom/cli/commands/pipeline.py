@@ -244,6 +244,7 @@ def _show(report: RunReport) -> None:
 
 
 def _stand(config: Path | None, server: str | None) -> list[JobInfo]:
+    from logboom.broker.caller import EVERYBODY
     from logboom.cli.pipeline_file import find_file, load
     from logboom.results.job_standings import JobInfo, known_jobs, stand
     from logboom.results.pipeline_ledger import PipelineLedger
@@ -252,9 +253,9 @@ def _stand(config: Path | None, server: str | None) -> list[JobInfo]:
         async def connected() -> RemoteBroker:
             return broker
 
-        pipeline = await PipelineLedger(connected).refresh()
+        pipeline = await PipelineLedger(connected, EVERYBODY).refresh()
         now = (await broker.stats()).now
-        return await known_jobs(broker, stand(pipeline, await broker.list_topics(), now), now)
+        return await known_jobs(broker, stand(pipeline, await broker.list_topics(), now), now, EVERYBODY)
 
     path = find_file(None if config is None else str(config))
     configured = {} if path is None else {job.work.id: job for job in load(path, server=server).jobs.values()}

@@ -13,7 +13,8 @@ from logboom.cli.show.output import show_json, show_table
 from logboom.errors import InvalidKey, StageBusy, StageNotFound
 
 if TYPE_CHECKING:
-    from logboom.broker.api import Broker, KeyInfo, StageInfo
+    from logboom.broker.api import KeyInfo, StageInfo
+    from logboom.client.remote import RemoteBroker
 
 DONE, REFUSED = 0, 2
 DETAILS = """\
@@ -64,7 +65,7 @@ def discard(stage: str, /, *more: str, server: Server = None) -> int:
     return REFUSED if failures else DONE
 
 
-async def _discard(broker: Broker, stages: list[str]) -> list[StageBusy | StageNotFound]:
+async def _discard(broker: RemoteBroker, stages: list[str]) -> list[StageBusy | StageNotFound]:
     """One by one, so that it can be said of each what became of it."""
     left = []
     for stage in stages:

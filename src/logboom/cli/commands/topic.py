@@ -14,6 +14,7 @@ from logboom.cli.show.output import show_json, show_pairs, show_table
 
 if TYPE_CHECKING:
     from logboom.broker.api import PartitionInfo, TopicInfo
+    from logboom.client.remote import RemoteBroker
 
 DONE, REFUSED = 0, 2
 DETAILS = """\
@@ -56,13 +57,12 @@ def create(
     changes
         A setting, key=value; may be given more than once.
     """
-    from logboom.broker.api import Broker
     from logboom.cli.setting import apply_settings
     from logboom.storage.data.topic import Settings
 
     apply_settings(Settings(), changes or ())  # what is wrong in any case is told before anything is made
 
-    async def make(broker: Broker) -> TopicInfo:
+    async def make(broker: RemoteBroker) -> TopicInfo:
         made = await broker.create_topic(name, partitions)
         if not changes:
             return made
@@ -127,14 +127,13 @@ def set_settings(name: Topic, /, *changes: Change, server: Server = None, as_jso
     changes
         key=value, or key= for the default.
     """
-    from logboom.broker.api import Broker
     from logboom.cli.setting import apply_settings
 
     if not changes:
         print("logboom: name at least one setting, key=value", file=sys.stderr)
         return REFUSED
 
-    async def change(broker: Broker) -> TopicInfo:
+    async def change(broker: RemoteBroker) -> TopicInfo:
         before = await broker.describe_topic(name)
         return await broker.configure_topic(name, apply_settings(before.settings, changes))
 

@@ -10,18 +10,16 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from logboom.broker.api import CursorInfo, NodeStats, TopicInfo
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.monitor.activity import Activity, ActivityRequest, ActivitySort, History, Incident, TopicHistory
 from logboom.broker.monitor.checkup import Complaint, examine
 from logboom.client.remote import RemoteBroker
 from logboom.errors import ConnectionLost, ProtocolError, RemoteProtocolError, TopicError, Unavailable
-
-if TYPE_CHECKING:
-    from logboom.broker.api import Broker
 
 HISTORY_MAX: Final = 300
 ANSWER_S: Final = 10.0
@@ -112,7 +110,7 @@ class Looker:
             raise ConnectionLost("there is no connection to the node")
         try:
             async with asyncio.timeout(3 * ANSWER_S):
-                self._findings = await examine(broker)
+                self._findings = await examine(broker, EVERYBODY)
         except TimeoutError:
             self._findings = None
             await self.close()
@@ -141,7 +139,7 @@ class Looker:
         assert failure is not None
         raise failure
 
-    async def _ask(self, broker: Broker, view: View) -> NodeLook:
+    async def _ask(self, broker: RemoteBroker, view: View) -> NodeLook:
         stats, news, activity, incidents = await asyncio.gather(
             broker.stats(), broker.history(self._since), broker.activity(view.request()), broker.incidents()
         )
@@ -155,7 +153,7 @@ class Looker:
         return NodeLook(self._address, view, stats, history, activity, incidents, self._findings, detail)
 
 
-async def _describe(broker: Broker, topic: str) -> Detail:
+async def _describe(broker: RemoteBroker, topic: str) -> Detail:
     try:
         info, history, cursors = await asyncio.gather(
             broker.describe_topic(topic), broker.topic_history(topic), broker.list_cursors(topic)

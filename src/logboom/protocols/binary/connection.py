@@ -12,6 +12,7 @@ import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from logboom.batch.header import Buffer
+from logboom.broker.caller import Caller
 from logboom.errors import LimitExceeded, LogboomError, ProtocolError, RemoteProtocolError
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, FrameReader, encode_front
 from logboom.protocols.binary.errors import encode_failure
@@ -19,6 +20,7 @@ from logboom.protocols.binary.handler import Handler
 from logboom.protocols.binary.hello import Greeting
 from logboom.protocols.binary.messages import Kind
 from logboom.protocols.binary.stranger import recognise
+from logboom.protocols.peer_caller import caller_of_peer
 
 if TYPE_CHECKING:
     from logboom.protocols.binary.front_end import BinaryFrontEnd
@@ -48,8 +50,11 @@ class BinaryConnection(asyncio.BufferedProtocol):
         "_out",
         "_room",
         "_transport",
+        "caller",
         "check_at",
     )
+
+    caller: Caller
 
     def __init__(self, front_end: BinaryFrontEnd) -> None:
         self._front_end = front_end
@@ -76,6 +81,7 @@ class BinaryConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(WRITE_BYTES_HIGH, WRITE_BYTES_LOW)
+        self.caller = caller_of_peer("binary", transport)
         self._front_end.enter(self)
         self._opened_at = self._heard_at = self._front_end.now
 

@@ -13,6 +13,7 @@ import msgspec
 
 from logboom.batch import BATCH_SIZE_MAX
 from logboom.broker.api import Broker, TopicInfo
+from logboom.broker.caller import Caller
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.measures import Meter
 from logboom.errors import LimitExceeded, LogboomError
@@ -67,13 +68,13 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
     def factory(self) -> asyncio.BufferedProtocol:
         return BinaryConnection(self)
 
-    async def describe(self, correlation: int, names: list[str]) -> bytes:
+    async def describe(self, correlation: int, names: list[str], caller: Caller) -> bytes:
         """A welcome with these topics, where they exist; as many as fit in a first frame."""
         found: list[TopicInfo] = []
         room = FRAME_BYTES_FIRST - _ROOM
         for name in names:
             try:
-                info = await self.broker.describe_topic(name)
+                info = await self.broker.describe_topic(name, caller=caller)
             except LogboomError:
                 continue
             room -= len(msgspec.msgpack.encode(info))

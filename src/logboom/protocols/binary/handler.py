@@ -109,8 +109,11 @@ class Handler:
         if run is None:
             return
         try:
-            broker = self._front_end.broker
-            future = broker.append(run.parts, run.acks) if run.stage is None else broker.stage(run.stage, run.parts)
+            broker, caller = self._front_end.broker, self._connection.caller
+            if run.stage is None:
+                future = broker.append(run.parts, run.acks, caller=caller)
+            else:
+                future = broker.stage(run.stage, run.parts, caller=caller)
         except Exception as error:
             self._answer(run, error)
             return
@@ -150,7 +153,7 @@ class Handler:
         connection = self._connection
         await connection.writable()
         began = perf_counter()
-        chunk = await self._front_end.broker.read(request)
+        chunk = await self._front_end.broker.read(request, caller=connection.caller)
         if request.wait_ms:
             began = perf_counter()  # how much of it was waiting for news nobody says
         while connection.blocked:
@@ -158,7 +161,7 @@ class Handler:
             request = msgspec.structs.replace(request, start=Start(seqno=chunk.seqno), wait_ms=0)
             del chunk
             await connection.writable()
-            chunk = await self._front_end.broker.read(request)
+            chunk = await self._front_end.broker.read(request, caller=connection.caller)
         connection.send_all(encode_chunk(correlation, chunk)[0])
         if chunk.record_count:
             self._front_end.meter.note_read(chunk.record_count, len(chunk.data), perf_counter() - began)
@@ -206,7 +209,8 @@ class Handler:
 
     async def _call(self, correlation: int, call: Any) -> None:
         method = getattr(self._front_end.broker, METHODS[type(call)])
-        result = await method(**{name: getattr(call, name) for name in call.__struct_fields__})
+        given = {name: getattr(call, name) for name in call.__struct_fields__}
+        result = await method(**given, caller=self._connection.caller)
         await self._connection.writable()
         self._connection.send(encode_front(Kind.RESULT, correlation, _NIL if result is None else result))
 
@@ -216,7 +220,7 @@ class Handler:
             return
 
         async def describe() -> None:
-            self._connection.send(await self._front_end.describe(correlation, hello.topics))
+            self._connection.send(await self._front_end.describe(correlation, hello.topics, self._connection.caller))
 
         self._start(correlation, describe)
 

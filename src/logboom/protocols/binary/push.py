@@ -42,7 +42,7 @@ class Push:
 
     async def run(self, share: Callable[[], int]) -> None:
         connection = self._connection
-        subscription = await self._front_end.broker.subscribe(self._request)
+        subscription = await self._front_end.broker.subscribe(self._request, caller=connection.caller)
         try:
             while True:
                 while self._credit <= 0:

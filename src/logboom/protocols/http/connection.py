@@ -21,6 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from logboom.errors import LimitExceeded, LogboomError
 from logboom.protocols.http.problem import RequestError, raw_problem
+from logboom.protocols.peer_caller import caller_of_peer
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -117,6 +118,7 @@ class HttpConnection(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(WRITE_BYTES_HIGH, WRITE_BYTES_LOW)
+        self.caller = caller_of_peer("http", transport)
         self._front_end.wake()
         self._heard_at = self._front_end.now
         super().connection_made(transport)
@@ -230,6 +232,7 @@ class HttpConnection(HttpToolsProtocol):
         scope["raw_path"] = raw_path
         scope["path"] = urllib.parse.unquote(raw_path.decode("latin-1"))
         scope["query_string"] = url.query or b""
+        scope["caller"] = self.caller  # type: ignore[typeddict-unknown-key]
         if url.host is not None:
             scope["authority"] = _authority(url.host.decode("latin-1"), url.port)  # type: ignore[typeddict-unknown-key]
         self._body_left = _length(self.headers)

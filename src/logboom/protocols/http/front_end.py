@@ -16,6 +16,7 @@ from uvicorn.server import ServerState
 
 from logboom.broker.api import Broker
 from logboom.broker.append.gatherer import GATHER_BYTES, Gatherer
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.checkup import Examiner
 from logboom.broker.monitor.measures import Meter
@@ -34,8 +35,8 @@ FORMAT_THREADS: Final = 2
 NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 """In every answer: a browser must not take a record for a script or a page."""
 
-Converse = Callable[[bytes], Awaitable[bytes]]
-"""logd commands to the answers they get."""
+Converse = Callable[[bytes, Caller], Awaitable[bytes]]
+"""logd commands, and who sends them, to the answers they get."""
 
 
 class HttpFrontEnd:
@@ -68,14 +69,14 @@ class HttpFrontEnd:
         self.world = world
         self.threads = world.threads(FORMAT_THREADS, "logboom-http")
         """They make records into what goes out."""
-        self.examiner = Examiner(broker, world.monotonic_s)
+        self.examiner = Examiner(broker, EVERYBODY, world.monotonic_s)
         self.meter = Meter()
         self.gatherer = Gatherer(broker, min(GATHER_BYTES, limits.batch_bytes // 2))
         self.closing = asyncio.Event()
         """Set when nothing new is taken: what waits for news ends."""
         self.held_bytes = 0
         """Of bodies that have come, or are coming, and whose requests are not answered yet; and of heads that come."""
-        self.pipeline = PipelineLedger(self._its_broker)
+        self.pipeline = PipelineLedger(self._its_broker, EVERYBODY)
         """What the pipeline has made, as of the last time it was asked for."""
         self.changing = asyncio.Lock()
         """For whoever changes a topic's settings by what they are."""

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, NamedTuple
 import msgspec
 
 from logboom.broker.api import Broker, CursorInfo, DiskStats, Measures, NodeStats, ReplicaStats, TopicInfo
+from logboom.broker.caller import Caller
 from logboom.broker.monitor.measures import BOUNDS_S, Durations, Measured
 from logboom.broker.upkeep.stats import UpkeepStats, Waiting
 from logboom.results.job_standings import JobInfo, known_jobs, stand
@@ -71,15 +72,15 @@ class Family(NamedTuple):
     samples: Callable[[MetricFacts], Samples]
 
 
-async def collect(broker: Broker, pipeline: PipelineState, prefix: str = "") -> MetricFacts:
+async def collect(broker: Broker, caller: Caller, pipeline: PipelineState, prefix: str = "") -> MetricFacts:
     """What there is to tell of the node, its pipeline, and of the topics whose name begins so."""
-    stats, measures = await broker.stats(), await broker.measures()
+    stats, measures = await broker.stats(caller=caller), await broker.measures(caller=caller)
     if prefix == NONE:
-        jobs = await known_jobs(broker, stand(pipeline, [], stats.now), stats.now)
+        jobs = await known_jobs(broker, stand(pipeline, [], stats.now), stats.now, caller)
         return MetricFacts(stats, measures, [], [], prefix, jobs)
-    topics = await broker.list_topics(prefix, internal=True)
-    cursors = [info for info in await broker.list_cursors() if info.topic.startswith(prefix)]
-    jobs = await known_jobs(broker, stand(pipeline, topics, stats.now), stats.now)
+    topics = await broker.list_topics(prefix, internal=True, caller=caller)
+    cursors = [info for info in await broker.list_cursors(caller=caller) if info.topic.startswith(prefix)]
+    jobs = await known_jobs(broker, stand(pipeline, topics, stats.now), stats.now, caller)
     return MetricFacts(stats, measures, topics, cursors, prefix, jobs)
 
 

@@ -22,10 +22,11 @@ from starlette.requests import Request
 from logboom.batch import Batch, read_header, to_table, vector
 from logboom.batch.moment import parse_rfc3339
 from logboom.batch.tables import BatchFailure, TableStretch
-from logboom.broker.api import Broker, Chunk, Filter, ReadRequest, Start
+from logboom.broker.api import Chunk, Filter, ReadCalls, ReadRequest, Start
+from logboom.broker.caller import Caller
 from logboom.errors import BatchError, Damage, InvalidBookmark, LogboomError, SeqnoOutOfRange
 from logboom.protocols.http.problem import BadParameter
-from logboom.protocols.http.schema.operation import Text
+from logboom.protocols.http.schema.operation import Text, caller_of
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 
 if TYPE_CHECKING:
@@ -184,13 +185,13 @@ async def _gone(request: Request) -> bool:
     return True
 
 
-async def term_before(broker: Broker, topic: str, place: Chunk, seqno: Seqno) -> int:
+async def term_before(broker: ReadCalls, caller: Caller, topic: str, place: Chunk, seqno: Seqno) -> int:
     """Of the record before this one, in the log of a chunk; TERM_UNKNOWN where it cannot be looked at."""
     if not seqno:
         return 0
     request = ReadRequest(topic, Start(seqno=seqno - 1), place.partition, place.topic_id, max_bytes=1)
     try:
-        chunk = await broker.read(request)
+        chunk = await broker.read(request, caller=caller)
         return read_header(chunk.data).term if len(chunk.data) else TERM_UNKNOWN
     except LogboomError:
         return TERM_UNKNOWN
@@ -219,7 +220,8 @@ class _Reading:
     def __init__(self, front_end: HttpFrontEnd, asked: Request, wanted: PageRequest) -> None:
         self._front_end = front_end
         self._asked = asked
-        self._broker = front_end.broker
+        self._broker: ReadCalls = front_end.broker
+        self._caller = caller_of(asked)
         self._request = wanted.request
         self._left = wanted.limit
         self._until = wanted.until
@@ -284,7 +286,8 @@ class _Reading:
                 max_bytes=most,
                 max_records=None if filtered else max(1, self._left),
                 wait_ms=wait_ms,
-            )
+            ),
+            caller=self._caller,
         )
 
     async def _wait(self) -> Chunk | None:
@@ -317,13 +320,14 @@ class _Reading:
         """Where the time that ends the page is in the log by now."""
         start = Start(time=self._until.time)
         request = ReadRequest(self._request.topic, start, chunk.partition, chunk.topic_id, max_bytes=1)
-        found = await self._broker.read(msgspec.structs.replace(request, gaps=self._request.gaps))
+        request = msgspec.structs.replace(request, gaps=self._request.gaps)
+        found = await self._broker.read(request, caller=self._caller)
         self._end, self._end_is_open = found.seqno, found.seqno >= found.committed
 
     async def _page(self, chunk: Chunk, start: Seqno, next_seqno: Seqno) -> RecordPage:
         term = _term_within(chunk, next_seqno)
         if term is None:
-            term = await term_before(self._broker, self._request.topic, chunk, next_seqno)
+            term = await term_before(self._broker, self._caller, self._request.topic, chunk, next_seqno)
         return RecordPage(
             topic=self._request.topic,
             topic_id=chunk.topic_id,

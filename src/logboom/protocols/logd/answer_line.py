@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from logboom.broker.append.gatherer import Placed, RecordColumns
+from logboom.broker.caller import Caller
 from logboom.errors import LogboomError, OutcomeUnknown
 from logboom.protocols.logd.answers import encode_error, encode_ok, encode_oks
 from logboom.protocols.logd.requests import Messages, Mixed
@@ -96,7 +97,7 @@ class AnswerLine:
         else:
             self._send(answer)
 
-    def append(self, request: Messages | Mixed, check: Callable[[str], None]) -> None:
+    def append(self, request: Messages | Mixed, check: Callable[[str], None], caller: Caller) -> None:
         """`check` raises where a topic may not be written to from here."""
         if isinstance(request, Mixed):
             logs = request.messages
@@ -105,10 +106,10 @@ class AnswerLine:
             logs, place = [request], _Place(request.size + PLACE_BYTES)
         self._enter(place)
         for number, messages in enumerate(logs):
-            self._append(_Append(place, number, messages, time.perf_counter()), check)
+            self._append(_Append(place, number, messages, time.perf_counter()), check, caller)
         self._advance()
 
-    def _append(self, append: _Append, check: Callable[[str], None]) -> None:
+    def _append(self, append: _Append, check: Callable[[str], None], caller: Caller) -> None:
         messages, log = append.messages, append.messages.log
         try:
             check(log.topic)
@@ -116,7 +117,8 @@ class AnswerLine:
             self._front_end.rejections.note(error)
             append.place.fill(append.number, encode_error(error) * messages.answers_due)
             return
-        future = self._front_end.gatherer.add(log.topic, log.partition, RecordColumns(messages.values), messages.size)
+        columns, gatherer = RecordColumns(messages.values), self._front_end.gatherer
+        future = gatherer.add(log.topic, log.partition, columns, messages.size, caller=caller)
         if future.done():
             self._appended(append, future)
         else:

@@ -12,9 +12,11 @@ import asyncio
 from typing import TYPE_CHECKING, Final, cast
 
 from logboom.batch.header import Buffer
+from logboom.broker.caller import Caller
 from logboom.errors import LimitExceeded, LogboomError, RemoteProtocolError
 from logboom.protocols.logd.answers import encode_error, encode_refusal
 from logboom.protocols.logd.handler import Handler
+from logboom.protocols.peer_caller import caller_of_peer
 
 if TYPE_CHECKING:
     from logboom.protocols.logd.front_end import LogdFrontEnd
@@ -42,8 +44,11 @@ class LogdConnection(asyncio.BufferedProtocol):
         "_out",
         "_room",
         "_transport",
+        "caller",
         "check_at",
     )
+
+    caller: Caller
 
     def __init__(self, front_end: LogdFrontEnd) -> None:
         self._front_end = front_end
@@ -72,6 +77,7 @@ class LogdConnection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(WRITE_BYTES_HIGH, WRITE_BYTES_LOW)
+        self.caller = caller_of_peer("logd", transport)
         self._front_end.enter(self)
         self._heard_at = self._front_end.now
 

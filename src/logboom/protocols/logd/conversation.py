@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from logboom.batch.header import Buffer
+from logboom.broker.caller import Caller
 from logboom.errors import LimitExceeded
 from logboom.protocols.logd.answers import encode_refusal
 from logboom.protocols.logd.errors import INVALID_PROTOCOL
@@ -27,7 +28,8 @@ PIECE_BYTES: Final = 64 * 1024
 class Conversation:
     """One, to be held once."""
 
-    def __init__(self, front_end: LogdFrontEnd) -> None:
+    def __init__(self, front_end: LogdFrontEnd, caller: Caller) -> None:
+        self.caller = caller
         self._decoder = front_end.decoder()
         self._bytes_max = front_end.limits.read_bytes
         self._handler = Handler(self, front_end, takes_endless=False)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from logboom.broker.api import Broker, Feeds
 from logboom.broker.append.gatherer import Gatherer
+from logboom.broker.caller import Caller
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.measures import Meter
 from logboom.protocols.crowd import Crowd
@@ -62,11 +63,11 @@ class LogdFrontEnd(Crowd[LogdConnection]):
     def factory(self) -> asyncio.BufferedProtocol:
         return LogdConnection(self)
 
-    async def converse(self, data: bytes) -> bytes:
+    async def converse(self, data: bytes, caller: Caller) -> bytes:
         """The answers to these commands, in their order. Those that never end are refused."""
         if self._is_closing:
             return self.refusal
-        return await Conversation(self).hold(data)
+        return await Conversation(self, caller).hold(data)
 
     def decoder(self) -> Decoder:
         return Decoder(self.limits.batch_bytes, self.receive_memory, self._run_bytes)

@@ -20,6 +20,7 @@ import msgspec
 
 from logboom.batch.header import Buffer
 from logboom.broker.api import Feed, ReadRequest, Start, Subscription
+from logboom.broker.caller import Caller
 from logboom.errors import LimitExceeded, LogboomError, PartitionNotFound
 from logboom.protocols.logd import answers
 from logboom.protocols.logd.answer_line import AnswerLine
@@ -60,6 +61,8 @@ ALLOWED: Final[dict[type, tuple[type, ...]]] = {
 
 class Peer(Protocol):
     """Whoever is at the other end."""
+
+    caller: Caller
 
     def send(self, data: Buffer) -> None: ...
     async def writable(self) -> None:
@@ -166,7 +169,7 @@ class Handler:
             due = request.answers_due if isinstance(request, Messages | Mixed) else 1
             self._line.answer(answers.encode_refusal(INVALID_REQUEST) * due)
         elif isinstance(request, Messages | Mixed):
-            self._line.append(request, self._check_topic)
+            self._line.append(request, self._check_topic, self._peer.caller)
         elif isinstance(request, Ping):
             self._line.answer(answers.PONG)
         elif isinstance(request, Refusal) and not request.is_last:
@@ -238,32 +241,32 @@ class Handler:
     async def _read(self, request: Read) -> bytes:
         if not request.limit:
             return await self._follow(request.log, request.start)
-        page = await read_page(self._front_end, request.log, request.start, request.limit)
+        page = await read_page(self._front_end, self._peer.caller, request.log, request.start, request.limit)
         return answers.encode_page(page)
 
     async def _tail(self, request: Tail) -> bytes:
         log = request.log
         self._check_endless()
-        info = await self._front_end.broker.describe_topic(log.topic)
+        info = await self._front_end.broker.describe_topic(log.topic, caller=self._peer.caller)
         place = info.partitions[_only(log, len(info.partitions))]
         return await self._follow(log, max(place.first, place.committed - request.count))
 
     async def _head(self, request: Head) -> bytes:
         log = request.log
-        info = await self._front_end.broker.describe_topic(log.topic)
+        info = await self._front_end.broker.describe_topic(log.topic, caller=self._peer.caller)
         place = info.partitions[_only(log, len(info.partitions))]
         return answers.encode_ok(place.committed - 1, 1) if place.committed > place.first else answers.DONE
 
     async def _follow(self, log: LogName, start: int) -> bytes:
         """What is there already is sent before anything else is; what comes later, as it comes."""
         self._check_endless()
-        page = await read_page(self._front_end, log, start, NO_LIMIT)
+        page = await read_page(self._front_end, self._peer.caller, log, start, NO_LIMIT)
         if page.batches:
             self._peer.send(answers.encode_page(page))
         if page.error is not None:
             raise page.error
         request = ReadRequest(log.topic, Start(seqno=page.next_seqno), log.partition, page.topic_id)
-        subscription = await self._front_end.broker.subscribe(request)
+        subscription = await self._front_end.broker.subscribe(request, caller=self._peer.caller)
         self._push(Read, subscription, follow(self._peer, self._front_end, log, subscription))
         return b""
 
@@ -274,16 +277,18 @@ class Handler:
             raise Refused(INVALID_REQUEST)
         if len(self._pushes) >= most:
             raise LimitExceeded("limits.subscriptions_per_connection", most, "use another connection")
-        feed = await feeds.feed(log.topic, log.partition, request.index)
+        feed = await feeds.feed(log.topic, log.partition, request.index, caller=self._peer.caller)
         line = b"origin: %b\r\n" % msgspec.json.encode(feed.origin)
         self._peer.send(answers.encode_facts([line]))
         self._push(Replicate, feed, push_stored(self._peer, self._front_end, log, feed, self._share))
         return b""
 
     async def _deleted(self, request: Deleted) -> bytes:
-        if self._front_end.feeds is None:
+        feeds = self._front_end.feeds
+        if feeds is None:
             raise Refused(INVALID_REQUEST)
-        return answers.encode_facts([*map(answers.encode_deletion, self._front_end.feeds.deleted(request.topic_ids))])
+        found = feeds.deleted(request.topic_ids, caller=self._peer.caller)
+        return answers.encode_facts([*map(answers.encode_deletion, found)])
 
     def _share(self) -> int:
         """What one feed may hold, so that all of them hold no more than a connection may."""
@@ -309,26 +314,26 @@ class Handler:
         self._settled()
 
     async def _show(self, request: Show) -> bytes:
-        broker = self._front_end.broker
+        broker, caller = self._front_end.broker, self._peer.caller
         lines: Iterable[bytes]
         if request.what == b"STATS":
-            lines = answers.encode_tree(msgspec.to_builtins(await broker.stats()))
+            lines = answers.encode_tree(msgspec.to_builtins(await broker.stats(caller=caller)))
         elif request.what == b"CONFIG":
             known = answers.encode_known(self._front_end.address, self._front_end.limits)
             lines = chain(known, answers.encode_tree(msgspec.to_builtins(self._front_end.config())))
         elif request.what == b"TOPICS":
-            topics = await broker.list_topics()
+            topics = await broker.list_topics(caller=caller)
             lines = (line for topic in topics for line in answers.encode_topic(topic))
         else:
-            lines = map(answers.encode_cursor, await broker.list_cursors())
+            lines = map(answers.encode_cursor, await broker.list_cursors(caller=caller))
         return answers.encode_facts([line async for line in _in_turns(lines)])
 
     async def _switch(self, request: Switch) -> bytes:
-        broker = self._front_end.broker
+        broker, caller = self._front_end.broker, self._peer.caller
         if request.what == b"REFUSE":
-            await broker.refuse(request.topic)
+            await broker.refuse(request.topic, caller=caller)
         else:
-            await broker.accept(request.topic)
+            await broker.accept(request.topic, caller=caller)
         return answers.DONE
 
     async def _shutdown(self, _: Shutdown) -> bytes:

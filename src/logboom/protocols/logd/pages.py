@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from logboom.broker.api import Chunk, Feed, FeedPiece, ReadRequest, Start, Subscription
+from logboom.broker.caller import Caller
 from logboom.errors import LogboomError
 from logboom.protocols.logd import answers
 from logboom.protocols.logd.requests import LogName
@@ -27,13 +28,14 @@ FEED_WAIT_MS: Final = 2000
 NO_LIMIT: Final = 2**31
 
 
-async def read_page(front_end: LogdFrontEnd, log: LogName, start: int, limit: int) -> answers.ChunkPage:
+async def read_page(front_end: LogdFrontEnd, caller: Caller, log: LogName, start: int, limit: int) -> answers.ChunkPage:
     """What is there now. Raises where the very first record cannot be read."""
     began = time.perf_counter()
     size = min(CHUNK_BYTES, front_end.limits.read_bytes)
     limit = min(limit, NO_LIMIT)
     request = ReadRequest(log.topic, Start(seqno=start), log.partition, max_bytes=size, max_records=limit)
-    page = next(answers.encode_chunk(log, await front_end.broker.read(request), size, limit))
+    chunk = await front_end.broker.read(request, caller=caller)
+    page = next(answers.encode_chunk(log, chunk, size, limit))
     if page.error is not None and not page.batches:
         raise page.error
     _note(front_end, page, began)

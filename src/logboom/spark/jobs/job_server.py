@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from logboom.client.remote import RemoteBroker
+from logboom.client.values import EVERYBODY
 from logboom.errors import LeaseHeld, OutcomeUnknown, Unavailable
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import PipelineState
@@ -44,7 +45,7 @@ class Server:
         """Jobs that failed here, and until when they are left alone, whatever the pipeline's state knows of it."""
         self._watch = RunnerWatch()
         self._broker: RemoteBroker | None = None
-        self._ledger = PipelineLedger(self._connect)
+        self._ledger = PipelineLedger(self._connect, EVERYBODY)
         self._runner = asyncio.Runner()
         self._is_away = False
 

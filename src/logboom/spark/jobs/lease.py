@@ -23,7 +23,7 @@ import msgspec
 
 from logboom.client.link.address import Servers
 from logboom.client.remote import RemoteBroker
-from logboom.client.values import Broker
+from logboom.client.values import EVERYBODY
 from logboom.errors import LeaseHeld, LeaseLost, LogboomError
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.pipeline_state import Beat, Ended, Event, Leased, PipelineJob, PipelineState, Result
@@ -84,13 +84,13 @@ class Lease:
         self._on_wait = on_wait
         self._is_unwanted = False
         self._broker: RemoteBroker | None = None
-        self._ledger = PipelineLedger(self._connect)
+        self._ledger = PipelineLedger(self._connect, EVERYBODY)
         self._beating: Future[None] | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="logboom-lease", daemon=True)
         self._thread.start()
 
-    async def _connect(self) -> Broker:
+    async def _connect(self) -> RemoteBroker:
         if self._broker is not None:
             await self._broker.close()
             self._broker = None

@@ -147,7 +147,7 @@ class SteppedNode:
             log.sync()
         log.commit_synced()
         writer = LogWriter(name, log, Settings(flush=FlushSettings(policy, 500)), self.rounds)
-        self.rounds.writers.add(writer)
+        self.rounds.writers[writer] = None
         return writer
 
     def send(self, writer: LogWriter, *batches: Batch | bytes, acks: Acks = "durable") -> Future[list[Answer]]:

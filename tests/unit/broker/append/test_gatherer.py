@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from logboom.batch import build
-from logboom.broker.api import Acks, Answer, Appended, Broker, Part, ReadRequest
+from logboom.broker.api import Acks, Answer, Appended, Part, ReadRequest
 from logboom.broker.append.gatherer import GATHER_RECORDS, Gatherer, Placed, RecordColumns
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -26,6 +27,7 @@ from logboom.errors import (
     TopicNotFound,
     UnexpectedSeqno,
 )
+from support.brokers.any_broker import AnyBroker
 from support.brokers.memory import MemoryBroker
 
 
@@ -36,9 +38,11 @@ class Held(MemoryBroker):
         super().__init__(hold)
         self.bad: set[bytes] = set()
 
-    def append(self, parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
+    def append(
+        self, parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller = EVERYBODY
+    ) -> asyncio.Future[list[Answer]]:
         if not self.bad.intersection(value for value in parts[0].batches[0].values() if value):
-            return super().append(parts, acks)
+            return super().append(parts, acks, caller=caller)
         self.appends.append((parts, acks))
         future: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
         refusal: list[Answer] = [RecordsRejected(parts[0].topic, "http://validator", 422, "bad")]
@@ -78,7 +82,9 @@ async def held() -> tuple[Held, Gatherer]:
 
 def add(gatherer: Gatherer, *values: bytes, acks: Acks | None = None, **where: Any) -> asyncio.Future[Placed]:
     partition = where.get("partition")
-    return gatherer.add(where.get("topic", "t"), partition, RecordColumns(list(values)), sum(map(len, values)), acks)
+    return gatherer.add(
+        where.get("topic", "t"), partition, RecordColumns(list(values)), sum(map(len, values)), acks, caller=EVERYBODY
+    )
 
 
 def test_to_an_idle_log_a_record_goes_at_once_and_what_comes_meanwhile_goes_together() -> None:
@@ -125,12 +131,34 @@ def test_a_group_is_full_by_bytes_and_by_records_and_has_one_kind_of_promise() -
     run(story)
 
 
+def test_a_batch_holds_records_of_callers_who_are_alike_and_goes_in_the_name_of_the_first() -> None:
+    async def story() -> None:
+        broker, gatherer = await held()
+        ann = [Caller("ann", protocol="logd", address=f"127.0.0.1:{port}") for port in (1, 2)]
+        bob = Caller("bob")
+        first = add(gatherer, b"0")
+        given = ((b"1", ann[0]), (b"2", ann[1]), (b"3", bob), (b"4", ann[0]))
+        later = [gatherer.add("t", None, RecordColumns([value]), 1, caller=caller) for value, caller in given]
+        await broker.release_all()
+        assert broker.sent == [[b"0"], [b"1", b"2"], [b"3"], [b"4"]]
+        assert broker.callers == [EVERYBODY, ann[0], bob, ann[0]]
+        assert [(await placed).seqno for placed in (first, *later)] == [0, 1, 2, 3, 4]
+
+    run(story)
+
+
 def test_columns_that_some_have_and_others_lack_are_filled_up() -> None:
     async def story() -> None:
         broker, gatherer = await held()
         add(gatherer, b"first")
-        gatherer.add("t", None, RecordColumns([b"a", None], keys=[b"k", None], tags=[["x"], []]), 2)
-        gatherer.add("t", None, RecordColumns([b"b"], timestamps=[5], channels=["c"], headers=[[("h", b"v")]]), 2)
+        gatherer.add("t", None, RecordColumns([b"a", None], keys=[b"k", None], tags=[["x"], []]), 2, caller=EVERYBODY)
+        gatherer.add(
+            "t",
+            None,
+            RecordColumns([b"b"], timestamps=[5], channels=["c"], headers=[[("h", b"v")]]),
+            2,
+            caller=EVERYBODY,
+        )
         await broker.release_all()
         (parts, _) = broker.appends[1]
         batch = parts[0].batches[0]
@@ -146,9 +174,9 @@ def test_one_that_cannot_become_part_of_a_batch_spoils_nobody_elses() -> None:
     async def story() -> None:
         broker, gatherer = await held()
         places = [add(gatherer, b"0"), add(gatherer, b"1")]
-        broken = gatherer.add("t", None, RecordColumns([b"x"], channels=["\ud800"]), 1)
+        broken = gatherer.add("t", None, RecordColumns([b"x"], channels=["\ud800"]), 1, caller=EVERYBODY)
         wrong: Any = [3.5]
-        worse = gatherer.add("t", None, RecordColumns(wrong), 1)
+        worse = gatherer.add("t", None, RecordColumns(wrong), 1, caller=EVERYBODY)
         places.append(add(gatherer, b"2"))
         await broker.release_all()
         assert [(await place).seqno for place in places] == [0, 1, 2]
@@ -192,8 +220,8 @@ def test_what_must_stand_alone_comes_after_everything_added_before_it(tmp_path: 
         broker = await LocalBroker.open(str(tmp_path))
         gatherer = Gatherer(broker)
         places = [add(gatherer, b"%d" % number) for number in range(5)]
-        alone = gatherer.append_alone("t", None, build([b"alone"]), None, expect_seqno=5)
-        stale = gatherer.append_alone("t", None, build([b"stale"]), None, expect_seqno=5)
+        alone = gatherer.append_alone("t", None, build([b"alone"]), None, expect_seqno=5, caller=EVERYBODY)
+        stale = gatherer.append_alone("t", None, build([b"stale"]), None, expect_seqno=5, caller=EVERYBODY)
         last = add(gatherer, b"last")
         (answer,) = await alone
         assert isinstance(answer, Appended)
@@ -210,7 +238,7 @@ def test_what_must_stand_alone_waits_for_those_that_are_sent_again_in_pieces() -
         broker, gatherer = await held()
         broker.bad = {b"bad"}
         places = [add(gatherer, value) for value in (b"0", b"1", b"bad", b"2")]
-        alone = [gatherer.append_alone("t", None, build([value]), None) for value in (b"3", b"4")]
+        alone = [gatherer.append_alone("t", None, build([value]), None, caller=EVERYBODY) for value in (b"3", b"4")]
         last = add(gatherer, b"5")
         await broker.release_all()
         outcomes = await asyncio.gather(*places, *alone, last, return_exceptions=True)
@@ -227,7 +255,7 @@ def test_who_stands_alone_learns_of_every_kind_of_failure() -> None:
         broker, gatherer = await held()
         await broker.create_topic("u")
         add(gatherer, b"0")
-        given_up, gone = [gatherer.append_alone("t", None, build([b"x"]), None) for _ in range(2)]
+        given_up, gone = [gatherer.append_alone("t", None, build([b"x"]), None, caller=EVERYBODY) for _ in range(2)]
         gone.cancel()
         broker.release()
         while not broker.held:
@@ -237,9 +265,11 @@ def test_who_stands_alone_learns_of_every_kind_of_failure() -> None:
         with pytest.raises(OutcomeUnknown):
             await given_up
         add(gatherer, b"1")
-        failed = gatherer.append_alone("t", None, build([b"x"]), None)
+        failed = gatherer.append_alone("t", None, build([b"x"]), None, caller=EVERYBODY)
 
-        def append(parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
+        def append(
+            parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller = EVERYBODY
+        ) -> asyncio.Future[list[Answer]]:
             raise ConnectionLost("gone")
 
         broker.append = append  # type: ignore[method-assign]
@@ -250,7 +280,7 @@ def test_who_stands_alone_learns_of_every_kind_of_failure() -> None:
     run(story)
 
 
-async def partitions_of(broker: Broker, topic: str) -> list[list[bytes | None]]:
+async def partitions_of(broker: AnyBroker, topic: str) -> list[list[bytes | None]]:
     found = []
     for info in (await broker.describe_topic(topic)).partitions:
         chunk = await broker.read(ReadRequest(topic, partition=info.partition))
@@ -317,7 +347,9 @@ def test_a_broker_that_raises_fails_the_group_and_nothing_else() -> None:
         first, second = add(gatherer, b"0"), add(gatherer, b"1")
         usual = broker.append
 
-        def append(parts: Sequence[Part], acks: Acks | None = None) -> asyncio.Future[list[Answer]]:
+        def append(
+            parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller = EVERYBODY
+        ) -> asyncio.Future[list[Answer]]:
             raise ConnectionLost("gone")
 
         broker.append = append  # type: ignore[method-assign]

@@ -13,8 +13,8 @@ from logboom.batch import build
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Entry, Promise
 from logboom.broker.append.turn import LogTurn
+from logboom.storage.appender import PendingSync
 from logboom.storage.files.disk import File
-from logboom.storage.growing_log import PendingSync
 from unit.broker.append.stepped import SteppedNode
 
 
@@ -32,7 +32,7 @@ class RememberingLog:
         self._node = node
         self._story = story
         self._file = node.disk.create(f"{node.path}/{name}")
-        node.rounds.writers.add(cast(LogWriter, self))
+        node.rounds.writers[cast(LogWriter, self)] = None
 
     @property
     def is_fresh(self) -> bool:

@@ -13,11 +13,12 @@ import pytest
 
 from logboom.batch import Batch, Producer, build
 from logboom.broker.allowances import Allowances
-from logboom.broker.api import Answer, Appended, Broker, Part, PublishKey, ReadRequest, Receipt, Settings
+from logboom.broker.api import Answer, Appended, Part, PublishKey, ReadRequest, Receipt, Settings
 from logboom.broker.append import validation
 from logboom.broker.append.gatherer import Gatherer, RecordColumns
 from logboom.broker.append.validation import Verdict
 from logboom.broker.append.validator_address import ValidatorRules
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits, TopicRules
 from logboom.broker.local import LocalBroker
@@ -36,6 +37,7 @@ from logboom.errors import (
 )
 from logboom.storage.data.topic import ValidatorSettings
 from logboom.storage.producers import Producers
+from support.brokers.any_broker import AnyBroker
 
 URL = "http://validator.test/check"
 OTHER = "http://other.test/"
@@ -103,12 +105,12 @@ def tell(path: Path, story: Story, config: BrokerConfig = CONFIG, injected: bool
 
 
 def send(
-    broker: Broker, *values: bytes, topic: str = "t", partition: int | None = None
+    broker: AnyBroker, *values: bytes, topic: str = "t", partition: int | None = None
 ) -> asyncio.Future[list[Answer]]:
     return broker.append([Part(topic, [build([value]) for value in values], partition)])
 
 
-async def values_of(broker: Broker, topic: str = "t", partition: int = 0) -> list[bytes | None]:
+async def values_of(broker: AnyBroker, topic: str = "t", partition: int = 0) -> list[bytes | None]:
     chunk = await broker.read(ReadRequest(topic, partition=partition))
     assert chunk.at_end
     return [record.value for record in chunk.records()]
@@ -512,7 +514,7 @@ def test_of_records_gathered_at_the_edge_only_those_are_refused_that_deserve_it(
         await broker.create_topic("t", 1, validated())
         gatherer = Gatherer(broker)
         values = [b"bad" if number % 7 == 3 else b"%d" % number for number in range(40)]
-        places = [gatherer.add("t", None, RecordColumns([value]), len(value)) for value in values]
+        places = [gatherer.add("t", None, RecordColumns([value]), len(value), caller=EVERYBODY) for value in values]
         outcomes = await asyncio.gather(*places, return_exceptions=True)
         assert [isinstance(outcome, RecordsRejected) for outcome in outcomes] == [value == b"bad" for value in values]
         assert await values_of(broker) == [value for value in values if value != b"bad"]

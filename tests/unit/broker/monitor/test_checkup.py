@@ -25,6 +25,7 @@ from logboom.broker.api import (
     StageInfo,
     TopicInfo,
 )
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.local import LocalBroker
 from logboom.broker.monitor.checkup import FINDINGS_MAX, REASON_MAX, Complaint, Examiner, examine
 from logboom.errors import SyncFailed
@@ -73,7 +74,7 @@ class Said:
 
 
 def findings(said: Said) -> list[Complaint]:
-    return asyncio.run(examine(cast(Broker, said)))
+    return asyncio.run(examine(cast(Broker, said), EVERYBODY))
 
 
 def only(said: Said) -> Complaint:
@@ -300,7 +301,7 @@ def test_the_worst_come_first() -> None:
 def test_those_who_ask_at_once_are_told_what_one_examination_found() -> None:
     async def run() -> None:
         said = Said(refused="maintenance")
-        examiner = Examiner(cast(Broker, said))
+        examiner = Examiner(cast(Broker, said), EVERYBODY)
         answers = await asyncio.gather(*(examiner.findings() for _ in range(20)))
         assert all(answer == answers[0] for answer in answers)
         assert said.asked == 1
@@ -311,7 +312,7 @@ def test_those_who_ask_at_once_are_told_what_one_examination_found() -> None:
 def test_one_who_gives_up_holds_up_nobody() -> None:
     async def run() -> None:
         said = Said(refused="maintenance")
-        examiner = Examiner(cast(Broker, said))
+        examiner = Examiner(cast(Broker, said), EVERYBODY)
         first = asyncio.create_task(examiner.findings())
         await asyncio.sleep(0)
         first.cancel()
@@ -329,11 +330,11 @@ def test_a_broker_that_refuses_and_one_that_failed_say_so(tmp_path: Path) -> Non
         try:
             await broker.create_topic("t")
             await broker.refuse("t", "moving")
-            assert ("writes refused", "t") in [(found.kind, found.where) for found in await examine(broker)]
+            assert ("writes refused", "t") in [(found.kind, found.where) for found in await examine(broker, EVERYBODY)]
             await broker.accept("t")
             disk.failing = True
             await broker.append([Part("t", [build([b"x"])])], "durable")
-            found = await examine(broker)
+            found = await examine(broker, EVERYBODY)
             assert found[0].kind == "writes have failed"
             assert ("log takes no writes", "t/0") in [(each.kind, each.where) for each in found]
         finally:

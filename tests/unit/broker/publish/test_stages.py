@@ -11,7 +11,7 @@ import pytest
 
 from logboom.batch import Batch, Producer, build
 from logboom.batch.header import STAGED_IDS
-from logboom.broker.api import Appended, Broker, Part, PublishKey, Receipt
+from logboom.broker.api import Appended, Part, PublishKey, Receipt
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -33,6 +33,7 @@ from logboom.errors import (
     TopicNotFound,
     WritesRefused,
 )
+from support.brokers.any_broker import AnyBroker
 from support.disks.simulated import Call, SimulatedDisk
 from support.simulation.staged import ROOT, fill, killed, publish_values, put, read_log, staged_batch, tell
 
@@ -61,7 +62,9 @@ def limited(**limits: int) -> BrokerConfig:
     return BrokerConfig(Limits(**limits))
 
 
-async def refusal(broker: Broker, stage: str, *batches: Batch, topic: str = "a", partition: int | None = 0) -> object:
+async def refusal(
+    broker: AnyBroker, stage: str, *batches: Batch, topic: str = "a", partition: int | None = 0
+) -> object:
     answers = await broker.stage(stage, [Part(topic, batches, partition)])
     return answers[-1]
 

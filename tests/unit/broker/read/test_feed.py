@@ -10,6 +10,7 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import Feeds, Part, Settings
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
 from logboom.errors import FeedEnded, IndexOutOfRange, ShuttingDown, TopicDeleted, TopicNotAllowed, TopicNotFound
@@ -51,7 +52,7 @@ def test_a_feed_has_every_committed_batch_as_it_is_stored_control_batches_too(tm
         await broker.trim("t", 0, 1)
         await append(broker, b"c")
         feeds: Feeds = broker
-        feed = await feeds.feed("t", 0, 1)
+        feed = await feeds.feed("t", 0, 1, caller=EVERYBODY)
         piece = await feed.next()
         batches = split(bytes(piece.data))
         assert [(batch.header.index, batch.header.kind) for batch in batches] == [(1, 0), (2, 0), (3, 1), (4, 0)]

@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from logboom.batch import Record, build, build_records
-from logboom.broker.api import Appended, Broker, Chunk, Filter, Part, ReadRequest, Settings, Start
+from logboom.broker.api import Appended, Chunk, Filter, Part, ReadRequest, Settings, Start
 from logboom.broker.local import LocalBroker
 from logboom.errors import InvalidPattern
 from logboom.storage.data.topic import SegmentSettings
 from logboom.storage.upkeep.scrub import scrub
+from support.brokers.any_broker import AnyBroker
 from unit.batch.test_selection import wants
 
 NAMES = ["a", "b", "ab", "x1", "x2"]
@@ -61,7 +62,7 @@ def make_rows(dice: random.Random, count: int) -> list[Record]:
     ]
 
 
-async def fill(broker: Broker, dice: random.Random, batches: int) -> None:
+async def fill(broker: AnyBroker, dice: random.Random, batches: int) -> None:
     await broker.create_topic("t", 1, Settings(segment=SegmentSettings(bytes=4096)))
     for number in range(batches):
         rows = make_rows(dice, dice.choice([1, 1, 2, 20, 60]))
@@ -72,7 +73,7 @@ async def fill(broker: Broker, dice: random.Random, batches: int) -> None:
         assert isinstance(answer, Appended)
 
 
-async def everything(broker: Broker) -> list[Record]:
+async def everything(broker: AnyBroker) -> list[Record]:
     rows: list[Record] = []
     while True:
         chunk = await broker.read(ReadRequest("t", Start(seqno=len(rows))))
@@ -81,7 +82,7 @@ async def everything(broker: Broker) -> list[Record]:
             return rows
 
 
-async def filtered(broker: Broker, wanted: Filter, start: int, max_bytes: int) -> tuple[list[Record], int]:
+async def filtered(broker: AnyBroker, wanted: Filter, start: int, max_bytes: int) -> tuple[list[Record], int]:
     """All that matches, and how many chunks it took."""
     rows: list[Record] = []
     seqno, chunks = start, 0

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from logboom.broker.api import Activity, ActivityRequest, History, TopicHistory
 from logboom.broker.monitor.activity import ActivitySort, LagHistory, Percentiles, TopicActivity
 from logboom.broker.monitor.ranking import LIMIT_MAX, SEARCH_MAX
-from logboom.protocols.http.schema.operation import Content, NoQuery, Operation, parse_query, topic_of
+from logboom.protocols.http.schema.operation import Content, NoQuery, Operation, caller_of, parse_query, topic_of
 from logboom.storage.data.topic import RetentionSettings
 
 if TYPE_CHECKING:
@@ -38,18 +38,18 @@ class ActivityQuery(msgspec.Struct, frozen=True):
 
 
 async def show_activity(front_end: HttpFrontEnd, request: Request) -> Response:
-    return _json(await front_end.broker.history(parse_query(request, HistoryQuery).since))
+    return _json(await front_end.broker.history(parse_query(request, HistoryQuery).since, caller=caller_of(request)))
 
 
 async def list_activity(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, ActivityQuery)
     wanted = ActivityRequest(query.search, query.sort, query.descending, query.offset, query.limit, query.internal)
-    return _json(await front_end.broker.activity(wanted))
+    return _json(await front_end.broker.activity(wanted, caller=caller_of(request)))
 
 
 async def show_topic_activity(front_end: HttpFrontEnd, request: Request) -> Response:
     parse_query(request, NoQuery)
-    return _json(await front_end.broker.topic_history(topic_of(request)))
+    return _json(await front_end.broker.topic_history(topic_of(request), caller=caller_of(request)))
 
 
 def _json(answer: msgspec.Struct) -> Response:

@@ -24,7 +24,15 @@ from logboom.protocols.http.formats import LINES_BYTES, cut, enclose, is_single,
 from logboom.protocols.http.large_record import pour_value
 from logboom.protocols.http.problem import BadParameter, RequestError
 from logboom.protocols.http.record_page import SEQNO_MAX, PageRequest, parse_seqno, read_page, read_record, while_wanted
-from logboom.protocols.http.schema.operation import Content, Operation, PageLimit, bad_field, check_limit, parse_query
+from logboom.protocols.http.schema.operation import (
+    Content,
+    Operation,
+    PageLimit,
+    bad_field,
+    caller_of,
+    check_limit,
+    parse_query,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,10 +85,10 @@ async def post_change(front_end: HttpFrontEnd, request: Request) -> Response:
     began = time.perf_counter()
     value, tags = _parse(await request.body())
     topic = front_end.settings.changes_topic
-    _only_log(await front_end.broker.describe_topic(topic, create=True))
+    _only_log(await front_end.broker.describe_topic(topic, create=True, caller=caller_of(request)))
     size = len(value or b"") + sum(map(len, tags))
     columns = RecordColumns([value], tags=[tags] if tags else None)
-    placed = await front_end.gatherer.add(topic, None, columns, size)
+    placed = await front_end.gatherer.add(topic, None, columns, size, caller=caller_of(request))
     front_end.meter.note_append(1, 1, size, time.perf_counter() - began)
     return _json(_change(placed.seqno, placed.append_time, tags, show_value(value)))
 
@@ -149,7 +157,7 @@ async def _await_log(front_end: HttpFrontEnd, request: Request, since: int, unti
     topic = front_end.settings.changes_topic
     while True:
         try:
-            log = _only_log(await front_end.broker.describe_topic(topic))
+            log = _only_log(await front_end.broker.describe_topic(topic, caller=caller_of(request)))
         except TopicNotFound:
             log = None
         rest_s = until - front_end.world.monotonic_s()

@@ -27,7 +27,7 @@ from logboom.protocols.http.formats import (
     encode,
     on_thread,
 )
-from logboom.protocols.http.schema.operation import Content, Operation, parse_query, topic_of
+from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query, topic_of
 from logboom.results.checkpoint import By, Checkpoint, find_result
 from logboom.results.pipeline_state import Result
 from logboom.storage.bookmark import Bookmark
@@ -63,7 +63,7 @@ class CheckpointShown(msgspec.Struct, frozen=True):
 async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response:
     query, name = parse_query(request, CheckpointQuery), topic_of(request)
     choice = choose(", ".join(request.headers.getlist("accept")), query.format)
-    topic = await front_end.broker.describe_topic(name)
+    topic = await front_end.broker.describe_topic(name, caller=caller_of(request))
     floors = {log.partition: log.floor for log in topic.partitions}
     partition = next(iter(floors)) if query.partition is None and len(floors) == 1 else query.partition
     if partition is None or partition not in floors:

@@ -9,11 +9,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.broker.api import CursorInfo, ReadRequest, Start
+from logboom.broker.caller import Caller
 from logboom.broker.slices import in_order
 from logboom.errors import CursorNotFound, InvalidBookmark, TopicRecreated
 from logboom.protocols.http.problem import RequestError
 from logboom.protocols.http.record_page import MEANINGS, SEQNO_MAX, Seqno, term_before
-from logboom.protocols.http.schema.operation import Content, NoQuery, Operation, parse_body, parse_query, topic_of
+from logboom.protocols.http.schema.operation import (
+    Content,
+    NoQuery,
+    Operation,
+    caller_of,
+    parse_body,
+    parse_query,
+    topic_of,
+)
 from logboom.storage.bookmark import Bookmark
 
 if TYPE_CHECKING:
@@ -77,17 +86,17 @@ class CursorPut(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def list_cursors(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, CursorsQuery)
-    return _json(await _page(front_end, query.topic, query))
+    return _json(await _page(front_end, caller_of(request), query.topic, query))
 
 
 async def list_topic_cursors(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, TopicCursorsQuery)
-    topic = await front_end.broker.describe_topic(topic_of(request))
-    return _json(await _page(front_end, topic.name, query))
+    topic = await front_end.broker.describe_topic(topic_of(request), caller=caller_of(request))
+    return _json(await _page(front_end, caller_of(request), topic.name, query))
 
 
-async def _page(front_end: HttpFrontEnd, topic: str | None, query: TopicCursorsQuery) -> CursorList:
-    found = await front_end.broker.list_cursors(topic, query.prefix)
+async def _page(front_end: HttpFrontEnd, caller: Caller, topic: str | None, query: TopicCursorsQuery) -> CursorList:
+    found = await front_end.broker.list_cursors(topic, query.prefix, caller=caller)
     if query.sort == "lag":
         found = await in_order(found, lambda info: 1 if info.lag is None else -info.lag)
     return CursorList(found[query.offset : query.offset + query.limit], len(found))
@@ -95,55 +104,55 @@ async def _page(front_end: HttpFrontEnd, topic: str | None, query: TopicCursorsQ
 
 async def get_cursor(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, CursorQuery)
-    topic, cursor = topic_of(request), request.path_params["cursor"]
-    bookmark = await front_end.broker.fetch_cursor(cursor, topic, query.partition)
+    topic, cursor, caller = topic_of(request), request.path_params["cursor"], caller_of(request)
+    bookmark = await front_end.broker.fetch_cursor(cursor, topic, query.partition, caller=caller)
     if bookmark is None:
         raise CursorNotFound(cursor, topic)
-    return _json(await _place(front_end, cursor, topic, bookmark))
+    return _json(await _place(front_end, caller, cursor, topic, bookmark))
 
 
 async def put_cursor(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, CursorQuery)
-    topic, cursor = topic_of(request), request.path_params["cursor"]
+    topic, cursor, caller = topic_of(request), request.path_params["cursor"], caller_of(request)
     put = await parse_body(request, CursorPut)
     if put.bookmark is not None and put.seqno is None:
         bookmark = put.bookmark
-        await _check(front_end, topic, query.partition, Bookmark.parse(bookmark))
+        await _check(front_end, caller, topic, query.partition, Bookmark.parse(bookmark))
     elif put.seqno is not None and put.bookmark is None:
-        bookmark = await _bookmark_at(front_end, topic, query.partition, put.seqno)
+        bookmark = await _bookmark_at(front_end, caller, topic, query.partition, put.seqno)
     else:
         raise RequestError("the body has a bookmark or a seqno, one of both", fix='send {"seqno": 12}, for example')
-    await front_end.broker.commit_cursor(cursor, topic, query.partition, bookmark, put.force, put.expect)
-    return _json(await _place(front_end, cursor, topic, bookmark))
+    await front_end.broker.commit_cursor(cursor, topic, query.partition, bookmark, put.force, put.expect, caller=caller)
+    return _json(await _place(front_end, caller, cursor, topic, bookmark))
 
 
 async def delete_cursor(front_end: HttpFrontEnd, request: Request) -> Response:
     parse_query(request, NoQuery)
-    topic, cursor = topic_of(request), request.path_params["cursor"]
-    await front_end.broker.describe_topic(topic)
-    if not await front_end.broker.delete_cursor(cursor, topic):
+    topic, cursor, caller = topic_of(request), request.path_params["cursor"], caller_of(request)
+    await front_end.broker.describe_topic(topic, caller=caller)
+    if not await front_end.broker.delete_cursor(cursor, topic, caller=caller):
         raise CursorNotFound(cursor, topic)
     return Response(status_code=204)
 
 
-async def _check(front_end: HttpFrontEnd, topic: str, partition: int | None, place: Bookmark) -> None:
+async def _check(front_end: HttpFrontEnd, caller: Caller, topic: str, partition: int | None, place: Bookmark) -> None:
     """Whose bookmark it is comes before where that lies: a place of another log says nothing of this one."""
-    topic_id = (await front_end.broker.describe_topic(topic)).id
+    topic_id = (await front_end.broker.describe_topic(topic, caller=caller)).id
     if place.topic_id.hex() != topic_id:
         raise TopicRecreated(topic, place.topic_id.hex(), topic_id)
     if partition not in (None, place.partition):
         raise InvalidBookmark(f"the bookmark is of partition {place.partition}, not {partition}")
 
 
-async def _bookmark_at(front_end: HttpFrontEnd, topic: str, partition: int | None, seqno: Seqno) -> str:
+async def _bookmark_at(front_end: HttpFrontEnd, caller: Caller, topic: str, partition: int | None, seqno: Seqno) -> str:
     """Raises SeqnoOutOfRange where the log has no such place."""
-    chunk = await front_end.broker.read(ReadRequest(topic, Start(seqno=seqno), partition, max_bytes=1))
-    term = await term_before(front_end.broker, topic, chunk, seqno)
+    chunk = await front_end.broker.read(ReadRequest(topic, Start(seqno=seqno), partition, max_bytes=1), caller=caller)
+    term = await term_before(front_end.broker, caller, topic, chunk, seqno)
     return chunk.bookmark_at(seqno, term)
 
 
-async def _place(front_end: HttpFrontEnd, cursor: str, topic: str, bookmark: str) -> CursorPlace:
-    place, info = Bookmark.parse(bookmark), await front_end.broker.describe_topic(topic)
+async def _place(front_end: HttpFrontEnd, caller: Caller, cursor: str, topic: str, bookmark: str) -> CursorPlace:
+    place, info = Bookmark.parse(bookmark), await front_end.broker.describe_topic(topic, caller=caller)
     lag = None
     if place.topic_id.hex() == info.id:
         log = next((log for log in info.partitions if log.partition == place.partition), None)

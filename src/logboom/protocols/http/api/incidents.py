@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.broker.api import Incident
-from logboom.protocols.http.schema.operation import Content, Operation
+from logboom.protocols.http.schema.operation import Content, Operation, caller_of
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -24,7 +24,7 @@ class IncidentList(msgspec.Struct, frozen=True):
 
 
 async def show_incidents(front_end: HttpFrontEnd, request: Request) -> Response:
-    found = IncidentList(await front_end.broker.incidents())
+    found = IncidentList(await front_end.broker.incidents(caller=caller_of(request)))
     return Response(_encoder.encode(found), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
 

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.protocols.http.problem import RequestError
-from logboom.protocols.http.schema.operation import Content, Operation
+from logboom.protocols.http.schema.operation import Content, Operation, caller_of
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -27,7 +27,7 @@ async def converse(front_end: HttpFrontEnd, request: Request) -> Response:
         )
     if front_end.converse is None:
         raise RequestError("this node does not speak logd", 501, "logd-off")
-    answers = await front_end.converse(await request.body())
+    answers = await front_end.converse(await request.body(), caller_of(request))
     return Response(answers, headers={"Cache-Control": "no-store"}, media_type=MEDIA_TYPE)
 
 

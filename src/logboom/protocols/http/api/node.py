@@ -18,7 +18,7 @@ from starlette.responses import Response
 from logboom.broker.api import NodeStats
 from logboom.errors import LogboomError, ResultsUnreadable
 from logboom.protocols.http import metrics
-from logboom.protocols.http.schema.operation import Content, Operation, parse_query
+from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -49,7 +49,7 @@ async def show_health(front_end: HttpFrontEnd, request: Request) -> Response:
 async def show_readiness(front_end: HttpFrontEnd, request: Request) -> Response:
     reasons, warnings = ["the node is shutting down"] if front_end.closing.is_set() else [], []
     try:
-        stats = await front_end.broker.stats()
+        stats = await front_end.broker.stats(caller=caller_of(request))
     except LogboomError as error:
         reasons.append(str(error))
     else:
@@ -74,7 +74,7 @@ def _warnings(stats: NodeStats) -> list[str]:
 
 
 async def show_stats(front_end: HttpFrontEnd, request: Request) -> Response:
-    return _json(await front_end.broker.stats())
+    return _json(await front_end.broker.stats(caller=caller_of(request)))
 
 
 async def show_config(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -85,7 +85,7 @@ async def show_metrics(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, MetricsQuery)
     with suppress(ResultsUnreadable):
         await front_end.pipeline.refresh()
-    facts = await metrics.collect(front_end.broker, front_end.pipeline.pipeline, query.topics)
+    facts = await metrics.collect(front_end.broker, caller_of(request), front_end.pipeline.pipeline, query.topics)
     page = await asyncio.to_thread(metrics.render, facts)
     return Response(page, media_type=metrics.MEDIA_TYPE)
 

@@ -13,9 +13,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from logboom.broker.caller import Caller
 from logboom.errors import ResultsUnreadable
 from logboom.protocols.http.problem import RequestError
-from logboom.protocols.http.schema.operation import Content, Operation, parse_query
+from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query
 from logboom.results.job_standings import JobInfo, RunningInfo, known_jobs, stand
 from logboom.results.pipeline_state import Covered, PastRun, Result, ResultFile
 from logboom.results.places import ResultPlace
@@ -65,8 +66,8 @@ class JobList(msgspec.Struct, frozen=True):
 
 async def list_jobs(front_end: HttpFrontEnd, request: Request) -> Response:
     prefix = parse_query(request, JobsQuery).prefix
-    now = (await front_end.broker.stats()).now
-    found = [info for info in await standings(front_end, now) if info.job.startswith(prefix)]
+    now = (await front_end.broker.stats(caller=caller_of(request))).now
+    found = [info for info in await standings(front_end, caller_of(request), now) if info.job.startswith(prefix)]
     return Response(msgspec.json.encode(JobList(found, now)), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
 
@@ -79,12 +80,12 @@ async def show_report(front_end: HttpFrontEnd, request: Request) -> Response:
     return Response(await asyncio.to_thread(_read_page, result), headers=_HEADERS, media_type=HTML)
 
 
-async def standings(front_end: HttpFrontEnd, now: int) -> list[JobInfo]:
+async def standings(front_end: HttpFrontEnd, caller: Caller, now: int) -> list[JobInfo]:
     """Every job, as of now."""
     pipeline = await front_end.pipeline.refresh()
     names = {name for job in pipeline.jobs.values() if job.result for name in job.result.covers}
-    found = stand(pipeline, await front_end.broker.list_topics() if names else [], now)
-    return await known_jobs(front_end.broker, found, now)
+    topics = await front_end.broker.list_topics(caller=caller) if names else []
+    return await known_jobs(front_end.broker, stand(pipeline, topics, now), now, caller)
 
 
 def _read_page(result: Result) -> bytes:

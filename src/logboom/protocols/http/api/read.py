@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.broker.api import Start
+from logboom.broker.caller import Caller
 from logboom.errors import CursorNotFound, SeqnoOutOfRange
 from logboom.protocols.http.formats import (
     MEDIA_TYPES,
@@ -42,6 +43,7 @@ from logboom.protocols.http.schema.operation import (
     Operation,
     PageLimit,
     Text,
+    caller_of,
     check_limit,
     parse_query,
     topic_of,
@@ -113,7 +115,7 @@ class RecordNotFound(RequestError):
 async def read_records(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, RecordsQuery)
     choice = choose(", ".join(request.headers.getlist("accept")), query.format)
-    wanted = await _wanted(front_end, topic_of(request), query)
+    wanted = await _wanted(front_end, caller_of(request), topic_of(request), query)
     page = await read_page(front_end, request, wanted)
     facts = _facts(request, page, wanted.limit, wanted.request.filter is not None)
     pieces = encode(choice.format, page.tables, RecordSource(page.topic, page.partition), facts)
@@ -159,20 +161,21 @@ def path_seqno(request: Request, name: str) -> int:
     return seqno
 
 
-async def _wanted(front_end: HttpFrontEnd, topic: str, query: RecordsQuery) -> PageRequest:
+async def _wanted(front_end: HttpFrontEnd, caller: Caller, topic: str, query: RecordsQuery) -> PageRequest:
     settings = front_end.settings
     usual = min(settings.page_records, settings.page_records_max)
     limit = usual if query.limit is None else check_limit(front_end, query.limit)
     if query.wait != query.wait:
         raise BadParameter("wait", "is no number of seconds")
     end = parse_end(query.until)
-    return PageRequest(query.request(topic, await _start(front_end, topic, query)), limit, end, query.wait)
+    start = await _start(front_end, caller, topic, query)
+    return PageRequest(query.request(topic, start), limit, end, query.wait)
 
 
-async def _start(front_end: HttpFrontEnd, topic: str, query: RecordsQuery) -> Start:
+async def _start(front_end: HttpFrontEnd, caller: Caller, topic: str, query: RecordsQuery) -> Start:
     start = None if query.start is None else parse_start(query.start)
     if query.cursor is not None:
-        bookmark = await front_end.broker.fetch_cursor(query.cursor, topic, query.partition)
+        bookmark = await front_end.broker.fetch_cursor(query.cursor, topic, query.partition, caller=caller)
         if bookmark is not None:
             return Start(bookmark=bookmark)
         if start is None:

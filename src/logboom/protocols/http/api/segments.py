@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from logboom.broker.api import SegmentInfo
 from logboom.broker.monitor.segments import LIMIT_MAX
-from logboom.protocols.http.schema.operation import Content, Operation, parse_query, topic_of
+from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query, topic_of
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -31,7 +31,9 @@ class SegmentList(msgspec.Struct, frozen=True):
 
 async def list_segments(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, SegmentsQuery)
-    found = SegmentList(await front_end.broker.segments(topic_of(request), query.partition, query.limit))
+    found = SegmentList(
+        await front_end.broker.segments(topic_of(request), query.partition, query.limit, caller=caller_of(request))
+    )
     return Response(_encoder.encode(found), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
 

@@ -16,7 +16,7 @@ from logboom.broker.slices import in_order
 from logboom.errors import StageBusy, StageNotFound
 from logboom.protocols.http.problem import RequestError
 from logboom.protocols.http.record_page import SEQNO_MAX
-from logboom.protocols.http.schema.operation import Content, NoQuery, Operation, parse_query
+from logboom.protocols.http.schema.operation import Content, NoQuery, Operation, caller_of, parse_query
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -57,7 +57,7 @@ class KeyList(msgspec.Struct, frozen=True):
 
 async def list_stages(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, StagesQuery)
-    found = await front_end.broker.list_stages()
+    found = await front_end.broker.list_stages(caller=caller_of(request))
     if query.sort == "size":
         found = await in_order(found, lambda info: -info.size_bytes)
     return _json(StageList(found[query.offset : query.offset + query.limit], len(found)))
@@ -66,15 +66,15 @@ async def list_stages(front_end: HttpFrontEnd, request: Request) -> Response:
 async def discard_stage(front_end: HttpFrontEnd, request: Request) -> Response:
     parse_query(request, NoQuery)
     stage = request.path_params["stage"]
-    if not await front_end.broker.discard([stage]):
-        known = any(info.id == stage for info in await front_end.broker.list_stages())
+    if not await front_end.broker.discard([stage], caller=caller_of(request)):
+        known = any(info.id == stage for info in await front_end.broker.list_stages(caller=caller_of(request)))
         raise StageBusy(stage) if known else StageNotFound(stage)
     return Response(status_code=204)
 
 
 async def list_keys(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, KeysQuery)
-    found = await front_end.broker.list_keys(query.prefix)
+    found = await front_end.broker.list_keys(query.prefix, caller=caller_of(request))
     if query.sort == "published":
         found = await in_order(found, lambda info: -info.published)
     return _json(KeyList(found[query.offset : query.offset + query.limit], len(found)))
@@ -82,7 +82,7 @@ async def list_keys(front_end: HttpFrontEnd, request: Request) -> Response:
 
 async def forget_key(front_end: HttpFrontEnd, request: Request) -> Response:
     name = parse_query(request, KeyQuery).name
-    if not await front_end.broker.forget_key(name):
+    if not await front_end.broker.forget_key(name, caller=caller_of(request)):
         raise RequestError(f"nothing was published under {name[:249]!r}", 404, "key-not-found")
     return Response(status_code=204)
 

@@ -23,12 +23,13 @@ from starlette.responses import Response
 
 from logboom.batch import read_header
 from logboom.broker.api import Chunk, ReadRequest, Start, Subscription
+from logboom.broker.caller import Caller
 from logboom.errors import BatchError, Damage, InvalidBookmark, LogboomError
 from logboom.protocols.http.formats import StreamedResponse, at_once, cut, is_single, on_thread, rows
 from logboom.protocols.http.large_record import pour_record
 from logboom.protocols.http.problem import BadParameter, encode_problem, problem_of
 from logboom.protocols.http.record_page import MEANINGS, Seqno, Which, is_large, parse_start, stretches, term_before
-from logboom.protocols.http.schema.operation import Content, Operation, Text, parse_query, topic_of
+from logboom.protocols.http.schema.operation import Content, Operation, Text, caller_of, parse_query, topic_of
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ async def tail_records(front_end: HttpFrontEnd, request: Request) -> Response:
     last = request.headers.get("last-event-id")
     wanted = query.request(topic_of(request), parse_start(query.start) if not last else _resume(last))
     try:
-        tail = await TailEvents.begin(front_end, wanted)
+        tail = await TailEvents.begin(front_end, caller_of(request), wanted)
     except LogboomError as error:
         if not last:
             raise
@@ -89,8 +90,9 @@ def _respond(events: AsyncGenerator[bytes, None]) -> Response:
 class TailEvents:
     """One reader's place in a log, and what it is sent."""
 
-    def __init__(self, front_end: HttpFrontEnd, wanted: ReadRequest, place: Chunk, term: int) -> None:
+    def __init__(self, front_end: HttpFrontEnd, caller: Caller, wanted: ReadRequest, place: Chunk, term: int) -> None:
         self._front_end = front_end
+        self._caller = caller
         self._wanted = wanted
         self._place = place
         self._term = term
@@ -99,17 +101,17 @@ class TailEvents:
         self._due = 0.0
 
     @classmethod
-    async def begin(cls, front_end: HttpFrontEnd, wanted: ReadRequest) -> TailEvents:
+    async def begin(cls, front_end: HttpFrontEnd, caller: Caller, wanted: ReadRequest) -> TailEvents:
         """Raises what a read from there would."""
         request = msgspec.structs.replace(wanted, max_bytes=1, filter=None)
         if wanted.filter is not None:
             wanted.filter.selection()
-        chunk = await front_end.broker.read(request)
+        chunk = await front_end.broker.read(request, caller=caller)
         if chunk.next_seqno == chunk.seqno:
             term = chunk.term
         else:
-            term = await term_before(front_end.broker, wanted.topic, chunk, chunk.seqno)
-        return cls(front_end, wanted, chunk, term)
+            term = await term_before(front_end.broker, caller, wanted.topic, chunk, chunk.seqno)
+        return cls(front_end, caller, wanted, chunk, term)
 
     def _id(self, seqno: Seqno, term: int) -> bytes:
         return self._place.bookmark_at(seqno, term).encode()
@@ -118,7 +120,7 @@ class TailEvents:
         yield b"retry: %d\nid: %b\n\n" % (RETRY_MS, self._told)
         try:
             while not self._front_end.closing.is_set():
-                subscription = await self._front_end.broker.subscribe(self._request())
+                subscription = await self._front_end.broker.subscribe(self._request(), caller=self._caller)
                 try:
                     async with aclosing(self._follow(subscription)) as following:
                         async for piece in following:
@@ -221,7 +223,7 @@ class TailEvents:
         if chunk.seqnos is None:
             return _terms_of(chunk.data)
         first = chunk.seqnos.cast("B").cast("q")[0]
-        before = await term_before(self._front_end.broker, self._wanted.topic, chunk, first + 1)
+        before = await term_before(self._front_end.broker, self._caller, self._wanted.topic, chunk, first + 1)
         return lambda seqno: chunk.term if before == chunk.term else TERM_UNKNOWN
 
 

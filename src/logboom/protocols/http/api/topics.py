@@ -14,6 +14,7 @@ from logboom.protocols.http.schema.operation import (
     Content,
     Operation,
     bad_field,
+    caller_of,
     parse_body,
     parse_query,
     topic_of,
@@ -70,7 +71,7 @@ class Refusal(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def list_topics(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, ListQuery)
-    found = await front_end.broker.list_topics(query.prefix, query.internal)
+    found = await front_end.broker.list_topics(query.prefix, query.internal, caller=caller_of(request))
     found = sorted((info for info in found if info.name > query.after), key=lambda info: info.name)
     page = found[: query.limit]
     return _json(TopicList(page, page[-1].name if len(found) > len(page) else None))
@@ -78,57 +79,61 @@ async def list_topics(front_end: HttpFrontEnd, request: Request) -> Response:
 
 async def create_topic(front_end: HttpFrontEnd, request: Request) -> Response:
     new = await parse_body(request, NewTopic)
-    info = await front_end.broker.create_topic(check_name(new.name), new.partitions, new.settings)
+    info = await front_end.broker.create_topic(
+        check_name(new.name), new.partitions, new.settings, caller=caller_of(request)
+    )
     return _json(info, 201, {"location": f"/topics/{info.name}"})
 
 
 async def describe_topic(front_end: HttpFrontEnd, request: Request) -> Response:
-    return _json(await front_end.broker.describe_topic(topic_of(request)))
+    return _json(await front_end.broker.describe_topic(topic_of(request), caller=caller_of(request)))
 
 
 async def change_topic(front_end: HttpFrontEnd, request: Request) -> Response:
     topic = topic_of(request)
     change = await parse_body(request, TopicChange)
     async with front_end.changing:  # of two changes at once both are to last
-        before = (await front_end.broker.describe_topic(topic)).settings
+        before = (await front_end.broker.describe_topic(topic, caller=caller_of(request))).settings
         settings = merge_settings(before, change.settings)
-        return _json(await front_end.broker.configure_topic(topic, settings))
+        return _json(await front_end.broker.configure_topic(topic, settings, caller=caller_of(request)))
 
 
 async def delete_topic(front_end: HttpFrontEnd, request: Request) -> Response:
-    await front_end.broker.delete_topic(topic_of(request), parse_query(request, DeleteQuery).topic_id)
+    await front_end.broker.delete_topic(
+        topic_of(request), parse_query(request, DeleteQuery).topic_id, caller=caller_of(request)
+    )
     return Response(status_code=204)
 
 
 async def trim_topic(front_end: HttpFrontEnd, request: Request) -> Response:
     topic = topic_of(request)
     trim = await parse_body(request, Trim)
-    return _json(await front_end.broker.trim(topic, trim.partition, trim.seqno))
+    return _json(await front_end.broker.trim(topic, trim.partition, trim.seqno, caller=caller_of(request)))
 
 
 async def refuse_topic(front_end: HttpFrontEnd, request: Request) -> Response:
     topic = topic_of(request)
-    await front_end.broker.refuse(topic, (await parse_body(request, Refusal)).reason)
+    await front_end.broker.refuse(topic, (await parse_body(request, Refusal)).reason, caller=caller_of(request))
     return Response(status_code=204)
 
 
 async def accept_topic(front_end: HttpFrontEnd, request: Request) -> Response:
-    await front_end.broker.accept(topic_of(request))
+    await front_end.broker.accept(topic_of(request), caller=caller_of(request))
     return Response(status_code=204)
 
 
 async def refuse_node(front_end: HttpFrontEnd, request: Request) -> Response:
-    await front_end.broker.refuse(None, (await parse_body(request, Refusal)).reason)
+    await front_end.broker.refuse(None, (await parse_body(request, Refusal)).reason, caller=caller_of(request))
     return Response(status_code=204)
 
 
 async def accept_node(front_end: HttpFrontEnd, request: Request) -> Response:
-    await front_end.broker.accept(None)
+    await front_end.broker.accept(None, caller=caller_of(request))
     return Response(status_code=204)
 
 
 async def promote_node(front_end: HttpFrontEnd, request: Request) -> Response:
-    await front_end.broker.promote()
+    await front_end.broker.promote(caller=caller_of(request))
     return Response(status_code=204)
 
 

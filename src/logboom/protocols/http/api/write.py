@@ -26,12 +26,14 @@ from logboom.batch.moment import parse_rfc3339
 from logboom.batch.partitioner import partition_of
 from logboom.broker.api import Acks, Appended
 from logboom.broker.append.gatherer import Placed, RecordColumns
+from logboom.broker.caller import Caller
 from logboom.errors import InvalidColumn, LogboomError
 from logboom.protocols.http.codec import Form, decode_json, decode_lines, name_row, take
 from logboom.protocols.http.problem import BadParameter, PartFailed
 from logboom.protocols.http.schema.operation import (
     Content,
     Operation,
+    caller_of,
     parse_headers,
     parse_query,
     parse_texts,
@@ -99,6 +101,7 @@ class WrittenRecords(msgspec.Struct, frozen=True):
 
 
 class Write(NamedTuple):
+    caller: Caller
     topic: str
     query: WriteQuery
     idempotency_key: str | None = None
@@ -110,7 +113,7 @@ _encoder = msgspec.json.Encoder()
 async def write_records(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, WriteQuery)
     headers = parse_headers(request, WriteHeaders)
-    write = Write(topic_of(request), query, _checked_key(headers.idempotency_key))
+    write = Write(caller_of(request), topic_of(request), query, _checked_key(headers.idempotency_key))
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()
     if len(body) > INLINE_BYTES:
@@ -138,7 +141,7 @@ def plain_write(front_end: HttpFrontEnd, scope: Scope) -> Write | None:
     if not 0 < length <= min(QUICK_BYTES, front_end.settings.body_bytes) or "/" in topic:
         return None
     try:
-        return Write(check_name(topic), _plain_query(scope["query_string"]))
+        return Write(scope["caller"], check_name(topic), _plain_query(scope["query_string"]))
     except LogboomError:
         return None
 
@@ -173,7 +176,10 @@ async def append(front_end: HttpFrontEnd, write: Write, columns: RecordColumns, 
         elif query.partition is None and (columns.keys or columns.channels):
             written = await _append_dealt(front_end, write, columns, size)
         else:
-            written = _tell(await front_end.gatherer.add(write.topic, query.partition, columns, size, query.acks))
+            adding = front_end.gatherer.add(
+                write.topic, query.partition, columns, size, query.acks, caller=write.caller
+            )
+            written = _tell(await adding)
     except InvalidColumn as error:
         raise name_row(columns, error) from None
     front_end.meter.note_append(1, count, size, time.perf_counter() - began)
@@ -189,10 +195,10 @@ def _tell(placed: Placed) -> bytes:
 
 async def _append_dealt(front_end: HttpFrontEnd, write: Write, columns: RecordColumns, size: int) -> bytes:
     """Each record to the partition of its key or channel; those without either to any, together."""
-    topic, acks, gatherer = write.topic, write.query.acks, front_end.gatherer
-    partitions = len((await front_end.broker.describe_topic(topic, create=True)).partitions)
+    topic, acks, caller, gatherer = write.topic, write.query.acks, write.caller, front_end.gatherer
+    partitions = len((await front_end.broker.describe_topic(topic, create=True, caller=caller)).partitions)
     if partitions == 1:
-        return _tell(await gatherer.add(topic, None, columns, size, acks))
+        return _tell(await gatherer.add(topic, None, columns, size, acks, caller=caller))
     dealt = _deal(columns, partitions, None)
     shares = [take(columns, rows) for _, rows in dealt]
     if len(shares) > 1:
@@ -200,7 +206,7 @@ async def _append_dealt(front_end: HttpFrontEnd, write: Write, columns: RecordCo
             share.build()  # what is wrong with one record is found before others are appended
     each = size // len(columns.values)
     futures = [
-        gatherer.add(topic, partition, share, each * len(rows), acks)
+        gatherer.add(topic, partition, share, each * len(rows), acks, caller=caller)
         for (partition, rows), share in zip(dealt, shares, strict=True)
     ]
     answers = await asyncio.gather(*futures, return_exceptions=True)
@@ -221,11 +227,14 @@ async def _append_alone(front_end: HttpFrontEnd, write: Write, columns: RecordCo
     if key is None or query.partition is not None or query.expect_seqno is not None:
         dealt = [(query.partition, list(range(len(columns.values))))]
     else:
-        partitions = len((await front_end.broker.describe_topic(write.topic, create=True)).partitions)
+        info = await front_end.broker.describe_topic(write.topic, create=True, caller=write.caller)
+        partitions = len(info.partitions)
         dealt = _deal(columns, partitions, producer.id % partitions)
     batches = [_build(take(columns, rows), producer) for _, rows in dealt]
     futures = [
-        front_end.gatherer.append_alone(write.topic, partition, batch, query.acks, query.expect_seqno)
+        front_end.gatherer.append_alone(
+            write.topic, partition, batch, query.acks, query.expect_seqno, caller=write.caller
+        )
         for (partition, _), batch in zip(dealt, batches, strict=True)
     ]
     answers = [(await future)[0] for future in futures]

@@ -14,6 +14,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from logboom.broker.caller import Caller
 from logboom.protocols.http.problem import BadParameter, RequestError
 from logboom.storage.data.topic import check_name
 
@@ -74,6 +75,12 @@ class Operation:
     def name(self) -> str:
         """The operation id."""
         return self.handler.__name__
+
+
+def caller_of(request: Request) -> Caller:
+    """Who is at the other end of its connection."""
+    caller: Caller = request.scope["caller"]
+    return caller
 
 
 def topic_of(request: Request) -> str:

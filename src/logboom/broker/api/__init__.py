@@ -1,0 +1,82 @@
+"""The one API of a node, without any protocol: what every front-end calls, and what every kind of node implements.
+
+In the process it is `broker.local.LocalBroker`, through the network `client.remote.RemoteBroker`; nobody tells them
+apart. Everything that can go wrong is an error of errors.py.
+
+`Broker` is the sum of small Protocols, each in a file of its own with the values it takes and gives: topics, logs
+(appends, reads), cursors, stages, insight, operations. Feeds stand beside it, for nodes that others copy.
+"""
+
+from __future__ import annotations
+
+from logboom.broker.api.appends import AppendCalls, Part
+from logboom.broker.api.broker import Broker
+from logboom.broker.api.cursors import CursorCalls, CursorInfo
+from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
+from logboom.broker.api.insight import InsightCalls, NodeStats, ReplicaStats
+from logboom.broker.api.logs import LogCalls
+from logboom.broker.api.operations import OperatorCalls
+from logboom.broker.api.reads import Chunk, Filter, ReadCalls, ReadRequest, Start, Subscription
+from logboom.broker.api.stages import StageCalls
+from logboom.broker.api.topics import PIPELINE_TOPIC, PartitionInfo, TopicCalls, TopicInfo
+from logboom.broker.monitor.activity import (
+    Activity,
+    ActivityRequest,
+    DiskStats,
+    History,
+    Incident,
+    SegmentInfo,
+    TopicHistory,
+)
+from logboom.broker.monitor.measures import Measures
+from logboom.broker.publish.publication import KeyInfo, Publication, PublishedPart, PublishKey, Receipt, StageInfo
+from logboom.storage.append import Answer, Appended
+from logboom.storage.data.deletions import Deletion
+from logboom.storage.data.topic import Acks, Settings
+
+__all__ = [
+    "PIPELINE_TOPIC",
+    "Acks",
+    "Activity",
+    "ActivityRequest",
+    "Answer",
+    "AppendCalls",
+    "Appended",
+    "Broker",
+    "Chunk",
+    "CursorCalls",
+    "CursorInfo",
+    "Deletion",
+    "DiskStats",
+    "Feed",
+    "FeedOrigin",
+    "FeedPiece",
+    "Feeds",
+    "Filter",
+    "History",
+    "Incident",
+    "InsightCalls",
+    "KeyInfo",
+    "LogCalls",
+    "Measures",
+    "NodeStats",
+    "OperatorCalls",
+    "Part",
+    "PartitionInfo",
+    "Publication",
+    "PublishKey",
+    "PublishedPart",
+    "ReadCalls",
+    "ReadRequest",
+    "Receipt",
+    "ReplicaStats",
+    "SegmentInfo",
+    "Settings",
+    "StageCalls",
+    "StageInfo",
+    "Start",
+    "Subscription",
+    "TopicCalls",
+    "TopicHistory",
+    "TopicInfo",
+]

@@ -1,0 +1,16 @@
+"""The sum of all calls. Who needs only some of them is typed by those."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from logboom.broker.api.cursors import CursorCalls
+from logboom.broker.api.insight import InsightCalls
+from logboom.broker.api.logs import LogCalls
+from logboom.broker.api.operations import OperatorCalls
+from logboom.broker.api.stages import StageCalls
+from logboom.broker.api.topics import TopicCalls
+
+
+class Broker(TopicCalls, LogCalls, CursorCalls, StageCalls, InsightCalls, OperatorCalls, Protocol):
+    """All that a node does for those who ask."""
