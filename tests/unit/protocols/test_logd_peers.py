@@ -14,8 +14,8 @@ from binary.peer import LOOPS, run
 from logboom.batch import build, stamp
 from logboom.broker.api import Appended
 from logboom.broker.limits import Limits
-from logboom.protocols.logd import connection as connections
-from logboom.protocols.logd.connection import WRITE_BYTES_HIGH
+from logboom.protocols import stream_connection as connections
+from logboom.protocols.stream_connection import WRITE_BYTES_HIGH
 from logd_lines.peer import Peer, serve
 
 LARGE = bytes(build([bytes(250_000)]).data)

@@ -48,10 +48,8 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
         replica_of: Callable[[], str | None] = lambda: None,
         issue_id: Callable[[], int] = lambda: 0,
     ) -> None:
-        super().__init__("binary", min(limits.hello_ms, limits.idle_ms))
+        super().__init__("binary", limits, rejections)
         self.broker = broker
-        self.limits = limits
-        self.rejections = rejections
         self.meter = Meter()
         full = LimitExceeded("limits.connections", limits.connections, "try later, or raise it")
         self.refusal = encode_front(Kind.ERROR, 0, encode_failure(full))

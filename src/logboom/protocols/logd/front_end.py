@@ -42,10 +42,8 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         shutdown: Callable[[], None] | None = None,
         address: str = "",
     ) -> None:
-        super().__init__("logd", limits.idle_ms)
+        super().__init__("logd", limits, rejections)
         self.broker = broker
-        self.limits = limits
-        self.rejections = rejections
         self.settings = settings
         self.config = config
         self.feeds = feeds
