@@ -21,10 +21,24 @@ from logboom.protocols.binary.connection import BinaryConnection
 from logboom.protocols.binary.errors import encode_failure
 from logboom.protocols.binary.messages import VERSION, Kind, Welcome, WireLimits
 from logboom.protocols.crowd import Crowd
+from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.storage.producers import REMEMBERED
 
 _ROOM: Final = 8 * 1024
 """Of the first frame's limit, for everything in a welcome but the topics."""
+
+
+def make(setup: FrontEndSetup) -> FrontEnd:
+    return BinaryFrontEnd(
+        setup.broker,
+        setup.limits,
+        setup.rejections,
+        setup.directory,
+        setup.server_name,
+        Identity(setup.node_id, setup.cluster_id),
+        setup.replica_of,
+        setup.issue_id,
+    )
 
 
 class Identity(NamedTuple):
