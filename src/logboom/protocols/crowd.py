@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from logboom.broker.limits import Limits, Rejections
 from logboom.errors import LogboomError, ShuttingDown
 
 SWEEP_S: Final = 1.0
@@ -36,12 +37,13 @@ Connection = TypeVar("Connection", bound=Member)
 
 
 class Crowd(Generic[Connection]):
-    def __init__(self, protocol: str, patience_ms: int) -> None:
-        """`patience_ms` is the shortest time after which any connection has been silent for too long."""
+    def __init__(self, protocol: str, limits: Limits, rejections: Rejections) -> None:
+        self.limits = limits
+        self.rejections = rejections
         self.now = 0.0
         """The time of the event loop, as of the last sweep."""
         self._protocol = protocol
-        self._sweep_s = min(SWEEP_S, patience_ms / 4000)
+        self._sweep_s = min(SWEEP_S, limits.hello_ms / 4000, limits.idle_ms / 4000)
         self._connections: set[Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None

@@ -8,7 +8,6 @@ from typing import Final, NamedTuple
 
 PORT: Final = 1773
 LOGD_PORT: Final = 1774
-HTTP_PORT: Final = 1775
 _FORM: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.%\w]+)\]|(?P<host>[^\[\]:/\s]*))(?::(?P<port>\d{1,5}))?", re.ASCII)
 
 

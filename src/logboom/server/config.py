@@ -1,12 +1,15 @@
 """The configuration of a node: one frozen value, whatever it was read from.
 
+`Listen` and `NodeConfig` are what every node has. What the front-ends add, an address and perhaps a section each, comes
+from their table: `CONFIG` is the whole, and all that is ever made.
+
 `sources.load` makes it of a file, the environment and flags; `keys.KEYS` has every key with type, range and meaning.
 """
 
 from __future__ import annotations
 
 import os
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
@@ -15,30 +18,25 @@ from logboom.broker.append.validator_address import ValidatorRules
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits, TopicRules
 from logboom.errors import ConfigError
-from logboom.protocols.endpoint import HTTP_PORT, LOGD_PORT, PORT, Endpoint
-from logboom.protocols.http.settings import HttpSettings
-from logboom.protocols.logd.settings import LogdSettings
+from logboom.protocols.endpoint import LOGD_PORT, PORT, Endpoint
+from logboom.protocols.front_end import FrontEndSettings
 from logboom.results.place_rules import PlaceRules
+from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
 from logboom.storage.config import MIB
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 
 
-PORTS: Final = {"binary": PORT, "logd": LOGD_PORT, "http": HTTP_PORT}
-
-
 class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     binary: tuple[str, ...] = (f"127.0.0.1:{PORT}",)
     unix: str | None = None
-    logd: tuple[str, ...] = (f"127.0.0.1:{LOGD_PORT}",)
-    http: tuple[str, ...] = (f"127.0.0.1:{HTTP_PORT}",)
 
-    def endpoints(self, protocol: str) -> list[Endpoint]:
+    def endpoints(self, kind: FrontEndKind) -> list[Endpoint]:
         """Raises ConfigError."""
         try:
-            return [Endpoint.parse(address, PORTS[protocol]) for address in getattr(self, protocol)]
+            return [Endpoint.parse(address, kind.port) for address in getattr(self, kind.name)]
         except ValueError as error:
-            raise ConfigError(f"listen.{protocol}", str(error)) from None
+            raise ConfigError(f"listen.{kind.name}", str(error)) from None
 
 
 class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,14 +53,13 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hooks: dict[str, str] = {}
     validators: ValidatorRules = ValidatorRules()
     pipeline: PlaceRules = PlaceRules()
-    logd: LogdSettings = LogdSettings()
-    http: HttpSettings = HttpSettings()
-    upkeep: UpkeepSettings = msgspec.field(default_factory=UpkeepSettings)
+    if TYPE_CHECKING:  # behind the sections of the front-ends
+        upkeep: UpkeepSettings = UpkeepSettings()
 
     def check(self) -> NodeConfig:
         """What no single key can say. Raises ConfigError."""
         listen = self.listen
-        if not any(listen.endpoints(protocol) for protocol in PORTS) and listen.unix is None:
+        if not any(listen.endpoints(kind) for kind in FRONT_ENDS) and listen.unix is None:
             raise ConfigError(
                 "listen", "there is nothing to listen on: name an address in listen.binary or listen.http"
             )
@@ -72,16 +69,33 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             except ValueError as error:
                 raise ConfigError("replicate_from", str(error)) from None
         self.limits.check()
-        self.http.check()
+        for kind in FRONT_ENDS:
+            if (settings := self.settings_of(kind)) is not None:
+                settings.check()
         self.topics.check()
         self.pipeline.check()
         self.broker()
         return self
 
+    def settings_of(self, kind: FrontEndKind) -> FrontEndSettings | None:
+        return None if kind.settings is None else getattr(self, kind.name)
+
     def broker(self) -> BrokerConfig:
         allowed = Allowances(self.hooks, self.validators)
         return BrokerConfig(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes, allowed=allowed)
 
+
+def _compose() -> type[NodeConfig]:
+    strict: dict[str, Any] = {"frozen": True, "forbid_unknown_fields": True}
+    addresses = [(kind.name, tuple[str, ...], (f"127.0.0.1:{kind.port}",)) for kind in FRONT_ENDS]
+    listen = msgspec.defstruct("Listen", addresses, bases=(Listen,), **strict)
+    sections = [(kind.name, kind.settings, kind.settings()) for kind in FRONT_ENDS if kind.settings is not None]
+    upkeep = ("upkeep", UpkeepSettings, msgspec.field(default_factory=UpkeepSettings))
+    fields = [("listen", listen, listen()), *sections, upkeep]
+    return cast(type[NodeConfig], msgspec.defstruct("NodeConfig", fields, bases=(NodeConfig,), **strict))
+
+
+CONFIG: Final = _compose()
 
 RANGES: Final = {
     "threads": (1, 256),

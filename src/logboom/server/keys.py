@@ -1,7 +1,7 @@
 """Every key of the configuration: its type, default, allowed range and meaning.
 
-Keys, types and defaults are those of `NodeConfig`; the ranges are those by which its parts check themselves. Only the
-meanings are written here, and one that is missing is an error when this is imported.
+Keys, types and defaults are those of `config.CONFIG`; the ranges are those by which its parts check themselves. A
+meaning that is missing is an error when this is imported.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import msgspec.inspect as types
 from logboom.broker import config as upkeep
 from logboom.broker import limits
 from logboom.errors import ConfigError
-from logboom.protocols.http import settings as http
 from logboom.server import config
+from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.meanings import MEANINGS
 from logboom.server.units import format_duration, format_size, parse_duration, parse_size
 from logboom.storage.data import topic
@@ -28,7 +28,12 @@ Kind = Literal["size", "duration", "number", "share", "flag", "text", "texts", "
 _RANGES: Final[dict[str, tuple[float, float]]] = {
     **config.RANGES,
     **{f"limits.{name}": span for name, span in limits.RANGES.items()},
-    **{f"http.{name}": span for name, span in http.RANGES.items()},
+    **{
+        f"{kind.name}.{name}": span
+        for kind in FRONT_ENDS
+        if kind.settings is not None
+        for name, span in kind.settings.ranges.items()
+    },
     **{f"upkeep.{name}": span for name, span in upkeep.RANGES.items()},
     "topics.partitions": (1, topic.PARTITIONS_MAX),
     **{f"topics.settings.{name}": span for name, span in topic.RANGES.items()},
@@ -184,7 +189,7 @@ def _kind_of(name: str, inner: types.Type) -> Kind:
 
 
 def _all_keys() -> dict[str, ConfigKey]:
-    node = types.type_info(config.NodeConfig)
+    node = types.type_info(config.CONFIG)
     assert isinstance(node, types.StructType)
     return {key.name: key for key in _find_keys(node, "")}
 

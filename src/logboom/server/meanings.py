@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-_NONE: Final = ", HOST:PORT; an empty list is none. There is no authentication."
+from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
+
+
+def _meaning_of_addresses(kind: FrontEndKind) -> str:
+    """The first says it for all."""
+    if kind is FRONT_ENDS[0]:
+        rest = "port 0 is any free one. There is no authentication: whoever reaches the address may read and write."
+    else:
+        rest = "an empty list is none. There is no authentication."
+    return f"Addresses for {kind.what}, HOST:PORT; {rest}"
+
+
 SECTION_MEANINGS: Final = {
     "": "The node.",
     "listen": "Where it listens.",
@@ -20,8 +31,7 @@ SECTION_MEANINGS: Final = {
     "hooks": "Commands that topics may have run before retention drops a segment. A topic names one in hook.delete.",
     "validators": "Whom topics may have asked before records are appended.",
     "pipeline": "What the pipeline has made, as far as the node itself reads it: archives, checkpoints, reports.",
-    "logd": "The logd text protocol.",
-    "http": "HTTP with JSON.",
+    **{kind.name: kind.meaning for kind in FRONT_ENDS if kind.settings is not None},
     "upkeep": "Retention, recompression and scrubbing, in the background.",
 }
 
@@ -33,28 +43,14 @@ MEANINGS: Final = {
     "shutdown_deadline_ms": "A node that was told to stop ends after so long at the latest.",
     "log_level": "What is told on standard error.",
     "replicate_from": "The logd address of a node to copy, HOST:PORT: this node is a read-only replica of it.",
-    "listen.binary": (
-        "Addresses for the binary protocol, HOST:PORT; port 0 is any free one. There is no authentication: whoever "
-        "reaches the address may read and write."
-    ),
+    **{f"listen.{kind.name}": _meaning_of_addresses(kind) for kind in FRONT_ENDS},
     "listen.unix": "Path of a Unix socket for the binary protocol; in a file, relative to that file.",
-    "listen.logd": f"Addresses for the logd text protocol{_NONE}",
-    "listen.http": f"Addresses for HTTP{_NONE}",
-    "logd.shutdown": "Whether SHUTDOWN, from anybody who reaches the port, ends the node.",
-    "http.body_bytes": "The largest body of a request, as sent and inflated.",
-    "http.head_bytes": "The longest request line with all its headers.",
-    "http.head_ms": "A request whose head has not come by then is answered 408.",
-    "http.body_ms": "A body that stands still, or brings less than 1 KiB a second, for so long is answered 408.",
-    "http.keep_alive_ms": "A connection without a request is closed after so long.",
-    "http.page_records": "Records on a page where the request does not say.",
-    "http.page_records_max": "The most records that a request may ask for.",
-    "http.allowed_hosts": (
-        "Names by which the node may be called over HTTP, as a Host header has them, without port: a DNS name, a "
-        "service of Kubernetes or Docker, *.example.org for all below one, * for any. Addresses, localhost, the names "
-        "of listen.http and, where others can reach it, the machine's own name need not be here."
-    ),
-    "http.cors_origins": "Origins whose web pages may call, such as https://example.org; * is all.",
-    "http.changes_topic": "The topic behind /changes.",
+    **{
+        f"{kind.name}.{key}": meaning
+        for kind in FRONT_ENDS
+        if kind.settings is not None
+        for key, meaning in kind.settings.meanings.items()
+    },
     "limits.connections": "Open at once; more are told so and closed. Lowered to what the open files limit leaves.",
     "limits.connections_per_second": "More wait in the system's queue, and are accepted later.",
     "limits.topics": "How many topics there may be. Each costs memory, and a start looks at all of them.",

@@ -13,23 +13,20 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from logboom import __version__
 from logboom.broker.local import LocalBroker
-from logboom.broker.monitor.measures import Meter
 from logboom.broker.world import World
 from logboom.errors import ConfigError, DirectoryInUse, DirectoryUnusable
-from logboom.protocols.binary.front_end import BinaryFrontEnd, Identity
 from logboom.protocols.endpoint import Endpoint
-from logboom.protocols.http.front_end import HttpFrontEnd
-from logboom.protocols.logd.front_end import LogdFrontEnd
+from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.replication.replication import Replication, prepare
 from logboom.results.pipeline_follower import PipelineFollower
-from logboom.server.config import PORTS
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
+from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
 from logboom.server.keys import KEYS
 from logboom.server.listeners import UnixSocket, bind_all, endpoint_of, listen_all
@@ -44,22 +41,6 @@ IN_USE_RETRY_S: Final = 0.1
 ANSWERS_SHARE: Final = 0.5
 """Of the deadline: for answers on their way; the rest is the disk's."""
 logger = logging.getLogger("logboom.server")
-
-
-class FrontEnd(Protocol):
-    """What a node needs of a protocol."""
-
-    meter: Meter
-
-    @property
-    def refusal(self) -> bytes:
-        """What a connection over the limit is told."""
-        ...
-
-    def factory(self) -> asyncio.BaseProtocol: ...
-    @property
-    def connections(self) -> int: ...
-    async def close(self, grace_s: float) -> None: ...
 
 
 class Node:
@@ -126,7 +107,7 @@ class Node:
         self.endpoints = {protocol: [endpoint_of(sock) for sock in some] for protocol, some in sockets.items()}
         listening = [(protocol, sock) for protocol, some in sockets.items() for sock in some]
         if self.unix is not None:
-            listening.append(("binary", self.unix.socket))
+            listening.append((FRONT_ENDS[0].name, self.unix.socket))
         for protocol, sock in listening:
             front = self._fronts[protocol]
             self._accepting.append(asyncio.create_task(gate.serve(sock, front.factory, front.refusal)))
@@ -152,34 +133,33 @@ class Node:
 
 
 def _make_fronts(broker: LocalBroker, loaded: LoadedConfig, end: Callable[[], None]) -> dict[str, FrontEnd]:
-    config, server_name = loaded.config, f"logboom/{__version__}"
-    identity = Identity(broker.node.node_id, broker.node.cluster_id)
-    shared = broker, broker.limits, broker.rejections
-
-    plain = {name: KEYS[name].write(value) for name, value in loaded.values().items()}
-    address = next(map(str, config.listen.endpoints("logd")), "")
-    logd = LogdFrontEnd(*shared, config.logd, lambda: plain, broker, end, address)
-    return {
-        "binary": BinaryFrontEnd(*shared, broker.directory, server_name, identity, broker.replica_of, broker.issue_id),
-        "logd": logd,
-        "http": HttpFrontEnd(
-            *shared,
-            config.http,
-            lambda: describe_config(loaded),
-            logd.converse,
-            server_name,
-            names_of(config.listen.endpoints("http")),
-            config.pipeline,
-            broker.world,
-        ),
-    }
-
-
-def names_of(endpoints: list[Endpoint]) -> list[str]:
-    """By which a node is called that listens there: the hosts themselves; and the machine's name where others reach it
-    as well, who need no browser's help then."""
-    machine = [] if all(endpoint.is_local for endpoint in endpoints) else [socket.gethostname()]
-    return [*machine, *(endpoint.host for endpoint in endpoints if endpoint.host)]
+    config = loaded.config
+    written = {name: KEYS[name].write(value) for name, value in loaded.values().items()}
+    made: dict[str, FrontEnd] = {}
+    for kind in FRONT_ENDS:
+        made[kind.name] = kind.make(
+            FrontEndSetup(
+                broker=broker,
+                limits=broker.limits,
+                rejections=broker.rejections,
+                settings=config.settings_of(kind),
+                endpoints=tuple(config.listen.endpoints(kind)),
+                node_id=broker.node.node_id,
+                cluster_id=broker.node.cluster_id,
+                server_name=f"logboom/{__version__}",
+                directory=broker.directory,
+                feeds=broker,
+                replica_of=broker.replica_of,
+                issue_id=broker.issue_id,
+                written_config=lambda: written,
+                described_config=lambda: describe_config(loaded),
+                places=config.pipeline,
+                world=broker.world,
+                end=end,
+                others=dict(made),
+            )
+        )
+    return made
 
 
 def describe_config(loaded: LoadedConfig) -> dict[str, Any]:
@@ -199,9 +179,9 @@ def _bind(loaded: LoadedConfig) -> dict[str, list[socket.socket]]:
     listen = loaded.config.listen
     bound: dict[str, list[socket.socket]] = {}
     try:
-        for protocol in PORTS:
-            endpoints = listen.endpoints(protocol)
-            bound[protocol] = bind_all(endpoints, f"listen.{protocol}", _is_default(loaded, protocol))
+        for kind in FRONT_ENDS:
+            is_default = _is_default(loaded, kind.name)
+            bound[kind.name] = bind_all(listen.endpoints(kind), f"listen.{kind.name}", is_default)
         _check_any(bound, loaded)
     except BaseException:
         _close_all(bound)

@@ -10,6 +10,7 @@ import msgspec
 
 from logboom import __version__
 from logboom.protocols.endpoint import PORT
+from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.sources import DEFAULT, LoadedConfig
 from logboom.server.units import format_size
 
@@ -26,9 +27,8 @@ class Ready(msgspec.Struct, frozen=True):
     """Where a node that has started can be found."""
 
     pid: int
-    binary: list[str]
-    logd: list[str]
-    http: list[str]
+    addresses: dict[str, list[str]]
+    """By front-end."""
     unix: str | None
     node_id: str
     cluster_id: str
@@ -38,7 +38,7 @@ class Ready(msgspec.Struct, frozen=True):
     def of(cls, node: Node) -> Ready:
         return cls(
             pid=os.getpid(),
-            **{protocol: [str(endpoint) for endpoint in some] for protocol, some in node.endpoints.items()},
+            addresses={protocol: [str(endpoint) for endpoint in some] for protocol, some in node.endpoints.items()},
             unix=None if node.unix is None else node.unix.path,
             node_id=node.broker.node.node_id,
             cluster_id=node.broker.node.cluster_id,
@@ -46,7 +46,9 @@ class Ready(msgspec.Struct, frozen=True):
         )
 
     def to_json(self) -> bytes:
-        return msgspec.json.encode(self) + b"\n"
+        """Addresses stand under the names of their front-ends."""
+        facts = msgspec.structs.asdict(self)
+        return msgspec.json.encode({"pid": facts.pop("pid"), **facts.pop("addresses"), **facts}) + b"\n"
 
 
 def describe(ready: Ready, stats: NodeStats, loaded: LoadedConfig, connections_max: int) -> str:
@@ -58,7 +60,7 @@ def describe(ready: Ready, stats: NodeStats, loaded: LoadedConfig, connections_m
         f"  node       {ready.node_id} of cluster {ready.cluster_id}",
         *_role(stats, loaded),
         *_listening(ready),
-        *(f"  console    {_url(address)}/" for address in ready.http[:1]),
+        *(f"  console    {_url(address)}/" for address in ready.addresses["http"][:1]),
         f"  topics     {stats.topics:,}",
         f"  limits     {connections_max:,} connections, batches of {format_size(limits.batch_bytes)}, "
         f"{format_size(limits.unsynced_bytes)} waiting for the disk",
@@ -83,13 +85,12 @@ def _role(stats: NodeStats, loaded: LoadedConfig) -> Iterator[str]:
 
 def _listening(ready: Ready) -> Iterator[str]:
     front = "listening"
-    for protocol, addresses in (
-        ("binary", list(_addresses(ready))),
-        ("logd", ready.logd),
-        ("HTTP", [_url(address) for address in ready.http]),
-    ):
+    for kind in FRONT_ENDS:
+        addresses = list(_addresses(ready)) if kind is FRONT_ENDS[0] else ready.addresses[kind.name]
+        if kind.scheme:
+            addresses = [f"{kind.scheme}{reached_at(address)}" for address in addresses]
         if addresses:
-            yield f"  {front:<9}  {protocol:<6}  {', '.join(addresses)}"
+            yield f"  {front:<9}  {kind.title:<6}  {', '.join(addresses)}"
             front = ""
 
 
@@ -108,7 +109,7 @@ def _url(address: str) -> str:
 
 
 def _addresses(ready: Ready) -> Iterator[str]:
-    yield from ready.binary
+    yield from ready.addresses["binary"]
     if ready.unix is not None:
         yield f"unix:{ready.unix}"
 
@@ -131,5 +132,5 @@ def _commands(ready: Ready, is_replica: bool) -> Iterator[str]:
         yield f"logboom stats{server}"
         if is_replica:
             yield f"logboom promote{server}    # when its source is lost: it takes writes"
-    for address in ready.http[:1]:
+    for address in ready.addresses["http"][:1]:
         yield f"curl {_url(address)}/topics/events/records"

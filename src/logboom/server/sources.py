@@ -21,7 +21,7 @@ from typing import Any, Final
 import msgspec
 
 from logboom.errors import ConfigError
-from logboom.server.config import NodeConfig
+from logboom.server.config import CONFIG, NodeConfig
 from logboom.server.keys import KEYS, SECTIONS, Value, find_key, resembles_key, unknown
 
 DEFAULT: Final = "default"
@@ -194,4 +194,4 @@ def build(values: Mapping[str, Value]) -> NodeConfig:
         for section in sections:
             inner = inner.setdefault(section, {})
         inner[last] = value
-    return msgspec.convert(tree, NodeConfig).check()
+    return msgspec.convert(tree, CONFIG).check()

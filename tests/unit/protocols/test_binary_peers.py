@@ -12,10 +12,10 @@ import pytest
 from logboom.batch import build
 from logboom.broker.api import ReadRequest, Start
 from logboom.broker.limits import Limits
-from logboom.protocols.binary import connection as connections
+from logboom.protocols import stream_connection as connections
 from logboom.protocols.binary.codec import encode, encode_front
-from logboom.protocols.binary.connection import WRITE_BYTES_HIGH
 from logboom.protocols.binary.messages import Append, AppendPart, Hello, Kind, Read
+from logboom.protocols.stream_connection import WRITE_BYTES_HIGH
 from support.brokers.memory import MemoryBroker
 from support.peers.binary import BinaryPeer as Peer
 from support.peers.binary import Served, serve
@@ -170,6 +170,70 @@ def test_a_peer_that_sends_and_hangs_up_its_side_still_gets_its_answers(loop: st
             await node.until(lambda: node.front_end.connections == 0)
 
     run(story(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_a_frame_without_its_end_is_answered_when_the_peer_hangs_up_its_side(loop: str) -> None:
+    async def story() -> None:
+        broker = await events(hold=True)
+        async with serve(broker) as node:
+            peer = await node.peer()
+            peer.send(Kind.APPEND, 2, append(len(ONE)), [ONE])
+            peer.writer.write(encode_front(Kind.APPEND, 3, append(100_000), 100_000))
+            peer.writer.write_eof()
+            await node.until(lambda: bool(broker.held) and node.front_end.receive_memory.own_bytes == 0)
+            broker.release()
+            assert (await peer.receive())[:2] == (Kind.APPENDED, 2)
+            kind, correlation, failure, _ = await peer.receive()
+            assert (kind, correlation, failure["code"]) == (Kind.ERROR, 0, "remote-protocol-error")
+            assert await peer.is_closed()
+
+    run(story(), loop)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_who_is_slow_to_read_has_time_to_read_the_last_answers(loop: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "LINGER_S", 0.1)
+    monkeypatch.setattr(connections, "WRITE_BYTES_HIGH", 1 << 30)
+
+    async def story() -> None:
+        async with serve(await events(batches=100)) as node:
+            peer = await node.peer()
+            stop_reading(peer)
+            for number in range(20):
+                peer.send(Kind.READ, 100 + number, Read(ReadRequest("events", max_bytes=1 << 20)))
+            transport = transport_of(node)
+            await node.until(lambda: transport.get_write_buffer_size() > 8 << 20)
+            peer.send(Kind.PING, 0)
+            (connection,) = node.front_end._connections
+            await node.until(lambda: connection._ends_at is not None)
+            checked = node.front_end.now + 1.0
+            await node.until(lambda: node.front_end.now > checked)
+            peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+            while (answer := await peer.receive())[0] == Kind.CHUNK:
+                pass
+            assert answer[:2] == (Kind.ERROR, 0)
+            assert await peer.is_closed()
+
+    run(story(), loop)
+
+
+def test_who_is_not_listened_to_is_not_silent() -> None:
+    async def story() -> None:
+        broker = await events(hold=True)
+        async with serve(broker, Limits(in_flight_bytes=64 * 1024, idle_ms=1000)) as node:
+            peer = await node.peer()
+            transport = transport_of(node)
+            peer.send(Kind.APPEND, 2, append(len(LARGE)), [LARGE])
+            await node.until(lambda: not transport.is_reading())
+            peer.send(Kind.PING, 3)
+            checked = node.front_end.now + 2.0
+            await node.until(lambda: node.front_end.now > checked)
+            broker.release()
+            assert (await peer.receive())[:2] == (Kind.APPENDED, 2)
+            assert (await peer.receive())[:2] == (Kind.PONG, 3)
+
+    run(story())
 
 
 @pytest.mark.parametrize("loop", LOOPS)

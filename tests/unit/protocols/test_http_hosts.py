@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from logboom.errors import ConfigError
+from logboom.protocols.endpoint import Endpoint
 from logboom.protocols.http.api.operations import ALL
-from logboom.protocols.http.hosts import Hosts, check_allowed
+from logboom.protocols.http.hosts import Hosts, check_allowed, names_of
 from logboom.protocols.http.settings import HttpSettings
 from support.nodes.web import WebNode, tell
 
@@ -168,3 +170,19 @@ def test_every_answer_forbids_a_browser_to_guess_what_it_is(tmp_path: Path) -> N
         assert b"x-content-type-options: nosniff\r\n" in node.front_end.refusal
 
     tell(tmp_path, story)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "names"),
+    [
+        (["127.0.0.1:0", "[::1]:0"], {"127.0.0.1", "::1"}),
+        (["localhost"], {"localhost"}),
+        (["*:0"], {socket.gethostname()}),
+        (["0.0.0.0", "node1.example.org"], {"0.0.0.0", "node1.example.org", socket.gethostname()}),
+        ([], set()),
+    ],
+)
+def test_a_nodes_names_are_those_it_listens_on_and_the_machines_where_others_reach_it(
+    addresses: list[str], names: set[str]
+) -> None:
+    assert set(names_of([Endpoint.parse(address) for address in addresses])) == names

@@ -13,8 +13,8 @@ from logboom.batch import build, stamp
 from logboom.broker.api import Appended
 from logboom.broker.caller import EVERYBODY
 from logboom.broker.limits import Limits
-from logboom.protocols.logd import connection as connections
-from logboom.protocols.logd.connection import WRITE_BYTES_HIGH
+from logboom.protocols import stream_connection as connections
+from logboom.protocols.stream_connection import WRITE_BYTES_HIGH
 from support.brokers.memory import MemoryBroker, MemoryLog
 from support.peers.logd import LogdPeer as Peer
 from support.peers.logd import serve

@@ -87,7 +87,8 @@ def test_the_screen_of_a_replica_says_whose_it_is_and_suggests_what_it_can_do(tm
             text = describe(Ready.of(copy), await copy.broker.stats(), loaded, 10)
             assert "logboom promote" not in text
             assert "logboom write" in text
-            everywhere = msgspec.structs.replace(Ready.of(copy), binary=["0.0.0.0:2773"], http=["[::]:2775"], unix=None)
+            addresses = {"binary": ["0.0.0.0:2773"], "logd": [], "http": ["[::]:2775"]}
+            everywhere = msgspec.structs.replace(Ready.of(copy), addresses=addresses, unix=None)
             text = describe(everywhere, await copy.broker.stats(), loaded, 10)
             assert "logboom write events --server localhost:2773 hello world" in text
             assert "console    http://localhost:2775/" in text

@@ -14,8 +14,7 @@ from logboom import connect
 from logboom.batch import build
 from logboom.broker.api import Part, ReadRequest
 from logboom.errors import ConfigError, DirectoryUnusable, LogboomError
-from logboom.protocols.endpoint import Endpoint
-from logboom.server.node import Node, names_of
+from logboom.server.node import Node
 from logboom.server.sources import LoadedConfig, Setting, load
 from logboom.storage import DataDirectory
 
@@ -52,22 +51,6 @@ def test_what_is_written_over_tcp_is_read_over_the_unix_socket(
 async def stats(address: str) -> None:
     async with connect(address) as broker:
         await broker.stats()
-
-
-@pytest.mark.parametrize(
-    ("addresses", "names"),
-    [
-        (["127.0.0.1:0", "[::1]:0"], {"127.0.0.1", "::1"}),
-        (["localhost"], {"localhost"}),
-        (["*:0"], {socket.gethostname()}),
-        (["0.0.0.0", "node1.example.org"], {"0.0.0.0", "node1.example.org", socket.gethostname()}),
-        ([], set()),
-    ],
-)
-def test_a_nodes_names_are_those_it_listens_on_and_the_machines_where_others_reach_it(
-    addresses: list[str], names: set[str]
-) -> None:
-    assert set(names_of([Endpoint.parse(address) for address in addresses])) == names
 
 
 def test_a_node_that_cannot_start_leaves_nothing_open(tmp_path: Path) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import make_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
 from logboom.cli.names import complete_node_settings
 from logboom.cli.options import Json
+from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
 
 DETAILS = """\
 Needs no configuration: data goes to ~/.local/share/logboom (of root to /var/lib/logboom), and it listens on
@@ -31,14 +34,32 @@ Examples:
 app = App(name="serve", help_epilogue=DETAILS)
 
 
+def _address_option(kind: FrontEndKind) -> tuple[str, Any, None]:
+    """The first says for all what an address is."""
+    form = ", HOST:PORT; port 0 is any free one" if kind is FRONT_ENDS[0] else ""
+    words = f"An address for {kind.what}{form}. May be given several times."
+    return kind.option, Annotated[list[str] | None, Parameter(negative="", help=words)], None
+
+
+def _address_options() -> Iterator[tuple[str, Any, None]]:
+    first, *others = map(_address_option, FRONT_ENDS)
+    yield first
+    words = "The path of a Unix socket to listen on as well."
+    yield "unix", Annotated[Path | None, Parameter(help=words)], None
+    yield from others
+
+
+if TYPE_CHECKING:
+    Addresses = Any
+else:
+    Addresses = make_dataclass("Addresses", _address_options(), namespace={"__module__": __name__}, frozen=True)
+
+
 @app.default
 def serve(
     *,
     data: str | None = None,
-    listen: Annotated[list[str] | None, Parameter(negative="")] = None,
-    unix: Path | None = None,
-    logd: Annotated[list[str] | None, Parameter(negative="")] = None,
-    http: Annotated[list[str] | None, Parameter(negative="")] = None,
+    addresses: Annotated[Addresses, Parameter(name="*")] = None,
     replicate_from: str | None = None,
     config: Path | None = None,
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="", completer=complete_node_settings)] = None,
@@ -51,14 +72,6 @@ def serve(
     ----------
     data
         The data directory; it is made where there is none.
-    listen
-        An address for the binary protocol, HOST:PORT; port 0 is any free one. May be given several times.
-    unix
-        The path of a Unix socket to listen on as well.
-    logd
-        An address for the logd text protocol. May be given several times.
-    http
-        An address for HTTP. May be given several times.
     replicate_from
         The logd address of a node to copy: this node is a read-only replica of it until `logboom promote`.
     config
@@ -76,15 +89,12 @@ def serve(
     flags = [read_flag(text) for text in set_ or ()]
     if data is not None:
         flags.append(Setting("data", data, "--data"))
-    if listen:
-        flags.append(Setting("listen.binary", listen, "--listen"))
-    if logd:
-        flags.append(Setting("listen.logd", logd, "--logd"))
-    if http:
-        flags.append(Setting("listen.http", http, "--http"))
+    if addresses is not None:
+        given = [(kind, getattr(addresses, kind.option)) for kind in FRONT_ENDS]
+        flags += [Setting(f"listen.{kind.name}", some, f"--{kind.option}") for kind, some in given if some]
+        if addresses.unix is not None:
+            flags.append(Setting("listen.unix", str(addresses.unix), "--unix"))
     if replicate_from is not None:
         flags.append(Setting("replicate_from", replicate_from, "--replicate-from"))
-    if unix is not None:
-        flags.append(Setting("listen.unix", str(unix), "--unix"))
     loaded = load(flags, None if config is None else str(config))
     return run(loaded, None if ready_file is None else str(ready_file), as_json)

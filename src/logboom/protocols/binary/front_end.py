@@ -22,10 +22,24 @@ from logboom.protocols.binary.connection import BinaryConnection
 from logboom.protocols.binary.errors import encode_failure
 from logboom.protocols.binary.messages import VERSION, Kind, Welcome, WireLimits
 from logboom.protocols.crowd import Crowd
+from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.storage.producers import REMEMBERED
 
 _ROOM: Final = 8 * 1024
 """Of the first frame's limit, for everything in a welcome but the topics."""
+
+
+def make(setup: FrontEndSetup) -> FrontEnd:
+    return BinaryFrontEnd(
+        setup.broker,
+        setup.limits,
+        setup.rejections,
+        setup.directory,
+        setup.server_name,
+        Identity(setup.node_id, setup.cluster_id),
+        setup.replica_of,
+        setup.issue_id,
+    )
 
 
 class Identity(NamedTuple):
@@ -49,10 +63,8 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
         replica_of: Callable[[], str | None] = lambda: None,
         issue_id: Callable[[], int] = lambda: 0,
     ) -> None:
-        super().__init__("binary", min(limits.hello_ms, limits.idle_ms))
+        super().__init__("binary", limits, rejections)
         self.broker = broker
-        self.limits = limits
-        self.rejections = rejections
         self.meter = Meter()
         full = LimitExceeded("limits.connections", limits.connections, "try later, or raise it")
         self.refusal = encode_front(Kind.ERROR, 0, encode_failure(full))

@@ -50,6 +50,7 @@ class Handler:
     __slots__ = ("_connection", "_front_end", "_held_bytes", "_pushes", "_queue", "_run", "_tasks", "_topics")
     is_new: Final = False
     hello: Final = 0
+    may_be_silent: Final = False  # the welcome says limits.idle_ms, and clients ping: who does not is gone
 
     def __init__(self, connection: BinaryConnection, front_end: BinaryFrontEnd) -> None:
         self._connection = connection
@@ -278,7 +279,7 @@ class Handler:
         """Whether everything is answered."""
         return not self._held_bytes and not self._tasks
 
-    def stop_waiting(self, reason: LogboomError | None) -> None:
+    def stop(self, reason: LogboomError | None) -> None:
         """End what waits for news; the rest is soon done."""
         stopped = []
         for task, correlation in (self._tasks or {}).items():

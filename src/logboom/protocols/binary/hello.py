@@ -27,6 +27,7 @@ class Greeting:
     __slots__ = ("_connection", "_front_end", "hello")
     is_new: Final = True
     is_idle: Final = True
+    may_be_silent: Final = False
 
     def __init__(self, connection: BinaryConnection, front_end: BinaryFrontEnd) -> None:
         self._connection = connection
@@ -58,7 +59,7 @@ class Greeting:
     def is_full(self, now_paused: bool) -> bool:
         return False
 
-    def stop_waiting(self, reason: LogboomError | None) -> None:
+    def stop(self, reason: LogboomError | None) -> None:
         pass
 
     def drop(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from email.utils import formatdate
-from typing import Any, Final
+from typing import Any, Final, Protocol, runtime_checkable
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
@@ -22,8 +22,10 @@ from logboom.broker.monitor.checkup import Examiner
 from logboom.broker.monitor.measures import Meter
 from logboom.broker.world import REAL, World
 from logboom.errors import LimitExceeded
+from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.protocols.http.connection import STALL_S, HttpConnection
 from logboom.protocols.http.handler import Handler
+from logboom.protocols.http.hosts import names_of
 from logboom.protocols.http.problem import RequestError, raw_problem
 from logboom.protocols.http.settings import HttpSettings
 from logboom.results.pipeline_ledger import PipelineLedger
@@ -37,6 +39,29 @@ NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 
 Converse = Callable[[bytes, Caller], Awaitable[bytes]]
 """logd commands, and who sends them, to the answers they get."""
+
+
+@runtime_checkable
+class Converser(Protocol):
+    """A front-end whose commands can be sent over HTTP, too."""
+
+    async def converse(self, data: bytes) -> bytes: ...
+
+
+def make(setup: FrontEndSetup) -> FrontEnd:
+    logd = setup.others.get("logd")
+    return HttpFrontEnd(
+        setup.broker,
+        setup.limits,
+        setup.rejections,
+        setup.settings,
+        setup.described_config,
+        logd.converse if isinstance(logd, Converser) else None,
+        setup.server_name,
+        names_of(setup.endpoints),
+        setup.places,
+        setup.world,
+    )
 
 
 class HttpFrontEnd:

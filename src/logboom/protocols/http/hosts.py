@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterable
+import socket
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
 from logboom.errors import ConfigError
+from logboom.protocols.endpoint import Endpoint
 from logboom.protocols.http.problem import RequestError
 
 _FORM: Final = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.~%-]+)?)\]|(?P<name>[\w.~-]+))(?::\d{0,5})?", re.ASCII)
@@ -26,6 +28,13 @@ SHOWN: Final = 200
 """Characters of a name that are told."""
 _CHARACTERS_MAX: Final = 300
 """A name has 253 at most; what is looked at is remembered."""
+
+
+def names_of(endpoints: Sequence[Endpoint]) -> list[str]:
+    """By which a node is called that listens there: the hosts themselves; and the machine's name where others reach it
+    as well, who need no browser's help then."""
+    machine = [] if all(endpoint.is_local for endpoint in endpoints) else [socket.gethostname()]
+    return [*machine, *(endpoint.host for endpoint in endpoints if endpoint.host)]
 
 
 class Hosts:

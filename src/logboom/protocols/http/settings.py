@@ -2,51 +2,52 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import ClassVar
 
-import msgspec
-
-from logboom.errors import ConfigError
+from logboom.protocols.front_end import FrontEndSettings
 from logboom.protocols.http.hosts import check_allowed
 from logboom.storage.config import MIB
 
 
-class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HttpSettings(FrontEndSettings, frozen=True):
+    section: ClassVar[str] = "http"
+    ranges: ClassVar[Mapping[str, tuple[int, int]]] = {
+        "body_bytes": (1024, 64 * MIB),
+        "head_bytes": (1024, MIB),
+        "head_ms": (100, 3_600_000),
+        "body_ms": (100, 3_600_000),
+        "keep_alive_ms": (100, 2**40),
+        "page_records": (1, 1_000_000),
+        "page_records_max": (1, 1_000_000),
+    }
+    meanings: ClassVar[Mapping[str, str]] = {
+        "body_bytes": "The largest body of a request, as sent and inflated.",
+        "head_bytes": "The longest request line with all its headers.",
+        "head_ms": "A request whose head has not come by then is answered 408.",
+        "body_ms": "A body that stands still, or brings less than 1 KiB a second, for so long is answered 408.",
+        "keep_alive_ms": "A connection without a request is closed after so long.",
+        "page_records": "Records on a page where the request does not say.",
+        "page_records_max": "The most records that a request may ask for.",
+        "allowed_hosts": (
+            "Names by which the node may be called over HTTP, as a Host header has them, without port: a DNS name, a "
+            "service of Kubernetes or Docker, *.example.org for all below one, * for any. Addresses, localhost, the "
+            "names of listen.http and, where others can reach it, the machine's own name need not be here."
+        ),
+        "cors_origins": "Origins whose web pages may call, such as https://example.org; * is all.",
+        "changes_topic": "The topic behind /changes.",
+    }
     body_bytes: int = 16 * MIB
-    """The largest body, as sent and inflated."""
     head_bytes: int = 64 * 1024
-    """The longest request line with all headers."""
     head_ms: int = 10_000
-    """A request whose head has not come by then is answered 408."""
     body_ms: int = 30_000
-    """A body that stands still, or brings less than 1 KiB a second, for so long is answered 408."""
     keep_alive_ms: int = 75_000
-    """A connection without a request is closed after so long."""
     page_records: int = 1_000
-    """Records on a page where the request does not say."""
     page_records_max: int = 100_000
     allowed_hosts: tuple[str, ...] = ()
-    """Names by which the node may be called, besides those it listens on."""
     cors_origins: tuple[str, ...] = ()
-    """Origins whose pages may call; * is all."""
     changes_topic: str = "changes"
-    """The topic behind /changes."""
 
-    def check(self) -> HttpSettings:
-        for name, (low, high) in RANGES.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ConfigError(f"http.{name}", f"is {value:,}, allowed are {low:,} to {high:,}")
+    def check(self) -> None:
+        FrontEndSettings.check(self)
         check_allowed(self.allowed_hosts)
-        return self
-
-
-RANGES: Final = {
-    "body_bytes": (1024, 64 * MIB),
-    "head_bytes": (1024, MIB),
-    "head_ms": (100, 3_600_000),
-    "body_ms": (100, 3_600_000),
-    "keep_alive_ms": (100, 2**40),
-    "page_records": (1, 1_000_000),
-    "page_records_max": (1, 1_000_000),
-}

@@ -16,6 +16,7 @@ from logboom.broker.caller import Caller
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.measures import Meter
 from logboom.protocols.crowd import Crowd
+from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.protocols.logd.codec import RUN_BYTES, Decoder, SharedMemory
 from logboom.protocols.logd.connection import LogdConnection
 from logboom.protocols.logd.conversation import Conversation
@@ -24,6 +25,19 @@ from logboom.protocols.logd.settings import LogdSettings
 RECEIVE_BYTES: Final = 256 * 1024
 _ROOM: Final = 256
 """Of a batch's limit, for everything in it but its records."""
+
+
+def make(setup: FrontEndSetup) -> FrontEnd:
+    return LogdFrontEnd(
+        setup.broker,
+        setup.limits,
+        setup.rejections,
+        setup.settings,
+        setup.written_config,
+        setup.feeds,
+        setup.end,
+        next(map(str, setup.endpoints), ""),
+    )
 
 
 class LogdFrontEnd(Crowd[LogdConnection]):
@@ -43,10 +57,8 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         shutdown: Callable[[], None] | None = None,
         address: str = "",
     ) -> None:
-        super().__init__("logd", limits.idle_ms)
+        super().__init__("logd", limits, rejections)
         self.broker = broker
-        self.limits = limits
-        self.rejections = rejections
         self.settings = settings
         self.config = config
         self.feeds = feeds

@@ -79,6 +79,7 @@ class Peer(Protocol):
 
 
 class Handler:
+    is_new: Final = False  # there is no hello
     __slots__ = (
         "_front_end",
         "_is_over",
@@ -126,13 +127,14 @@ class Handler:
         return not (self._line or self._queue or self._task or self._pushes)
 
     @property
-    def is_pushing(self) -> bool:
+    def may_be_silent(self) -> bool:
+        """Who follows a log with nothing but a shell cannot ping."""
         return bool(self._pushes)
 
-    def stop(self, begins: bool) -> None:
-        """End what never ends. What waits for its turn is begun, or is not."""
+    def stop(self, reason: LogboomError | None) -> None:
+        """End what never ends. What waits for its turn is begun, unless the node ends."""
         self._is_stopping = True
-        if not begins:
+        if reason is not None:
             self._queue.clear()
         for task in self._pushes:
             task.cancel()

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Mapping
+from typing import ClassVar
+
+from logboom.protocols.front_end import FrontEndSettings
 
 
-class LogdSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LogdSettings(FrontEndSettings, frozen=True):
+    section: ClassVar[str] = "logd"
+    meanings: ClassVar[Mapping[str, str]] = {
+        "shutdown": "Whether SHUTDOWN, from anybody who reaches the port, ends the node.",
+    }
     shutdown: bool = False
-    """Whether SHUTDOWN ends the node."""
