@@ -8,10 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from support.budget import TESTS, folder_of, read_budget
+
 SOURCE = Path(__file__).parents[2] / "src" / "logboom"
 PURE = ("batch", "storage", "raft")
 FORBIDDEN = {"asyncio", "socket", "ssl", "selectors", "select", "time", "sched", "uvloop", "threading"}
 DRAWERS = {"util", "utils", "helper", "helpers", "common", "base", "misc", "manager", "managers", "tools"}
+WORKERS = 2
+CI_S = 20 * 60
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
@@ -50,3 +54,18 @@ def test_every_error_is_in_the_drawn_tree() -> None:
     drawn = errors.__doc__ or ""
     named = [name for name, value in vars(errors).items() if isinstance(value, type)]
     assert [name for name in named if name not in drawn] == []
+
+
+def test_every_folder_with_tests_has_a_budget_and_every_budget_a_folder() -> None:
+    budget = read_budget()
+    files = [path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")]
+    found = {file: folder_of(file, budget) for file in files}
+    assert [file for file, folder in found.items() if folder is None] == []
+    areas = {
+        "/".join(file.split("/")[: 2 if file.startswith("unit/") and file.count("/") > 1 else 1]) for file in files
+    }
+    assert areas == budget.keys()
+
+
+def test_all_budgets_together_are_twenty_minutes_of_two_workers_at_most() -> None:
+    assert sum(read_budget().values()) / WORKERS <= CI_S
