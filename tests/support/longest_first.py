@@ -1,4 +1,4 @@
-"""Puts the files that take longest first: where a file runs on one worker, none is left alone with a long one at the end."""
+"""Puts the files that take longest first: where a file runs on one worker, none has a long one left at the end."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,8 +20,13 @@ CI_S = 20 * 60
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
+@cache
+def parsed(module: Path) -> ast.Module:
+    return ast.parse(module.read_text())
+
+
 def imported(module: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -34,7 +40,7 @@ def imported(module: Path) -> Iterator[str]:
 )
 def test_the_core_knows_no_event_loop_no_network_and_no_clock(module: Path) -> None:
     assert not FORBIDDEN & set(imported(module))
-    called = [node.attr for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Attribute)]
+    called = [node.attr for node in ast.walk(parsed(module)) if isinstance(node, ast.Attribute)]
     assert not {"now", "utcnow", "today", "monotonic", "perf_counter"} & set(called)
 
 
@@ -45,7 +51,7 @@ def test_no_module_is_a_drawer(module: Path) -> None:
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_every_module_says_what_it_is(module: Path) -> None:
-    assert ast.get_docstring(ast.parse(module.read_text()))
+    assert ast.get_docstring(parsed(module))
 
 
 def test_every_error_is_in_the_drawn_tree() -> None:
