@@ -10,7 +10,7 @@ JAVA := $(VENV)/.java
 CLASSES := $(VENV)/.classes
 BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume scale logd http_write http_read spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
 
-.PHONY: help demo test check format bench soak screenshots clean
+.PHONY: help demo test test-main test-waiting check format bench soak screenshots clean
 
 help:  ## show what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -45,10 +45,20 @@ check: $(READY)  ## format, lint, types, import layers, shape of the tree
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit/test_tree.py
 
+# Browsers and Spark mostly wait, and the other tests mostly compute: side by side no core is idle. TEST_JOBS=1 runs one
+# after the other.
+TEST_JOBS ?= 2
+
 test: $(READY) $(JAVA) $(CLASSES)  ## all tests but the long ones
+	@$(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going test-main test-waiting
+
+test-main: $(READY) $(JAVA) $(CLASSES)
 	$(BIN)/python -m pytest -m "not soak" -n 2 --ignore tests/console --ignore tests/spark
-	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/console
-	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile tests/spark
+
+# A file runs on one worker: those that take long come first, in the order that tests/*/conftest.py says.
+test-waiting: $(READY) $(JAVA) $(CLASSES)
+	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder tests/spark
+	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder tests/console
 
 soak: $(READY) $(JAVA) $(CLASSES)  ## full kill counts and long fuzzing
 	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py

@@ -1,12 +1,18 @@
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
+from _pytest.terminal import TerminalReporter
 from hypothesis import settings
+
+from support.budget import FILE, Spending, read_budget
 
 settings.register_profile("logboom", deadline=None, print_blob=True)
 settings.load_profile("logboom")
+
+SPENDING = pytest.StashKey[Spending]()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -27,3 +33,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("soak"):
             item.add_marker(pytest.mark.skip(reason="long: pytest -m soak"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """In CI the controller adds up what each folder takes; workers have a reporter of their own and print nothing."""
+    if os.environ.get("CI") == "true" and not hasattr(config, "workerinput"):
+        spending = config.stash[SPENDING] = Spending(read_budget())
+        config.pluginmanager.register(Accountant(spending))
+
+
+class Accountant:
+    def __init__(self, spending: Spending) -> None:
+        self._spending = spending
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._spending.add(report.nodeid, report.duration)
+
+
+def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:
+    """Where the time went. A folder over its budget is said aloud, and fails nothing: machines differ."""
+    spending = config.stash.get(SPENDING, None)
+    if spending is None:
+        return
+    terminalreporter.section("seconds by folder")
+    for line in spending.lines():
+        terminalreporter.write_line(line, red="OVER" in line)
+    if over := spending.over():
+        terminalreporter.write_line(
+            f"WARNING: {', '.join(over)} took longer than {FILE.name} allows", red=True, bold=True
+        )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from support.browser import audit
 from support.browser.scenes import Scene
@@ -56,20 +57,40 @@ LISTEN = """() => {
   const what = { childList: true, characterData: true, subtree: true };
   for (const region of regions) new MutationObserver(hear).observe(region, what);
 }"""
+View = Callable[[str], Page]
 EVERYWHERE = pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
 
 
+@pytest.fixture(scope="module")
+def view(browser: Browser, shop: Scene) -> Iterator[View]:
+    """Each place is opened once for all who only look: as wide and as light as at first."""
+    visitor, pages = Visitor(browser), dict[str, Page]()
+
+    def look(place: str) -> Page:
+        if place not in pages:
+            pages[place] = visitor.visit(shop.url, place)
+        pages[place].set_viewport_size({"width": 1280, "height": 800})
+        pages[place].emulate_media(color_scheme="light")
+        return pages[place]
+
+    try:
+        yield look
+        visitor.check()
+    finally:
+        visitor.close()
+
+
 @EVERYWHERE
-def test_every_control_has_a_name_and_every_view_one_heading(visitor: Visitor, shop: Scene, place: str) -> None:
-    page = visitor.visit(shop.url, place)
+def test_every_control_has_a_name_and_every_view_one_heading(view: View, place: str) -> None:
+    page = view(place)
     assert not audit.nameless(page)
     expect(page.locator("h1")).to_have_count(1)
     expect(page.locator("main")).to_have_count(1)
 
 
 @EVERYWHERE
-def test_text_stands_out_from_what_is_behind_it(visitor: Visitor, shop: Scene, place: str) -> None:
-    page = visitor.visit(shop.url, place)
+def test_text_stands_out_from_what_is_behind_it(view: View, place: str) -> None:
+    page = view(place)
     assert not audit.faint(page)
     page.emulate_media(color_scheme="dark")
     assert not audit.faint(page)
@@ -161,8 +182,8 @@ def test_tab_goes_through_a_view_without_a_trap_and_shows_where_it_is(
 
 
 @EVERYWHERE
-def test_nothing_that_is_pressed_is_smaller_than_a_fingertip_can_hit(visitor: Visitor, shop: Scene, place: str) -> None:
-    page = visitor.visit(shop.url, place)
+def test_nothing_that_is_pressed_is_smaller_than_a_fingertip_can_hit(view: View, place: str) -> None:
+    page = view(place)
     assert page.evaluate(SMALL, 24) == []
     page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate(SMALL, 24) == []
@@ -173,8 +194,8 @@ def test_nothing_that_is_pressed_is_smaller_than_a_fingertip_can_hit(visitor: Vi
 
 
 @EVERYWHERE
-def test_tables_stay_tables_with_a_name_on_every_width(visitor: Visitor, shop: Scene, place: str) -> None:
-    page = visitor.visit(shop.url, place)
+def test_tables_stay_tables_with_a_name_on_every_width(view: View, place: str) -> None:
+    page = view(place)
     for width in (1280, 390):
         page.set_viewport_size({"width": width, "height": 844})
         nodes = [node for node in audit.accessible(page) if not node.get("ignored")]

@@ -13,7 +13,7 @@ import pytest
 from logboom import Writer
 from logboom.cli import run
 from logboom.spark import scans
-from spark.cluster import SPARK_HOME, build_wheel, make_environment, pack, run_client, standalone
+from spark.cluster import SPARK_HOME, build_wheel, pack, run_client, standalone
 from support.nodes.process import NodeProcess
 
 RECORDS = 6000
@@ -53,11 +53,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
             for number in range(RECORDS):
                 writer.write(b"%d" % number, key=b"%d" % number)
         yield running
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_environment(tmp_path_factory.mktemp("packed"))
 
 
 def test_without_pyspark_a_session_says_what_to_install(home: Path) -> None:

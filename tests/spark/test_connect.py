@@ -11,7 +11,7 @@ import pytest
 
 from logboom import Writer
 from logboom.cli import run
-from spark.cluster import connect_server, run_client
+from spark.cluster import run_client
 from support.nodes.process import NodeProcess
 
 RECORDS = 3000
@@ -180,12 +180,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
             for number in range(RECORDS):
                 writer.write(b"%d" % number, key=b"%d" % number)
         yield running
-
-
-@pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with connect_server(tmp_path_factory.mktemp("connect")) as address:
-        yield address
 
 
 def test_a_client_without_logboom_reads_queries_and_streams(node: NodeProcess, remote: str, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from logboom.results.pipeline_state import Result, ResultFile
 from logboom.results.places import ResultPlace
 from logboom.results.report.report import CELLS, NUMBERS, PAGE, decode_report
 from logboom.results.report.sums import Cells, add
-from spark.cluster import connect_server
 from spark.job_runs import Jobs
 from spark.job_steps import CELL
 from support.nodes.process import NodeProcess
@@ -61,12 +60,6 @@ class Reports(Jobs):
         self.check_files()
 
 
-@pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with connect_server(tmp_path_factory.mktemp("connect")) as address:
-        yield address
-
-
 @pytest.fixture
 def reports(tmp_path: Path, remote: str) -> Iterator[Reports]:
     with NodeProcess(tmp_path) as node:
@@ -81,8 +74,7 @@ def kill_and_finish(reports: Reports, step: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_runner_that_is_killed_is_made_up_for_by_the_next(reports: Reports) -> None:
-    for step in ("task", f"after-{NUMBERS}"):
-        kill_and_finish(reports, step)
+    kill_and_finish(reports, "task")
 
 
 @pytest.mark.soak
@@ -92,12 +84,11 @@ def test_a_runner_may_be_killed_at_any_step(reports: Reports) -> None:
         kill_and_finish(reports, step)
 
 
-PAUSES = "task", f"before-{CELLS}", f"after-{NUMBERS}", "before-ended"
+PAUSES = "task", f"before-{CELLS}", f"before-{NUMBERS}", f"after-{NUMBERS}", "before-ended"
 
 
-@pytest.mark.parametrize(
-    "step", [f"before-{NUMBERS}", *(pytest.param(step, marks=pytest.mark.soak) for step in PAUSES)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("step", PAUSES)
 @pytest.mark.timeout(600)
 def test_a_paused_runner_that_wakes_after_another_took_over_publishes_nothing(reports: Reports, step: str) -> None:
     reports.take_over(step, lambda: reports.write(40))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from logboom import Writer
-from spark.cluster import SPARK_HOME, environment, make_environment, pack, process, standalone
+from spark.cluster import SPARK_HOME, environment, pack, process, standalone
 from spark.sink_runs import (
     KEYS,
     PARTITIONS,
@@ -71,9 +71,8 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     root = tmp_path_factory.mktemp("cluster")
-    home = make_environment(root)
     archive, other = pack(home), root / "other"
     other.mkdir()
     with standalone(root, workers=1) as master:

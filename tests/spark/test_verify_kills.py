@@ -12,7 +12,6 @@ from logboom.results.pipeline_state import Result
 from logboom.results.places import ResultPlace
 from logboom.spark.jobs.verify import PROBLEMS, Problems
 from logboom.storage import DataDirectory
-from spark.cluster import connect_server
 from spark.job_runs import Jobs
 from support.nodes.process import NodeProcess
 from support.spark.content import make_topic
@@ -50,12 +49,6 @@ class Verifications(Jobs):
         self.check_files()
 
 
-@pytest.fixture(scope="module")
-def remote(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with connect_server(tmp_path_factory.mktemp("connect")) as address:
-        yield address
-
-
 @pytest.fixture
 def verifications(tmp_path: Path, remote: str) -> Iterator[Verifications]:
     with NodeProcess(tmp_path) as node:
@@ -69,8 +62,7 @@ def kill_and_finish(verifications: Verifications, step: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_runner_that_is_killed_is_made_up_for_by_the_next(verifications: Verifications) -> None:
-    for step in ("task", f"after-{PROBLEMS}"):
-        kill_and_finish(verifications, step)
+    kill_and_finish(verifications, f"after-{PROBLEMS}")
 
 
 @pytest.mark.soak
@@ -80,12 +72,11 @@ def test_a_runner_may_be_killed_at_any_step(verifications: Verifications) -> Non
         kill_and_finish(verifications, step)
 
 
-PAUSES = "task", f"after-{PROBLEMS}", "before-ended"
+PAUSES = "task", f"before-{PROBLEMS}", f"after-{PROBLEMS}", "before-ended"
 
 
-@pytest.mark.parametrize(
-    "step", [f"before-{PROBLEMS}", *(pytest.param(step, marks=pytest.mark.soak) for step in PAUSES)]
-)
+@pytest.mark.soak
+@pytest.mark.parametrize("step", PAUSES)
 @pytest.mark.timeout(600)
 def test_a_paused_runner_that_wakes_after_another_took_over_publishes_nothing(
     verifications: Verifications, step: str

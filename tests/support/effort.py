@@ -18,5 +18,8 @@ def strides(in_ci: int) -> list[Any]:
 
 
 def some_of(all_of_them: Iterable[Any], *in_ci: Any) -> list[Any]:
-    """Parameters of which CI has these, and a soak the others."""
-    return [each if each in in_ci else pytest.param(each, marks=pytest.mark.soak) for each in all_of_them]
+    """Parameters of which CI has these, and a soak the others. A tuple is a parameter for each name."""
+    return [
+        each if each in in_ci else pytest.param(*(each if isinstance(each, tuple) else (each,)), marks=pytest.mark.soak)
+        for each in all_of_them
+    ]

@@ -82,7 +82,7 @@ def compare(output: str, way: str, wanted: dict[str, str]) -> None:
 
 
 def test_ten_readers_see_what_was_committed_while_the_writer_is_killed_and_restarted(tmp_path: Path) -> None:
-    follow_through_kills(tmp_path, 4, 10)
+    follow_through_kills(tmp_path, 2, 10)
 
 
 @pytest.mark.soak

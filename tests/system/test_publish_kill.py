@@ -53,7 +53,7 @@ def kill_the_node(root: Path, kills: int) -> None:
 
 
 def test_a_node_killed_under_publishers_keeps_every_publish_whole_and_once(tmp_path: Path) -> None:
-    kill_the_node(tmp_path, 3)
+    kill_the_node(tmp_path, 2)
 
 
 STEPS = {
@@ -145,7 +145,7 @@ def test_publishers_killed_in_the_middle_go_on_with_the_next_process_of_their_ke
         load.publish("other", "other")
         load.write("w1")
         load.follow("r1")
-        for life in range(4):
+        for life in range(3):
             for key in ("p1", "p2"):
                 load.publish(f"{key}.{life}", key)
             load.wait_for_records(300)

@@ -404,7 +404,7 @@ def kill_while_publishing(root: Path, rounds: int, content: list[bytes]) -> None
 
 @pytest.mark.parametrize("content", [MANY, LARGE], ids=["many", "large"])
 def test_a_node_killed_while_it_publishes_has_all_of_it_once(tmp_path: Path, content: list[bytes]) -> None:
-    kill_while_publishing(tmp_path, 4, content)
+    kill_while_publishing(tmp_path, 2, content)
 
 
 @pytest.mark.soak

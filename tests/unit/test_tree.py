@@ -6,22 +6,31 @@ import ast
 import importlib
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from logboom import errors
+from support.budget import TESTS, folder_of, read_budget
 
 SOURCE = Path(__file__).parents[2] / "src" / "logboom"
 PURE = ("batch", "storage", "raft")
 FORBIDDEN = {"asyncio", "socket", "ssl", "selectors", "select", "time", "sched", "uvloop", "threading"}
 DRAWERS = {"util", "utils", "helper", "helpers", "common", "base", "misc", "manager", "managers", "tools"}
 GLOSSARY = SOURCE.parents[1] / "docs" / "GLOSSARY.md"
+WORKERS = 2
+CI_S = 20 * 60
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 
+@cache
+def parsed(module: Path) -> ast.Module:
+    return parsed(module)
+
+
 def imported(module: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(module.read_text())):
+    for node in ast.walk(parsed(module)):
         if isinstance(node, ast.Import):
             yield from (alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -35,7 +44,7 @@ def imported(module: Path) -> Iterator[str]:
 )
 def test_the_core_knows_no_event_loop_no_network_and_no_clock(module: Path) -> None:
     assert not FORBIDDEN & set(imported(module))
-    called = [node.attr for node in ast.walk(ast.parse(module.read_text())) if isinstance(node, ast.Attribute)]
+    called = [node.attr for node in ast.walk(parsed(module)) if isinstance(node, ast.Attribute)]
     assert not {"now", "utcnow", "today", "monotonic", "perf_counter"} & set(called)
 
 
@@ -46,7 +55,7 @@ def test_no_module_is_a_drawer(module: Path) -> None:
 
 @pytest.mark.parametrize("module", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_every_module_says_what_it_is(module: Path) -> None:
-    assert ast.get_docstring(ast.parse(module.read_text()))
+    assert ast.get_docstring(parsed(module))
 
 
 def drawn_parents(drawing: str) -> dict[str, str]:
@@ -91,7 +100,7 @@ def test_a_public_class_name_stands_for_one_idea() -> None:
     for module in MODULES:
         path = module.relative_to(SOURCE).as_posix()
         home = next((front for front in PARALLEL if path.startswith(f"{front}/")), None)
-        for node in ast.parse(module.read_text()).body:
+        for node in parsed(module).body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes.setdefault(node.name, set()).add("a front-end" if home else path)
     shared = {name: sorted(paths) for name, paths in homes.items() if len(paths) > 1}
@@ -103,7 +112,7 @@ def test_a_class_name_occurs_once_within_a_front_end() -> None:
         names = [
             node.name
             for module in (SOURCE / front).rglob("*.py")
-            for node in ast.parse(module.read_text()).body
+            for node in parsed(module).body
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
         ]
         assert len(names) == len(set(names)), front
@@ -131,3 +140,18 @@ def test_the_glossary_names_files_that_are_there() -> None:
     assert len(words) > 50
     assert [owner for _, owner in words if not (SOURCE / owner).exists()] == []
     assert len({word for word, _ in words}) == len(words)
+
+
+def test_every_folder_with_tests_has_a_budget_and_every_budget_a_folder() -> None:
+    budget = read_budget()
+    files = [path.relative_to(TESTS).as_posix() for path in TESTS.rglob("test_*.py")]
+    found = {file: folder_of(file, budget) for file in files}
+    assert [file for file, folder in found.items() if folder is None] == []
+    areas = {
+        "/".join(file.split("/")[: 2 if file.startswith("unit/") and file.count("/") > 1 else 1]) for file in files
+    }
+    assert areas == budget.keys()
+
+
+def test_all_budgets_together_are_twenty_minutes_of_two_workers_at_most() -> None:
+    assert sum(read_budget().values()) / WORKERS <= CI_S
