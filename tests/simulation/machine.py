@@ -1,8 +1,8 @@
 """A machine that lives in simulated time: event loop, clock, chance and threads, all of them on one seed.
 
-The loop's time is virtual: where nothing is ready it jumps to the next timer. A thread of this machine is a real one
-that runs only while the loop waits for it; before each call that changes the disk it stands still for a while, by
-chance, and the others go on. So exactly one of them runs at any moment, which one depends on nothing but the seed, and
+The loop's time is virtual: where nothing is ready it jumps to the next timer. A thread of this machine is a greenlet,
+which runs while the loop waits for it; before each call that changes the disk it stands still for a while, by chance,
+and the others go on. So exactly one of them runs at any moment, which one depends on nothing but the seed, and
 a sync overlaps with whatever comes meanwhile.
 
 When the machine dies no call of its disk does anything any more, and whatever still runs on it is ended.
@@ -18,8 +18,9 @@ from concurrent.futures import Executor, Future
 from contextvars import Context
 from functools import partial
 from random import Random
-from threading import Lock, Thread, current_thread
 from typing import Any, Final, ParamSpec, TypeVar
+
+from greenlet import getcurrent, greenlet
 
 from logboom.broker.monitor.incidents import LOGGERS
 from logboom.broker.world import World
@@ -42,10 +43,10 @@ class SimulatedMachine:
         self.loop = SimulatedLoop(self, now_s)
         self.world = World(Random(f"{seed}/chance"), self._make_threads, self.now_us, self.loop.time, self._start)
         self.paused: dict[SimulatedThread, None] = {}
-        self.idle: list[SimulatedThread] = []
         self._delays = Random(f"{seed}/delays")
         self._calls_left: int | None = None
         disk.fault = self._look
+        self.loop.set_exception_handler(self._report)
 
     def now_us(self) -> int:
         return START_US + self.ahead_us + int(self.loop.time() * 1e6)
@@ -86,19 +87,16 @@ class SimulatedMachine:
 
     def _bury(self) -> None:
         self.died = True
-        self.loop.set_exception_handler(lambda *_: None)  # of a machine that is gone
         while self.paused:
             next(iter(self.paused)).step()
         while tasks := asyncio.all_tasks(self.loop):
             for task in tasks:
                 task.cancel()
             self.loop.run_until_complete(asyncio.wait(tasks, timeout=60))
-        for thread in self.idle:
-            thread.end()
         self.loop.close()
 
     def _look(self, call: Call) -> int | None:
-        thread = current_thread()
+        thread = getcurrent()
         if isinstance(thread, SimulatedThread) and call.name in SLOW:
             thread.pause(self.later)
         if self.died:
@@ -109,6 +107,10 @@ class SimulatedMachine:
                 self.die()
                 raise PowerLoss(*([self._delays.randrange(call.size + 1)] if call.size else []))
         return None
+
+    def _report(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if not self.died:
+            loop.default_exception_handler(context)
 
     def _make_threads(self, count: int, name: str) -> Executor:
         return SimulatedThreads(self, count)
@@ -143,9 +145,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Result], *args: Any
     ) -> asyncio.Future[Result]:
-        return super().run_in_executor(executor or self._threads, func, *args)  # type: ignore[return-value, arg-type]
+        return super().run_in_executor(executor or self._threads, func, *args)
 
-    def call_soon_threadsafe(
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.Handle:
         return self.call_soon(callback, *args, context=context)
@@ -154,56 +156,29 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """There are none."""
 
 
-class SimulatedThread(Thread):
+class SimulatedThread(greenlet):  # type: ignore[misc]
     """Runs while the loop waits for it, and only then."""
 
-    def __init__(self, machine: SimulatedMachine) -> None:
-        super().__init__(daemon=True)
+    def __init__(self, machine: SimulatedMachine, work: Callable[[], None]) -> None:
+        super().__init__(work)
         self._machine = machine
-        self._go, self._back = Lock(), Lock()
-        self._go.acquire()
-        self._back.acquire()
-        self._work: Callable[[], None] | None = None
-        self.start()
-
-    def begin(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self.step()
 
     def step(self) -> None:
         """Until it stands still, or is done. On the loop."""
-        self._machine.paused.pop(self, None)
-        self._go.release()
-        self._back.acquire()
+        if self._machine.paused.pop(self, self) is None or not self:
+            self.parent = getcurrent()
+            self.switch()
 
     def pause(self, until: Callable[[Callable[[], None]], None]) -> None:
         """On this thread: others go on until somebody calls what `until` is given. Raises PowerLoss if it never is."""
         if self._machine.died:
             raise PowerLoss
         self._machine.paused[self] = None
-        until(self._resume)
-        self._back.release()
-        self._go.acquire()
+        until(self.step)
+        assert self.parent is not None
+        self.parent.switch()
         if self._machine.died:
             raise PowerLoss
-
-    def _resume(self) -> None:
-        if self in self._machine.paused:
-            self.step()
-
-    def end(self) -> None:
-        self._work = None
-        self._go.release()
-        self.join()
-
-    def run(self) -> None:
-        while True:
-            self._go.acquire()
-            if self._work is None:
-                return
-            self._work()
-            self._machine.idle.append(self)
-            self._back.release()
 
 
 class SimulatedFuture(Future[Result]):
@@ -214,7 +189,7 @@ class SimulatedFuture(Future[Result]):
         self._machine = machine
 
     def _stand_still(self) -> None:
-        thread = current_thread()
+        thread = getcurrent()
         if not self.done() and isinstance(thread, SimulatedThread):
             thread.pause(lambda go_on: self.add_done_callback(lambda _: self._machine.loop.call_soon(go_on)))
 
@@ -251,9 +226,7 @@ class SimulatedThreads(Executor):
     def _start(self, future: SimulatedFuture[Any], work: Callable[[], Any]) -> None:
         if self._machine.died:
             return
-        idle = self._machine.idle
-        thread = idle.pop() if idle else SimulatedThread(self._machine)
-        thread.begin(partial(self._run, future, work))
+        SimulatedThread(self._machine, partial(self._run, future, work)).step()
 
     def _run(self, future: SimulatedFuture[Any], work: Callable[[], Any]) -> None:
         """On a thread."""
