@@ -75,7 +75,7 @@ AnyJob = TypeVar("AnyJob", bound="HookJob | SwapJob | ScrubJob")
 
 
 class Jobs:
-    def __init__(self, threads_max: int, wake: Callable[[], None] | None, threads: Executor | None = None) -> None:
+    def __init__(self, threads_max: int, wake: Callable[[], object] | None, threads: Executor | None = None) -> None:
         self.hurried = False
         """Whether hooks that are told to stop get no time for it."""
         self._threads = ThreadPoolExecutor(threads_max, "logboom-upkeep") if threads is None else threads
