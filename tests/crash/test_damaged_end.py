@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from logboom.batch import build
-from logboom.broker import local
+from logboom.broker import chores
 from logboom.broker.api import Appended, Part
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
@@ -55,7 +55,7 @@ def run(disk: SimulatedDisk, idle: bool) -> SimulatedDisk:
 
 
 def test_a_log_that_is_idle_says_what_was_synced_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "STATE_SYNC_S", 0.01)
+    monkeypatch.setattr(chores, "STATE_SYNC_S", 0.01)
     left = run(SimulatedDisk(), idle=True)
     with DataDirectory.open(ROOT, left, reserve_bytes=0) as data:
         (log,) = data.open_topic("t")
@@ -65,7 +65,7 @@ def test_a_log_that_is_idle_says_what_was_synced_of_it(monkeypatch: pytest.Monke
 
 def test_in_between_a_damaged_end_cannot_be_told_from_a_torn_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """What remains, and is documented: a batch that was synced last, a moment ago."""
-    monkeypatch.setattr(local, "STATE_SYNC_S", 3600.0)
+    monkeypatch.setattr(chores, "STATE_SYNC_S", 3600.0)
     left = run(SimulatedDisk(), idle=False)
     with DataDirectory.open(ROOT, left, reserve_bytes=0) as data:
         (log,) = data.open_topic("t")
@@ -74,7 +74,7 @@ def test_in_between_a_damaged_end_cannot_be_told_from_a_torn_one(monkeypatch: py
 
 
 def test_a_state_file_that_cannot_be_synced_stops_the_writes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "STATE_SYNC_S", 0.01)
+    monkeypatch.setattr(chores, "STATE_SYNC_S", 0.01)
     disk = SimulatedDisk()
 
     def fail(call: Call) -> None:

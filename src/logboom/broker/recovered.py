@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from logboom.broker.allowances import Allowances
 from logboom.errors import LogboomError
 from logboom.storage.data.directory import DataDirectory
 from logboom.storage.log import Log
+
+
+def describe_topics(data: DataDirectory, unreadable: list[str], allowed: Allowances) -> list[str]:
+    """Topics that cannot be served, and settings that the node's configuration does not allow."""
+    lost = [f"the topic with id {topic} cannot be served: its topic.json cannot be read" for topic in unreadable]
+    return lost + [
+        f"topic {topic.name}: {key}: {reason}"
+        for topic in data.topics()
+        for key, reason in allowed.unusable(topic.settings).items()
+    ]
 
 
 def describe_recovery(data: DataDirectory, logs: dict[str, Log | LogboomError], took_s: float) -> list[str]:

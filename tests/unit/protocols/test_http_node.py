@@ -21,6 +21,7 @@ from logboom.broker.api import (
     Settings,
     TopicInfo,
 )
+from logboom.broker.caller import Caller
 from logboom.broker.monitor.measures import BOUNDS_S, Histogram, Meter
 from logboom.errors import ConnectionLost
 from logboom.protocols.http.metrics import CURSORS_MAX, FAMILIES, TOPICS_MAX, MetricFacts, render
@@ -85,7 +86,7 @@ class Elsewhere:
     def __init__(self, outcome: NodeStats | Exception) -> None:
         self.outcome = outcome
 
-    async def stats(self) -> NodeStats:
+    async def stats(self, *, caller: Caller) -> NodeStats:
         if isinstance(self.outcome, Exception):
             raise self.outcome
         return self.outcome

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from binary.peer import LOOPS, run
 
 from logboom.broker.api import ReadRequest
 from logboom.protocols.front_end import FrontEnd
 from logboom.server.node import Node
 from logboom.server.sources import Setting, load
+from support.peers.served import LOOPS, run
 
 ROOT = Path(__file__).parents[3]
 EXAMPLE = ROOT / "examples" / "line_front_end.py"

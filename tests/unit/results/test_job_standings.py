@@ -4,7 +4,7 @@ import asyncio
 from typing import cast
 
 from logboom.broker.api import Broker, PartitionInfo, Settings, TopicInfo
-from logboom.broker.caller import EVERYBODY
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.results.job_standings import STRAY_KEPT_US, JobInfo, known_jobs, stand
 from logboom.results.pipeline_state import Covered, LeaseHolder, PastRun, PipelineJob, PipelineState, Result
 
@@ -67,7 +67,7 @@ class Topics:
     def __init__(self, *names: str) -> None:
         self.names = names
 
-    async def list_topics(self, prefix: str, internal: bool) -> list[TopicInfo]:
+    async def list_topics(self, prefix: str, internal: bool, *, caller: Caller) -> list[TopicInfo]:
         return [TopicInfo(name, ID, [], Settings()) for name in self.names]
 
 

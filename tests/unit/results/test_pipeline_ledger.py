@@ -12,7 +12,7 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import PIPELINE_TOPIC, Acks, Answer, Part
-from logboom.broker.caller import EVERYBODY
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.local import LocalBroker
 from logboom.errors import LeaseLost, OutcomeUnknown, TopicNotAllowed, Unavailable
 from logboom.results import pipeline_ledger as ledger_module
@@ -46,7 +46,7 @@ class Forgetful:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._broker, name)
 
-    def append(self, parts: Sequence[Part], acks: Acks | None = None) -> Any:
+    def append(self, parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller) -> Any:
         return self._append(parts, acks)
 
     async def _append(self, parts: Sequence[Part], acks: Acks | None) -> list[Answer]:

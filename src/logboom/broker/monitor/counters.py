@@ -18,10 +18,11 @@ from logboom.broker.api import DiskStats, NodeStats, ReplicaStats
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.catalog import Catalog
 from logboom.broker.limits import Limits, Rejections
-from logboom.broker.monitor.measures import Meter
+from logboom.broker.monitor.measures import Measured, Measures, Meter
 from logboom.broker.publish.publisher import Publisher
 from logboom.broker.publish.stages import Stages
 from logboom.broker.read.log_reader import LogReader
+from logboom.broker.slices import slices
 from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.storage.data.directory import NodeIdentity
 
@@ -99,6 +100,14 @@ class Counters:
     @property
     def rejections(self) -> Rejections:
         return self.rounds.rejections
+
+    async def measures(self) -> Measures:
+        """Of each topic and each protocol, since the start."""
+        topics: dict[str, Measured] = {}
+        async for some in slices(self.catalog.all()):
+            topics.update((hosted.topic.name, hosted.meter.shown()) for hosted in some)
+        protocols = {protocol: meter.shown() for protocol, meter in self.meters.items()}
+        return Measures(topics, protocols, self.rounds.counts.sync.shown())
 
     def stats(
         self, refused: str | None, replica: ReplicaStats | None, unreadable: list[str], disk: DiskStats | None

@@ -165,3 +165,9 @@ def lag_of(hosted: Hosted | None, topic_id: bytes, partition: int, seqno: int) -
 def with_lag(info: CursorInfo, catalog: Catalog) -> CursorInfo:
     lag = lag_of(catalog.get(info.topic), bytes.fromhex(info.topic_id), info.partition, info.seqno)
     return msgspec.structs.replace(info, lag=lag)
+
+
+async def list_with_lags(cursors: Cursors, catalog: Catalog, topic: str | None, prefix: str) -> list[CursorInfo]:
+    """By name, topic and partition."""
+    found = await cursors.list(topic, prefix)
+    return [with_lag(info, catalog) async for some in slices(found) for info in some]

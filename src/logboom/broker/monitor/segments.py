@@ -18,6 +18,8 @@ from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 from logboom.batch.header import HEADER_SIZE, NO_TIMESTAMP, read_header
+from logboom.broker.append.log_writer import LogWriter
+from logboom.broker.limits import said_again
 from logboom.broker.monitor.activity import SegmentInfo
 from logboom.errors import BatchError, Damage
 from logboom.storage.health.findings import counted
@@ -48,6 +50,16 @@ class SegmentLists:
         self._threads = threads
         self._known: WeakKeyDictionary[Log, dict[Segment, Glimpse]] = WeakKeyDictionary()
         """Of sealed segments that nothing is wrong with."""
+
+    async def show_of(self, writer: LogWriter, findings: Iterable[ScrubFinding], limit: int) -> list[SegmentInfo]:
+        """Of the log that is the writer's in the end. Raises what became of it where it is gone."""
+        while True:
+            log = writer.log
+            found = await self.show(log, findings, limit)
+            if writer.gone is not None:  # its files are, too
+                raise said_again(writer.gone)
+            if writer.log is log:
+                return found
 
     async def show(self, log: Log, findings: Iterable[ScrubFinding], limit: int) -> list[SegmentInfo]:
         """The newest so many, oldest first. `findings` are those of scrubs in this log."""

@@ -78,7 +78,7 @@ class Jobs:
     def __init__(
         self,
         threads_max: int,
-        wake: Callable[[], None] | None,
+        wake: Callable[[], object] | None,
         threads: Executor | None = None,
         world: World = REAL,
     ) -> None:

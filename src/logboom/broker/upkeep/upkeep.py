@@ -53,7 +53,7 @@ class Upkeep:
         self,
         data: DataDirectory,
         settings: UpkeepSettings = UpkeepSettings(),  # noqa: B008
-        wake: Callable[[], None] | None = None,
+        wake: Callable[[], object] | None = None,
         threads: Executor | None = None,
         archives: Archives | None = None,
         allowed: Allowances | None = None,

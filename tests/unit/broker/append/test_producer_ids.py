@@ -94,7 +94,7 @@ def test_a_producer_that_must_not_go_on_is_given_another_id() -> None:
         assert isinstance(await send(broker, foreign.fresh_id), Appended)
 
     async def again(broker: LocalBroker) -> None:
-        assert broker.issue_id() > broker._seen_id()
+        assert broker.issue_id() > broker._ids._seen_id()
         assert await read_log(broker, ("t", 0)) == [b"0", b"0"]
 
     tell(disk, story)

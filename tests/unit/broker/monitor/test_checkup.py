@@ -25,7 +25,7 @@ from logboom.broker.api import (
     StageInfo,
     TopicInfo,
 )
-from logboom.broker.caller import EVERYBODY
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.local import LocalBroker
 from logboom.broker.monitor.checkup import FINDINGS_MAX, REASON_MAX, Complaint, Examiner, examine
 from logboom.errors import SyncFailed
@@ -52,24 +52,24 @@ class Said:
         self.noted: list[Incident] = []
         self.asked = 0
 
-    async def stats(self) -> NodeStats:
+    async def stats(self, *, caller: Caller) -> NodeStats:
         self.asked += 1
         await asyncio.sleep(0)
         return self.said
 
-    async def incidents(self) -> list[Incident]:
+    async def incidents(self, *, caller: Caller) -> list[Incident]:
         return self.noted
 
-    async def list_topics(self, prefix: str, internal: bool) -> list[TopicInfo]:
+    async def list_topics(self, prefix: str, internal: bool, *, caller: Caller) -> list[TopicInfo]:
         return self.topics
 
-    async def list_cursors(self) -> list[CursorInfo]:
+    async def list_cursors(self, *, caller: Caller) -> list[CursorInfo]:
         return self.cursors
 
-    async def list_stages(self) -> list[StageInfo]:
+    async def list_stages(self, *, caller: Caller) -> list[StageInfo]:
         return self.stages
 
-    async def list_keys(self) -> list[KeyInfo]:
+    async def list_keys(self, *, caller: Caller) -> list[KeyInfo]:
         return self.keys
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from logboom.batch import build
-from logboom.broker import local
+from logboom.broker import chores
 from logboom.broker.api import (
     Appended,
     Part,
@@ -625,7 +625,7 @@ def test_a_node_that_has_stopped_writing_answers_every_publish(disk: SimulatedDi
 def test_names_that_do_not_last_are_forgotten_and_the_others_are_not(
     disk: SimulatedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local, "EXPIRE_S", 0.01)
+    monkeypatch.setattr(chores, "EXPIRE_S", 0.01)
 
     async def story(broker: LocalBroker) -> None:
         for n in range(5):
