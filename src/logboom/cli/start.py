@@ -61,7 +61,7 @@ def parse_checkpoint(text: str | None) -> str | None:
 def parse_end(text: str | None) -> ReadEnd:
     """
     >>> parse_end("1000")
-    End(seqno=1000, time=None)
+    ReadEnd(seqno=1000, time=None)
     """
     if text is None:
         return ReadEnd()
