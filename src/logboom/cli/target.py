@@ -18,7 +18,7 @@ class LogTarget(NamedTuple):
 def parse_target(text: str) -> LogTarget:
     """
     >>> parse_target("events/3")
-    Target(topic='events', partition=3)
+    LogTarget(topic='events', partition=3)
     """
     topic, separator, partition = text.partition("/")
     if separator and not (partition.isascii() and partition.isdecimal()):
