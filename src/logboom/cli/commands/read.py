@@ -121,40 +121,43 @@ def read(
     from logboom.cli.record_pump import RecordPump
     from logboom.cli.start import parse_checkpoint, parse_end, parse_start
 
-    problem = _problem_with(form, output, force, numbers)
     by = parse_checkpoint(start)
-    if by is not None and until is not None:
-        problem = "--until is for records in their order: a checkpoint has none"
-    if limit is not None and limit < 0:
-        problem = f"--limit is {limit}, allowed is 0 or more"
+    problem = _problem_with_bounds(by, until, limit) or _problem_with_output(form, output, force, numbers)
     if problem:
         print(f"logboom: {problem}", file=sys.stderr)
         return REFUSED
     place = start if start is not None and by is None else "earliest" if cursor is None else f"cursor:{cursor}"
-    begin = parse_start(place)
-    bounds = Bounds(parse_end(until), limit)
-    tags = tuple(tag or ())
-    reader = _open_reader(
-        parse_target(log),
-        servers_of(server),
-        begin,
-        tags_any=() if all_tags else tags,
-        tags_all=tags if all_tags else (),
-        channel=channel,
-        key=None if key is None else os.fsencode(key),
-        gaps="skip" if skip_gaps else "raise",
-        from_checkpoint=by is not None,
-        checkpoint=by or None,
-    )
+    begin, bounds = parse_start(place), Bounds(parse_end(until), limit)
+    which = _which(tag, all_tags, channel, key) | {"gaps": "skip" if skip_gaps else "raise"}
+    checkpoint = {"from_checkpoint": by is not None, "checkpoint": by or None}
+    reader = _open_reader(parse_target(log), servers_of(server), begin, **which, **checkpoint)
     reader.cursor = cursor
-    try:
-        with reader, _destination(output) as file, records_read("reading", output is not None and not quiet) as advance:
-            sink = TableSink(file, form) if form in BINARY else LineSink(file, form == "ndjson", numbers)
+    with _gaps_told(reader, quiet), reader, _destination(output) as file:
+        sink = TableSink(file, form) if form in BINARY else LineSink(file, form == "ndjson", numbers)
+        with records_read("reading", output is not None and not quiet) as advance:
             RecordPump(reader, bounds, sink, follow, advance, may_go_back=start is not None).run()
+    return DONE
+
+
+def _which(tag: list[str] | None, all_tags: bool, channel: str | None, key: str | None) -> dict[str, Any]:
+    """The records that are wanted, in the reader's words."""
+    tags = tuple(tag or ())
+    return {
+        "tags_any": () if all_tags else tags,
+        "tags_all": tags if all_tags else (),
+        "channel": channel,
+        "key": None if key is None else os.fsencode(key),
+    }
+
+
+@contextmanager
+def _gaps_told(reader: Reader, quiet: bool) -> Iterator[None]:
+    """Whatever ends the reading, somebody hears of what was not printed."""
+    try:
+        yield
     finally:
         if reader.skipped and not quiet:
             print(f"logboom: {reader.skipped:,} records were passed over: {reader.last_gap}", file=sys.stderr)
-    return DONE
 
 
 def _open_reader(target: LogTarget, servers: list[str], begin: Start, **which: Any) -> Reader:
@@ -179,7 +182,15 @@ def _open_reader(target: LogTarget, servers: list[str], begin: Start, **which: A
         raise
 
 
-def _problem_with(form: Format, output: Path | None, force: bool, numbers: bool) -> str | None:
+def _problem_with_bounds(by: str | None, until: str | None, limit: int | None) -> str | None:
+    if limit is not None and limit < 0:
+        return f"--limit is {limit}, allowed is 0 or more"
+    if by is not None and until is not None:
+        return "--until is for records in their order: a checkpoint has none"
+    return None
+
+
+def _problem_with_output(form: Format, output: Path | None, force: bool, numbers: bool) -> str | None:
     if form in BINARY and output is None and sys.stdout.isatty():
         return f"{form} is nothing to look at: name a file with --output, or pipe it somewhere"
     if form in BINARY and numbers:

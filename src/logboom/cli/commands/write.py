@@ -24,6 +24,7 @@ from logboom.server.units import size_of
 
 if TYPE_CHECKING:
     from logboom import Record, Writer
+    from logboom.client.write.options import WriterArguments
 
 DONE, FAILED = 0, 1
 PROGRESS_BYTES = 64 * 1024
@@ -101,22 +102,21 @@ def write(
     same = Record(None, None if key is None else os.fsencode(key), None, channel, tuple(tag or ()))
     make = _record_of_line if ndjson else _record_of_text
     servers, tally = servers_of(server), _Tally()
+    options: WriterArguments = {"acks": acks, "codec": codec, "batch_bytes": size, "connect_timeout_s": 0}
+    options["partition"] = target.partition
     with (
         _lines(values, file, not (as_json or quiet)) as lines,
-        Writer(
-            target.topic,
-            servers,
-            partition=target.partition,
-            acks=acks,
-            codec=codec,
-            batch_bytes=size,
-            connect_timeout_s=0,
-        ) as writer,
+        Writer(target.topic, servers, **options) as writer,
     ):
         stopped = _write_all(writer, (make(line, same) for line in lines), tally)
     if isinstance(stopped, LogboomError):
         tally.stopped = stopped = LogboomError(f"{'value' if values else 'line'} {tally.given + 1}: {stopped}")
     tally.show(str(target), as_json, quiet)
+    return _exit_code(stopped, tally)
+
+
+def _exit_code(stopped: BaseException | None, tally: _Tally) -> int:
+    """Raises what stopped it, unless that is an error with words of its own."""
     if isinstance(stopped, LogboomError):
         print(f"logboom: {stopped}", file=sys.stderr)
         return FAILED

@@ -26,7 +26,7 @@ from logboom.client.write.lane import all_safe
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.options import WriterArguments, WriterOptions
 from logboom.client.write.slices import BuildColumns
-from logboom.client.write.spill import Spill
+from logboom.client.write.spill import spill_for
 from logboom.client.write.writer import Payload
 from logboom.client.write.writer_core import WriterCore
 from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, LogboomError
@@ -47,14 +47,8 @@ class AsyncWriter:
         self.options = WriterOptions(**options)
         self.topic = topic
         self._servers = parse_servers(servers)
-        spill = self.options.spill
-        file = None if spill is None else Spill(spill, self.options.spill_bytes)
-        try:
+        with spill_for(self.options.spill, self.options.spill_bytes) as file:
             self._core = WriterCore(topic, self.options, len(self._servers), file)
-        except BaseException:
-            if file is not None:
-                file.close()
-            raise
         self._on_error = on_error
         self._driver: AsyncDriver | None = None
 

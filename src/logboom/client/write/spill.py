@@ -23,8 +23,8 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -216,6 +216,18 @@ class Spill:
     def _write_header(self) -> None:
         header = _HEADER.pack(MAGIC, self._drained, self._sent)
         os.pwrite(self._fd, header + _CRC.pack(crc32c(header)), 0)
+
+
+@contextmanager
+def spill_for(path: str | os.PathLike[str] | None, limit_bytes: int) -> Iterator[Spill | None]:
+    """The file that a writer spills to, if it has one; closed again where the writer cannot be made after all."""
+    file = None if path is None else Spill(path, limit_bytes)
+    try:
+        yield file
+    except BaseException:
+        if file is not None:
+            file.close()
+        raise
 
 
 def _front(label: Label, data: Buffer) -> bytes:

@@ -29,7 +29,7 @@ from logboom.client.write.lane import all_safe
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.options import WriterArguments, WriterOptions
 from logboom.client.write.slices import BuildColumns
-from logboom.client.write.spill import Spill
+from logboom.client.write.spill import spill_for
 from logboom.client.write.writer_core import WriterCore
 from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, LogboomError
 
@@ -55,19 +55,13 @@ class Writer:
         self.options = WriterOptions(**options)
         self.topic = topic
         self._servers = parse_servers(servers)
-        spill = self.options.spill
-        file = None if spill is None else Spill(spill, self.options.spill_bytes)
-        try:
+        with spill_for(self.options.spill, self.options.spill_bytes) as file:
             self._core = WriterCore(topic, self.options, len(self._servers), file)
             self._driver = Driver(self._core, self._servers, on_error)
             self._lock = self._driver.lock
             self._add = self._core.routing.add
             self._is_closed = False
             self._connect()
-        except BaseException:
-            if file is not None:
-                file.close()
-            raise
         self._driver.start()
         _open.add(self)
 
