@@ -137,7 +137,7 @@ def test_a_dump_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
     with Deaf(*arguments) as dump, open(fifo, "rb", buffering=0) as pipe:
         pipe.read(100)
         assert dump.end() == 143
-    assert b"with --resume in place of --force goes on" in dump.said
+    assert b"with --resume in place of --force continues" in dump.said
 
 
 def test_a_load_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_a_load_says_how_to_go_on(data: Path, tmp_path: Path) -> None:
         load.process.stdin.flush()
         load.wait_until((tmp_path / "copy" / "node.json").exists)
         assert load.end() == 143
-    assert b"the same command goes on" in load.said
+    assert b"run the same command again to continue" in load.said
 
 
 def test_a_node(tmp_path: Path) -> None:

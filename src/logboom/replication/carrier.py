@@ -177,7 +177,7 @@ class Carrier:
     def _answered(self) -> FollowedLog:
         followed, self._asked = self._asked, None
         if followed is None:
-            raise RemoteProtocolError("the source answers what nobody has asked")
+            raise RemoteProtocolError("the source sent an answer without a request")
         return followed
 
     async def _begin(self, followed: FollowedLog, event: SourceAnswer) -> None:

@@ -47,7 +47,7 @@ def read_unreadable(body: memoryview) -> frozenset[str]:
     try:
         return frozenset(msgspec.json.decode(dict(_lines(body)).get("unreadable", "[]"), type=list[str]))
     except UNREADABLE:
-        raise RemoteProtocolError("the source says something else of its unreadable topics than which") from None
+        raise RemoteProtocolError("the source does not list the ids of its unreadable topics") from None
 
 
 def tells_deletions(body: memoryview) -> bool:

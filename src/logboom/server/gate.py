@@ -106,7 +106,7 @@ class Gate:
             logger.debug("a connection was not accepted: %s", error)
             return
         self._rejections.count("descriptors", f"no connection could be accepted: {error.strerror}")
-        self._tell("no connection can be accepted: %s; accepting goes on as soon as there is room", error.strerror)
+        self._tell("cannot accept connections: %s; accepting resumes as soon as there is room", error.strerror)
         await asyncio.sleep(RETRY_S)
 
     def _refuse(self, connection: socket.socket, refusal: bytes) -> None:

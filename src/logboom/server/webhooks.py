@@ -105,7 +105,7 @@ async def _post_once(pool: httpcore.AsyncConnectionPool, address: ValidatorAddre
             if len(answer) >= ANSWER_BYTES:
                 break
         phrase = bytes(response.extensions.get("reason_phrase", b"")).decode(errors="replace")
-        return Verdict(response.status, find_reason(bytes(answer)) or phrase or "it says no more")
+        return Verdict(response.status, find_reason(bytes(answer)) or phrase or "it gave no reason")
 
 
 def find_reason(answer: bytes) -> str:

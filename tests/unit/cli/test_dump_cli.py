@@ -112,7 +112,7 @@ def test_a_dump_that_was_cut_off_is_told_and_the_whole_one_goes_on(data: Path, t
     done = logboom("load", copy, stdin=content[:-100])
     assert done.returncode == 1
     assert b"before its end" in done.stderr
-    assert b"load the whole dump to go on" in done.stderr
+    assert b"load the complete dump to continue" in done.stderr
     assert b"not complete" in done.stdout
     assert logboom("load", copy, file).returncode == 0
     assert same(data, copy)
@@ -270,7 +270,7 @@ def test_an_interrupt_exits_with_130_and_says_how_to_go_on(data: Path, tmp_path:
             load.send_signal(signal.SIGINT)
             said = load.stderr.read()
             assert load.wait() == 130
-    assert said.endswith(b"not everything is loaded: the same command goes on\nlogboom: interrupted\n")
+    assert said.endswith(b"not everything is loaded: run the same command again to continue\nlogboom: interrupted\n")
 
 
 def test_an_interrupted_dump_says_how_to_go_on(tmp_path: Path) -> None:
@@ -289,4 +289,4 @@ def test_an_interrupted_dump_says_how_to_go_on(tmp_path: Path) -> None:
             dump.send_signal(signal.SIGINT)
             said = dump.stderr.read()
             assert dump.wait() == 130
-    assert b"with --resume in place of --force goes on" in said
+    assert b"with --resume in place of --force continues" in said

@@ -141,7 +141,7 @@ class _Findings:
             left[complaint.severity] -= 1
         worst = next(severity for severity in SEVERITIES if left[severity])
         counts = ", ".join(f"{count:,} {severity}" for severity, count in left.items() if count)
-        advice = "mend those above first: many have the same cause"
+        advice = "fix those above first: many have the same cause"
         return [*kept, Complaint(worst, "more findings", "the node", f"not shown here: {counts}", advice)]
 
 
@@ -202,7 +202,7 @@ def _of_disk(disk: DiskStats | None) -> Iterator[Complaint]:
     free, reserve, total = (size_of(size) for size in (disk.free_bytes, disk.reserve_bytes, disk.total_bytes))
     advice = (
         "delete topics or other files, shorten the retention of large topics, or enlarge the volume; "
-        "writes go on by themselves"
+        "writes resume by themselves"
     )
     if disk.free_bytes < disk.reserve_bytes:
         reason = f"{free} of {total} are free, less than the reserve of {reserve}: writes are refused"
@@ -232,7 +232,7 @@ def _of_replica(replica: ReplicaStats | None, now: int) -> Iterator[Complaint]:
         reason = f"the source does not have {some}{more}, and does not say that they were deleted there"
         advice = (
             "was the source restored from an older backup? Then read them here, or promote this node; "
-            "what nobody wants goes with `logboom topic delete NAME --server` and this node's address"
+            "delete what you do not need with `logboom topic delete NAME --server` and this node's address"
         )
         yield Complaint("warning", "replica keeps topics", where, reason, advice)
     if replica.lag_records:
@@ -272,7 +272,7 @@ def _of_rejections(stats: NodeStats, incidents: Sequence[Incident]) -> Iterator[
     """Limits, and what can be looked up: what clients misspell is counted, and no trouble of the node."""
     noted = {incident.name for incident in incidents}
     for name, count in sorted(stats.rejections.items()):
-        reason = f"has said no {'once' if count == 1 else f'{count:,} times'} since the node was started"
+        reason = f"has refused requests {'once' if count == 1 else f'{count:,} times'} since the node was started"
         if name.startswith("limits."):
             yield Complaint("warning", "limit reached", name, reason, f"raise {name}, or use less")
         elif name in noted:
@@ -290,14 +290,14 @@ def _of_upkeep(upkeep: dict[str, Any] | None) -> Iterator[Complaint]:
         reason = (
             f"the delete hook has failed {hook['attempts']:,} times (last: {hook['error']}), and holds its segments"
         )
-        yield Complaint("warning", "failing hook", where, reason, "mend the command: the node runs it again by itself")
+        yield Complaint("warning", "failing hook", where, reason, "fix the command: the node runs it again by itself")
     for finding in upkeep["scrub"]["findings"]:
         advice = "stop the node and run `logboom check`, then `logboom repair`, or restore the file from a copy"
         yield Complaint("damage", "found by a scrub", f"{finding['log']}/{finding['file']}", finding["reason"], advice)
     lost = upkeep["dropped_without_hook"]
     if lost["segments"]:
         reason = f"{counted(lost['segments'], 'segment')} went beyond retention.hard_bytes before their hook succeeded"
-        yield Complaint("warning", "dropped without hook", "upkeep", reason, "mend the hook, or raise the limit")
+        yield Complaint("warning", "dropped without hook", "upkeep", reason, "fix the hook, or raise the limit")
     lost = upkeep["dropped_without_archive"]
     if lost["segments"]:
         reason = f"{counted(lost['segments'], 'segment')} went beyond retention.hard_bytes before they were archived"
@@ -330,7 +330,7 @@ def _of_staged(stats: NodeStats) -> Iterator[Complaint]:
     disk, staged = stats.disk, stats.staging.get("staged_bytes", 0)
     if disk is None or not staged:
         return
-    advice = "`logboom stage list` shows whose they are: publish them, or discard those that nobody wants"
+    advice = "`logboom stage list` shows whose they are: publish them, or discard those that are not needed"
     room = max(0, disk.free_bytes - disk.reserve_bytes)
     if staged > room:
         reason = f"{size_of(staged)} are staged, and {size_of(room)} can be written: not all can be published"
@@ -350,7 +350,7 @@ def _of_stage(stage: StageInfo, now: int) -> Iterator[Complaint]:
         left = stage.expires - now
         if left < STAGE_END * (stage.expires - stage.touched):
             size, unused = size_of(stage.size_bytes), age_of(now - stage.touched)
-            reason = f"{size}, unused for {unused}: it is thrown away in {age_of(max(0, left))}"
+            reason = f"{size}, unused for {unused}: it expires in {age_of(max(0, left))}"
             advice = "publish it now, if anybody wants its records; else nothing. limits.stage_idle_ms says how long"
             yield Complaint("warning", "stage expires", where, reason, advice)
 
@@ -361,7 +361,7 @@ def _of_publish(key: KeyInfo, now: int) -> Iterator[Complaint]:
             f"committed {age_of(now - key.published)} ago, and not in all of its logs; its topics cannot be deleted"
         )
         advice = (
-            "the node's log and `GET /incidents` say what it waits for: make room, or mend the log, then restart; "
+            "the node's log and `GET /incidents` say what it waits for: free space, or repair the log, then restart; "
             f"`logboom stage forget {key.name}` gives up what can never be finished"
         )
         yield Complaint("warning", "publish waits", f"key {key.name}, number {key.number}", reason, advice)
@@ -382,7 +382,7 @@ def _unusable(topic: TopicInfo) -> Iterator[Complaint]:
     for key, reason in topic.unusable.items():
         if key == HOOK:
             limit = topic.settings.retention.hard_bytes
-            until = "for ever" if limit is None else f"until a partition has more than {size_of(limit)}"
+            until = "forever" if limit is None else f"until a partition has more than {size_of(limit)}"
             reason = f"{reason}; nothing is run, and what retention would drop is held {until}"
             yield Complaint("warning", "unknown hook", topic.name, reason, hook_advice(topic.name))
         else:
@@ -396,11 +396,11 @@ def _of_cursor(cursor: CursorInfo, first: int | None) -> Iterator[Complaint]:
     Of a log that cannot be opened nobody knows how far behind it is, and of one that was just made where it begins.
     """
     if first is None and cursor.lag is None:
-        advice = f"`logboom cursor delete {cursor.cursor} {cursor.topic}`, if nobody wants it"
+        advice = f"`logboom cursor delete {cursor.cursor} {cursor.topic}`, if it is not needed"
         yield Complaint("info", "cursor without a topic", _place(cursor), "its topic was deleted", advice)
     elif first is not None and cursor.seqno < first:
         gone = counted(first - cursor.seqno, "record")
-        reason = f"it stands at seqno {cursor.seqno}, the log begins at {first}: {gone} went unread"
+        reason = f"it is at seqno {cursor.seqno}, the log begins at {first}: {gone} dropped unread"
         advice = "let its reader run with gaps skipped, and keep more, or read sooner"
         yield Complaint("warning", "cursor left behind", _place(cursor), reason, advice)
 

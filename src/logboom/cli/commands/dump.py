@@ -136,16 +136,16 @@ def _tell_why(error: BaseException, origin: DumpOrigin, output: str, force: bool
 
 
 def _how_to_go_on(force: bool) -> str:
-    return f"the same command with --resume{' in place of --force' if force else ''} goes on"
+    return f"the same command with --resume{' in place of --force' if force else ''} continues"
 
 
 def _problem_with(output: str, to_pipe: bool, resume: bool, force: bool) -> str | None:
     if resume and (to_pipe or force):
-        return "--resume goes on with a file: name it with --output, without --force"
+        return "--resume continues a file: name it with --output, without --force"
     if to_pipe and sys.stdout.isatty():
         return "a dump is nothing to look at: name a file with --output, or pipe it somewhere"
     if not to_pipe and not (resume or force) and os.path.exists(output):
-        return f"{output} is there already: go on with it (--resume), write over it (--force), or name another file"
+        return f"{output} already exists: continue it (--resume), overwrite it (--force), or name another file"
     return None
 
 

@@ -87,7 +87,7 @@ def load(
             trouble = error
         except KeyboardInterrupt:
             if directory is not None:
-                print("logboom: not everything is loaded: the same command goes on", file=sys.stderr)
+                print("logboom: not everything is loaded: run the same command again to continue", file=sys.stderr)
             raise
     if as_json:
         _show_json(loaded, trouble)
@@ -96,7 +96,7 @@ def load(
     if trouble is not None:
         print(f"logboom: {trouble}", file=sys.stderr)
         if directory is not None:
-            print("logboom: what came before is kept; load the whole dump to go on from there", file=sys.stderr)
+            print("logboom: what was loaded is kept; load the complete dump to continue from there", file=sys.stderr)
         return DAMAGED
     return DONE
 

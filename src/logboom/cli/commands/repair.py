@@ -75,7 +75,7 @@ def repair(
             _show(plan, place.path)
         if plan.steps and not dry_run:
             if not yes and (as_json or not sys.stdin.isatty()):
-                print("logboom: there is nobody to ask: pass --yes, or --dry-run to see the plan", file=sys.stderr)
+                print("logboom: not a terminal: pass --yes, or --dry-run to see the plan", file=sys.stderr)
                 return REFUSED
             if not yes and not _agreed():
                 print("logboom: nothing was changed", file=sys.stderr)

@@ -112,7 +112,7 @@ class Contents:
         except (TopicError, ValueError) as error:
             raise DumpCorrupt(frame.position, f"a topic that cannot be: {error}") from None
         if _ID.fullmatch(topic.id) is None or topic.id in self.topics_begun:
-            raise DumpCorrupt(frame.position, f"topic id {topic.id[:40]!r} is none, or comes twice")
+            raise DumpCorrupt(frame.position, f"topic id {topic.id[:40]!r} is invalid, or occurs twice")
         if list(begun.logs) != sorted({n for n in begun.logs if 0 <= n < topic.partitions}):
             raise DumpCorrupt(frame.position, f"topic {topic.name} cannot have these partitions")
         self.topics_begun.append(topic.id)

@@ -178,7 +178,7 @@ def test_a_stage_that_nobody_uses_is_told_of_before_it_expires() -> None:
     complaint = only(said_of_stage(91 * MINUTE, note="import"))
     assert (complaint.severity, complaint.kind) == ("warning", "stage expires")
     assert complaint.where == f"stage {'ab' * 16} (import)"
-    assert complaint.reason == "1.0 GiB, unused for 1 hour: it is thrown away in 9 minutes"
+    assert complaint.reason == "1.0 GiB, unused for 1 hour: it expires in 9 minutes"
 
 
 def test_a_stage_that_was_not_read_since_a_restart_may_hold_something() -> None:
@@ -261,7 +261,7 @@ def test_a_cursor_behind_what_is_kept_is_a_warning() -> None:
     part = PartitionInfo(0, 7, 10, 10)
     complaint = only(Said([TopicInfo("t0", f"{0:032x}", [part], Settings())], [cursor("a", seqno=3, lag=7)]))
     assert (complaint.severity, complaint.kind) == ("warning", "cursor left behind")
-    assert "4 records went unread" in complaint.reason
+    assert "4 records dropped unread" in complaint.reason
 
 
 def test_a_cursor_without_a_topic_and_one_that_lags_are_information() -> None:
