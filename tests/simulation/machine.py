@@ -15,12 +15,11 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
-from contextvars import Context
 from functools import partial
 from random import Random
 from typing import Any, Final, ParamSpec, TypeVar
 
-from greenlet import getcurrent, greenlet
+from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]
 
 from logboom.broker.monitor.incidents import LOGGERS
 from logboom.broker.world import World
@@ -45,6 +44,7 @@ class SimulatedMachine:
         self.paused: dict[SimulatedThread, None] = {}
         self._delays = Random(f"{seed}/delays")
         self._calls_left: int | None = None
+        self._dies_below = ""
         disk.fault = self._look
         self.loop.set_exception_handler(self._report)
 
@@ -52,15 +52,15 @@ class SimulatedMachine:
         return START_US + self.ahead_us + int(self.loop.time() * 1e6)
 
     def later(self, call: Callable[[], None]) -> None:
-        """After as long as a disk takes: mostly a millisecond or two, at times much longer."""
-        delay_s = self._delays.expovariate(500.0)
-        if self._delays.random() < 0.01:
+        """After as long as a disk takes: mostly some milliseconds, at times much longer."""
+        delay_s = self._delays.expovariate(200.0)
+        if self._delays.random() < 0.03:
             delay_s += self._delays.uniform(0.0, 1.0)
         self.loop.call_later(delay_s, call)
 
-    def die_in(self, calls: int) -> None:
-        """With the so-manieth call from now that changes the disk; a write may have happened in part."""
-        self._calls_left = calls
+    def die_in(self, calls: int, below: str = "") -> None:
+        """With the so-manieth call from now that changes what is below a path; a write may have happened in part."""
+        self._calls_left, self._dies_below = calls, below
 
     def die(self) -> None:
         self.died = True
@@ -101,7 +101,7 @@ class SimulatedMachine:
             thread.pause(self.later)
         if self.died:
             raise PowerLoss
-        if self._calls_left is not None and call.number >= 0:
+        if self._calls_left is not None and call.number >= 0 and call.path.startswith(self._dies_below):
             self._calls_left -= 1
             if self._calls_left <= 0:
                 self.die()
@@ -147,10 +147,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     ) -> asyncio.Future[Result]:
         return super().run_in_executor(executor or self._threads, func, *args)
 
-    def call_soon_threadsafe(  # type: ignore[override]
-        self, callback: Callable[..., object], *args: Any, context: Context | None = None
-    ) -> asyncio.Handle:
-        return self.call_soon(callback, *args, context=context)
+    def _write_to_self(self) -> None:
+        """Nobody else runs while the loop does: there is nobody to wake."""
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are none."""
