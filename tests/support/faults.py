@@ -1,4 +1,4 @@
-"""Commands that give another one a small volume, or a disk that fails. A test that needs one ends where it cannot be."""
+"""Commands that give another one a small volume, or a disk that fails. A test ends where they cannot be had."""
 
 from __future__ import annotations
 
