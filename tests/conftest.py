@@ -43,11 +43,24 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Accountant:
+    """Adds up seconds, and remembers who was skipped: in CI that is a failure, for nobody would see it."""
+
     def __init__(self, spending: Spending) -> None:
         self._spending = spending
+        self._skipped: list[str] = []
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._spending.add(report.nodeid, report.duration)
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._skipped.append(report.nodeid)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._skipped and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
+        for test in self._skipped:
+            terminalreporter.write_line(f"SKIPPED in CI, where nothing may be: {test}", red=True)
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter, config: pytest.Config) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, expect
 
 from support.browser import chromium as debian
 from support.browser import scenes
@@ -83,3 +83,14 @@ def damaged(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Itera
 def replica(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     with scenes.replica(_module_directory(tmp_path_factory)) as scene:
         yield scene
+
+
+@pytest.fixture(scope="module")
+def page(browser: Browser, empty: Scene) -> Iterator[Page]:
+    """One for all tests of a file that call functions of the console's modules: nothing they call changes it."""
+    visitor = Visitor(browser)
+    try:
+        yield visitor.visit(empty.url)
+        visitor.check()
+    finally:
+        visitor.close()

@@ -49,36 +49,28 @@ def scale(page: Page, make: str, values: list[float]) -> list[float]:
     return page.evaluate(script, [make, values])  # type: ignore[no-any-return]
 
 
-def test_new_samples_are_added_to_those_that_are_there(visitor: Visitor, empty: Scene) -> None:
-    page = visitor.visit(empty.url)
+def test_new_samples_are_added_to_those_that_are_there(page: Page) -> None:
     assert take(page, history(10, 12), history(14)) == ([10, 12, 14], [10, 12, 14])
 
 
-def test_a_sample_that_comes_twice_is_there_once(visitor: Visitor, empty: Scene) -> None:
-    page = visitor.visit(empty.url)
+def test_a_sample_that_comes_twice_is_there_once(page: Page) -> None:
     assert take(page, history(10, 12), history(12, 14))[0] == [10, 12, 14]
 
 
-def test_samples_older_than_ten_minutes_go(visitor: Visitor, empty: Scene) -> None:
-    page = visitor.visit(empty.url)
+def test_samples_older_than_ten_minutes_go(page: Page) -> None:
     at, _ = take(page, history(*range(0, 600, 2)), history(*range(600, 700, 2)))
     assert (at[0], at[-1], len(at)) == (98, 698, 301)
 
 
-def test_a_node_that_was_away_leaves_a_gap(visitor: Visitor, empty: Scene) -> None:
-    page = visitor.visit(empty.url)
+def test_a_node_that_was_away_leaves_a_gap(page: Page) -> None:
     assert take(page, history(10, 12), history(60, 62)) == ([10, 12, 12, 60, 62], [10, 12, None, 60, 62])
 
 
-def test_a_clock_that_went_back_takes_what_was_after_that(visitor: Visitor, empty: Scene) -> None:
-    page = visitor.visit(empty.url)
+def test_a_clock_that_went_back_takes_what_was_after_that(page: Page) -> None:
     assert take(page, history(100, 102, 104), history(101, 103)) == ([100, 101, 103], [100, 101, 103])
 
 
-def test_everything_is_asked_for_again_where_the_nodes_clock_is_behind_the_samples(
-    visitor: Visitor, empty: Scene
-) -> None:
-    page = visitor.visit(empty.url)
+def test_everything_is_asked_for_again_where_the_nodes_clock_is_behind_the_samples(page: Page) -> None:
     script = """async (one) => {
       const { Samples } = await import("/console/plots.js");
       const samples = new Samples();
@@ -114,10 +106,7 @@ MARK = """async ([one, spike]) => {
     ],
     ids=["even", "a little more", "a spike", "a wide one", "nothing else", "too few", "no spike any more"],
 )
-def test_a_spike_does_not_flatten_a_plot_and_is_told(
-    visitor: Visitor, empty: Scene, values: list[float], told: list[str]
-) -> None:
-    page = visitor.visit(empty.url)
+def test_a_spike_does_not_flatten_a_plot_and_is_told(page: Page, values: list[float], told: list[str]) -> None:
     one = history(*range(2, 2 * len(values) + 2, 2))
     one |= {"records_in": values, "records_out": [0.0] * len(values)}
     assert [text.replace("\u202f", "").replace(" ", "") for text in page.evaluate(MARK, [one, 0])] == told
@@ -138,10 +127,7 @@ def test_a_spike_does_not_flatten_a_plot_and_is_told(
         ("latency", [0.00002, 8], [1e-5, 1e-3, 1e-1, 10]),
     ],
 )
-def test_an_axis_has_round_numbers(
-    visitor: Visitor, empty: Scene, make: str, values: list[float], ticks: list[float]
-) -> None:
-    page = visitor.visit(empty.url)
+def test_an_axis_has_round_numbers(page: Page, make: str, values: list[float], ticks: list[float]) -> None:
     assert scale(page, make, values) == pytest.approx(ticks)
 
 

@@ -22,11 +22,6 @@ ENCODE = """async (text) => {
 }"""
 
 
-@pytest.fixture
-def page(visitor: Visitor, empty: Scene) -> Page:
-    return visitor.visit(empty.url)
-
-
 def test_amounts_mean_what_they_say(page: Page) -> None:
     expected = {
         ("10 GiB", "BYTES"): 10 * 2**30,

@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page
-
-from support.browser.scenes import Scene
-from support.browser.visitor import Visitor
+from playwright.sync_api import Page
 
 NOW = datetime(2026, 11, 15, 14, 3, 30)
 """In the zone of whoever looks, which is that of the browser."""
-
-
-@pytest.fixture(scope="module")
-def page(browser: Browser, empty: Scene) -> Iterator[Page]:
-    """One for all tests: nothing they call changes it."""
-    visitor = Visitor(browser)
-    try:
-        yield visitor.visit(empty.url)
-        visitor.check()
-    finally:
-        visitor.close()
 
 
 def call(page: Page, module: str, name: str, *arguments: Any) -> Any:

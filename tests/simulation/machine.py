@@ -19,7 +19,7 @@ from functools import partial
 from random import Random
 from typing import Any, Final, ParamSpec, TypeVar
 
-from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]
+from greenlet import getcurrent, greenlet
 
 from logboom.broker.monitor.incidents import LOGGERS
 from logboom.broker.world import World

@@ -21,8 +21,8 @@ from logboom.results.pipeline_state import PipelineJob, PipelineState, Result
 from spark.cluster import environment
 from spark.sink_runs import Run
 from support.brokers.any_broker import AnyBroker
+from support.faults import own_volume
 from support.nodes.process import NodeProcess
-from system.test_node_faults import own_volume
 
 PROGRAM = Path(__file__).with_name("job_steps.py")
 LEASE_S = 2.0

@@ -22,8 +22,8 @@ from logboom.storage.data.topic import SegmentSettings, Settings
 from spark.archives import TOPIC, World
 from spark.cluster import environment
 from spark.sink_runs import LOCAL, Run, kill_session
+from support.faults import own_volume
 from support.spark.content import NOW, append, make_batches
-from system.test_node_faults import own_volume
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

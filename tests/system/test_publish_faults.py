@@ -18,13 +18,13 @@ from logboom.client.publish.stage_writer import StageWriter, publish
 from logboom.errors import LowSpace, OutcomeUnknown, StageNotFound, TopicDeleted, TopicRecreated
 from logboom.storage.config import MIB
 from support.brokers.any_broker import AnyBroker
+from support.faults import WRITES, failing, own_volume
 from support.nodes.process import NodeProcess
 from support.waiting import wait_until
 from system.node_load import pause
 from system.staged_node import LARGE_BYTES, StagedNode, read_values
-from system.test_node_faults import delete, failing, own_volume, wait_for_low_space
+from system.test_node_faults import delete, wait_for_low_space
 from system.test_publish_kill import PublishLoad
-from system.test_strace import WRITES
 
 Result = TypeVar("Result")
 WAIT_S = 300.0

@@ -12,12 +12,11 @@ from logboom import Client
 from logboom.broker.publish.publication import PublishKey, Receipt
 from logboom.client.publish.stage_writer import StageWriter, publish
 from support.effort import some_of
+from support.faults import WRITES, works
 from support.nodes.process import NodeProcess
 from support.waiting import wait_until
 from system.node_load import LOGS, Load, pause
 from system.staged_node import KEY, StagedNode, read_values
-from system.test_node_faults import works
-from system.test_strace import WRITES
 
 
 class PublishLoad(Load):

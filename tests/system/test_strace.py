@@ -13,10 +13,8 @@ from typing import NamedTuple
 import pytest
 
 from logboom.storage import DataDirectory
+from support.faults import WRITES
 from system import fault_writer
-
-WRITES = "pwritev,pwritev2"
-"""Which of the two os.pwritev becomes depends on the C library."""
 
 
 class Outcome(NamedTuple):

@@ -488,7 +488,7 @@ def test_answers_that_come_while_a_topic_is_looked_for_count(node: ScriptedNode)
 
 def test_a_node_that_takes_nothing_for_too_long_is_given_up(node: ScriptedNode) -> None:
     node.on_append = dict.fromkeys(range(1, 1000), Overloaded("stage", 1, 1))
-    writer = open_writer(node.address, timeout_s=0.3)
+    writer = open_writer(node.address, timeout_s=1.5)
     writer.write("events", b"1")
     with pytest.raises(Overloaded):
         writer.finish()
