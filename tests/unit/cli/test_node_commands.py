@@ -323,6 +323,14 @@ def test_bash_completes_a_setting_up_to_its_value(tmp_path: Path) -> None:
     assert done.stdout == "complete -F _logboom_complete logboom\n-o nospace\nretention.age=\n"
 
 
+def test_the_script_for_zsh_completes_from_a_file_too_and_puts_no_space_behind_a_setting(call: Call) -> None:
+    """The file _logboom is run when something is to be completed; what it only defines completes nothing."""
+    script = call("completion", "zsh")
+    assert script.startswith("#compdef logboom\n")
+    assert "compadd -S '' -d _cyc_disp" in script
+    assert script.endswith('  _cyclopts_logboom "$@"\nelse\n  compdef _cyclopts_logboom logboom\nfi\n')
+
+
 @pytest.mark.parametrize(("answer", "code"), [(b"y\n", 0), (b"\n", 2)])
 def test_on_a_terminal_it_is_asked_before_a_cursor_goes(
     call: Call, topic: str, node: NodeProcess, answer: bytes, code: int

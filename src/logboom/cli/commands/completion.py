@@ -26,6 +26,17 @@ _logboom_complete() {
 }
 complete -F _logboom_complete logboom
 """
+ZSH_ADD = "compadd -d _cyc_disp -a _cyc_vals"
+ZSH_ADD_NO_SPACE = f"{{ [[ ${{_cyc_vals[1]}} == *= ]] && compadd -S '' -d _cyc_disp -a _cyc_vals || {ZSH_ADD}; }}"
+"""All that is offered at once is settings, or none of it is."""
+ZSH_START = """
+# From a file _logboom in a directory of fpath zsh runs this to complete; in .zshrc it says who completes.
+if [[ "${zsh_eval_context[-1]}" == loadautofunc ]]; then
+  _cyclopts_logboom "$@"
+else
+  compdef _cyclopts_logboom logboom
+fi
+"""
 app = App(name="completion", help_epilogue=DETAILS)
 
 
@@ -40,6 +51,9 @@ def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """
     from logboom.cli import app as logboom
 
-    sys.stdout.write(logboom.generate_completion(prog_name="logboom", shell=shell))
+    script = logboom.generate_completion(prog_name="logboom", shell=shell)
     if shell == "bash":
-        sys.stdout.write(NO_SPACE)
+        script += NO_SPACE
+    elif shell == "zsh":
+        script = script.replace(ZSH_ADD, ZSH_ADD_NO_SPACE) + ZSH_START
+    sys.stdout.write(script)
