@@ -89,7 +89,8 @@ class LineHandler:
         self._topics.add(name := topic.decode("ascii", "replace"))
         if len(self._topics) > (most := self._front_end.limits.topics_per_connection):
             raise e.LimitExceeded("limits.topics_per_connection", most, "use another connection")
-        future = self._front_end.gatherer.add(name, None, RecordColumns([value]), len(value))
+        columns, caller = RecordColumns([value]), self._connection.caller
+        future = self._front_end.gatherer.add(name, None, columns, len(value), caller=caller)
         self._due.append((future, len(line) + LINE_COST, time.perf_counter()))
         self._held_bytes += len(line) + LINE_COST
         future.add_done_callback(self._settle)
@@ -127,6 +128,7 @@ class LineHandler:
 
 class LineConnection(StreamConnection[LineHandler, LineDecoder]):
     __slots__ = ("_buffer",)
+    protocol: ClassVar[str] = "line"
     unit: ClassVar[str] = "line"
 
     def __init__(self, front_end: LineFrontEnd) -> None:
