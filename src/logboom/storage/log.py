@@ -160,10 +160,13 @@ class Log(ReadableLog):
     def syncing(self) -> bool:
         return self._store.syncing
 
-    @property
-    def is_quick(self) -> bool:
-        """Whether an append now is no more than a write: no sync of the file is under way, and there is a file."""
-        return self._appender.named and not self._store.syncing
+    def is_quick(self, size: int) -> bool:
+        """Whether an append of so many bytes is no more than a write now.
+
+        No sync of the file is under way, and the file has room: none is synced to begin another.
+        """
+        appender = self._appender
+        return appender.named and not self._store.syncing and appender.end + size <= self.config.segment_bytes
 
     @property
     def outgrown(self) -> bool:

@@ -512,6 +512,22 @@ def test_closing_finishes_what_was_promised_and_takes_nothing_new(tmp_path: Path
     tell(tmp_path, after)
 
 
+def test_an_append_that_begins_another_segment_does_not_hold_up_the_loop(tmp_path: Path) -> None:
+    """The full segment is synced before its successor takes a byte: that is a thread's work."""
+
+    async def story(broker: LocalBroker, disk: GatedDisk) -> None:
+        await broker.create_topic("t", 1, Settings(SegmentSettings(bytes=4096), flush=FlushSettings("os")))
+        await send(broker, bytes(3000), acks="leader")
+        disk.close_gate()
+        second = send(broker, bytes(3000), acks="leader")
+        await sync_begun(disk)
+        assert not second.done()
+        disk.gate.set()
+        assert seqno_of(await second) == 1
+
+    tell(tmp_path, story)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_the_mix_each_writer_keeps_its_order_and_seqnos_are_dense(tmp_path: Path, seed: int) -> None:
     """Several writers, logs, acks, sizes and topic settings at once, with trims and slow syncs in between."""

@@ -10,7 +10,7 @@ import pytest
 from msgspec import to_builtins
 
 from logboom.broker.api import ReadRequest, Settings
-from logboom.broker.caller import EVERYBODY
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.monitor.checkup import examine
 from logboom.errors import ReadOnlyReplica, TopicNotFound
 from logboom.storage.data.topic import SegmentSettings
@@ -201,8 +201,9 @@ def test_a_source_that_cannot_tell_of_deletions_deletes_nothing(tmp_path: Path) 
     async def story(pair: Pair) -> None:
         stats = pair.source.stats
 
-        async def older() -> object:
-            return {key: value for key, value in to_builtins(await stats()).items() if key != "deletions"}
+        async def older(*, caller: Caller) -> object:
+            told = to_builtins(await stats(caller=caller))
+            return {key: value for key, value in told.items() if key != "deletions"}
 
         pair.source.stats = older  # type: ignore[assignment,method-assign]
         for name in ("kept", "gone"):

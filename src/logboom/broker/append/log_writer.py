@@ -106,7 +106,9 @@ class LogWriter:
         refusal = self._gone or self._rounds.failure
         if refusal is not None:
             return self.refuse(entry, refusal)
-        inline = self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and self.log.is_quick
+        inline = (
+            self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and self.log.is_quick(entry.size)
+        )
         if inline and self._account.has_room(entry.size):
             self._append((entry,))
             return self._written((entry,))
