@@ -37,7 +37,7 @@ def content(source: DataDirectory) -> bytes:
 def _sync_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Syncs on their thread take part, although the dump is small."""
     begin = BackgroundSync.__init__
-    monkeypatch.setattr(BackgroundSync, "__init__", lambda self, disk: begin(self, disk, 200))
+    monkeypatch.setattr(BackgroundSync, "__init__", lambda self, disk, threads: begin(self, disk, 200, threads))
 
 
 def load_until(disk: SimulatedDisk, content: bytes, number: int, error: BaseException, append: bool = False) -> bool:
