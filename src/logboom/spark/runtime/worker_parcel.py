@@ -7,11 +7,10 @@ needs only Python itself.
 
 from __future__ import annotations
 
-import pickle
 import sys
 from typing import Any
 
-from pyspark.cloudpickle import register_pickle_by_value
+from pyspark.cloudpickle import dumps, register_pickle_by_value
 
 
 def unpack(packed: bytes) -> Any:
@@ -41,7 +40,7 @@ class WorkerParcel:
         reduced = super().__reduce_ex__(protocol)
         assert not isinstance(reduced, str), "a name: only what is there once has that"
         make, arguments, state, *_ = reduced
-        return unpack, (pickle.dumps((make, arguments, state), protocol),)
+        return unpack, (dumps((make, arguments, state), protocol),)  # type: ignore[no-untyped-call]
 
 
 register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
