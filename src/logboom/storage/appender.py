@@ -65,7 +65,7 @@ class Appender:
         self._store = store
         self._segments = segments
         """The log's own; a roll puts the next one at its end."""
-        self._config = config
+        self.config = config
         self._tell = tell
         """Called when more is synced than before."""
         self.tail = found.tail
@@ -92,14 +92,14 @@ class Appender:
     def append(
         self, batches: Sequence[Batch], now: int, term: int | None, expect: Sequence[int | None] | None
     ) -> list[Answer]:
-        if self.end and self._segment_age(now) >= self._config.segment_age_us:
+        if self.end and self._segment_age(now) >= self.config.segment_age_us:
             self.try_roll()
         answers: list[Answer | None] = [None] * len(batches)
         failure: AppendRefused | None = self._store.refused()
         group = self._group(now, term)
         for number, batch in enumerate(batches):
             try:
-                batch.verify(self._config.batch_bytes_max)
+                batch.verify(self.config.batch_bytes_max)
                 header = batch.header
                 if header.kind != KIND_DATA:
                     raise MalformedBatch("only the log itself writes control batches")
@@ -129,7 +129,7 @@ class Appender:
         try:
             repeat = self._group(NO_TIMESTAMP, None).repeat_of(header)
             if repeat is not None:
-                batch.verify(self._config.batch_bytes_max)
+                batch.verify(self.config.batch_bytes_max)
         except (AppendRefused, BatchError):
             return None
         if repeat is not None and self._store.failed and repeat.index > self.synced_index:
@@ -160,7 +160,7 @@ class Appender:
             raise WriteFailed(f"{file.path} has another name: it is a segment already")
         group = self._group(now, term)
         for number, batch in enumerate(batches):
-            batch.verify(self._config.batch_bytes_max)
+            batch.verify(self.config.batch_bytes_max)
             group.add(number, batch, batch.header, None)
         fronts = [(front, staged[3]) for front, staged in zip(group.buffers[::2], group.staged, strict=True)]
         self._store.adopt(file, fronts, self._segments[-1])
@@ -186,12 +186,12 @@ class Appender:
             term = tail.term
         elif term < tail.term:
             raise ValueError(f"term {term} is below the log's {tail.term}: a former leader must not append")
-        limit = sys.maxsize if self._store.syncing else self._config.segment_bytes
+        limit = sys.maxsize if self._store.syncing else self.config.segment_bytes
         return AppendGroup(tail, self.end, limit, now, term, self.synced_index)
 
     def _make_room(self, size: int) -> AppendRefused | None:
         """Roll if the next batch would make the segment too large."""
-        if self.end and self.end + size > self._config.segment_bytes:
+        if self.end and self.end + size > self.config.segment_bytes:
             self.try_roll()
         return self._store.refused()
 
@@ -257,7 +257,7 @@ class Appender:
         self._last_header_crc = group.last_header_crc
         self.end = group.position
         self.boundaries.append(Boundary(tail.next_index - 1, tail.next_seqno, segment, self.end, tail.floor))
-        self.outgrown = self._store.syncing and self.end > self._config.segment_bytes
+        self.outgrown = self._store.syncing and self.end > self.config.segment_bytes
 
     def begin_sync(self) -> PendingSync | None:
         store = self._store
@@ -308,7 +308,7 @@ class Appender:
             self._segments[-1].seal(summary)
         self._store.begin(segment, snapshot.encode())
         self._segments[-1].sealed(summary)
-        segment.start_index(self._config.index_bytes)
+        segment.start_index(self.config.index_bytes)
         self._segments.append(segment)
         self.end = 0
         self.named = False
@@ -332,10 +332,10 @@ class Appender:
         self._dirty = None
         self.named = self._store.disk.exists(segment.log_path)
         size = segment.file().size() if self.named else 0
-        snapshot, damage = snapshot_of(self._store.files, self._segments, number, self._config)
+        snapshot, damage = snapshot_of(self._store.files, self._segments, number, self.config)
         if damage is not None:
             raise damage
-        self._follow(LogTail.at(snapshot, self._config.producers_max), index, size)
+        self._follow(LogTail.at(snapshot, self.config.producers_max), index, size)
 
     def cut_off(self, index: int) -> None:
         """Behind this batch, which `read_again` has found, there is nothing any more, durably."""
@@ -348,7 +348,7 @@ class Appender:
     def _follow(self, tail: LogTail, index: int, size: int) -> None:
         """The producer table has no way back: it is made again, and with it everything else."""
         segment = self._segments[-1]
-        sparse = segment.start_index(self._config.index_bytes)
+        sparse = segment.start_index(self.config.index_bytes)
         self.tail, self.end = tail, 0
         self.segment_append_time, self._segment_max_timestamp = None, NO_TIMESTAMP
         if tail.next_index > index:

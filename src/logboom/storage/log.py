@@ -66,7 +66,6 @@ class Log(ReadableLog):
             self._leftovers.append(found.segments.pop(0))
         super().__init__(directory, found.segments, found.tail.floor)
         self._dropped = dropped
-        self.config = config
         self.recovered = found
         """What opening found and did."""
         self._slot = slot
@@ -159,6 +158,15 @@ class Log(ReadableLog):
     @property
     def syncing(self) -> bool:
         return self._store.syncing
+
+    @property
+    def config(self) -> LogConfig:
+        return self._appender.config
+
+    @config.setter
+    def config(self, config: LogConfig) -> None:
+        """Counts from the next append on."""
+        self._appender.config = config
 
     def is_quick(self, size: int) -> bool:
         """Whether an append of so many bytes is no more than a write now.

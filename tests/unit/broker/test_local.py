@@ -512,6 +512,17 @@ def test_closing_finishes_what_was_promised_and_takes_nothing_new(tmp_path: Path
     tell(tmp_path, after)
 
 
+def test_settings_that_change_count_for_the_next_append(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, disk: GatedDisk) -> None:
+        await broker.create_topic("t")
+        await send(broker, bytes(3000))
+        await broker.configure_topic("t", Settings(SegmentSettings(bytes=4096)))
+        await send(broker, bytes(3000))
+        assert len(list(tmp_path.glob("data/topics/t~*/0/*.log"))) == 2
+
+    tell(tmp_path, story)
+
+
 def test_an_append_that_begins_another_segment_does_not_hold_up_the_loop(tmp_path: Path) -> None:
     """The full segment is synced before its successor takes a byte: that is a thread's work."""
 
