@@ -45,9 +45,9 @@ check: $(READY)  ## format, lint, types, import layers, shape of the tree
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit/test_tree.py
 
-# Browsers and Spark mostly wait, and the other tests mostly compute: side by side no core is idle. TEST_JOBS=1 runs one
-# after the other.
-TEST_JOBS ?= 2
+# Browsers and Spark mostly wait, and the other tests mostly compute: TEST_JOBS=2 runs them side by side, so that no core
+# is idle. One after the other is the default: Spark gives up on a Python that needs more than ten seconds to answer.
+TEST_JOBS ?= 1
 
 test: $(READY) $(JAVA) $(CLASSES)  ## all tests but the long ones
 	@$(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going test-main test-waiting
