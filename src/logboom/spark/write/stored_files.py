@@ -29,6 +29,8 @@ SCHEMES: Final[Mapping[str, str]] = {
 ORPHAN_S: Final = 1
 """And how much longer whoever reads them lives, where nobody kills it."""
 REASON_CHARS_MAX: Final = 400
+FILE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""What Spark writes down of a micro-batch is a few lines: more than this is something else."""
 NOT_FOUND: Final = 2
 UNREADABLE: Final = 3
 
@@ -72,7 +74,10 @@ def _main(timeout_s: str, uri: str, *names: str) -> int:
         found = []
         for name in names:
             with files.open_input_stream(f"{root}/{name}", compression=None) as stream:
-                found.append(stream.read())
+                content = stream.read(FILE_BYTES_MAX + 1)
+            if len(content) > FILE_BYTES_MAX:
+                raise OSError(f"{name} has more than {FILE_BYTES_MAX:,} bytes")
+            found.append(content)
     except (ArrowException, OSError, ValueError) as error:
         sys.stdout.write(" ".join(str(error).split()))
         return NOT_FOUND if isinstance(error, FileNotFoundError) else UNREADABLE
