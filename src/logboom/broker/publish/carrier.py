@@ -19,7 +19,8 @@ from logboom.batch import Batch
 from logboom.broker.append.promise import Adoption, Entry, Promise
 from logboom.broker.publish.intent import Intent
 from logboom.broker.publish.log_share import LogShare
-from logboom.broker.publish.stages import Stage, all_done
+from logboom.broker.publish.stage import Stage
+from logboom.broker.publish.stages import all_done
 from logboom.errors import LogboomError, LowSpace, OutcomeUnknown, Overloaded, SyncFailed, WriteFailed
 from logboom.storage.append import Appended
 from logboom.storage.config import MIB

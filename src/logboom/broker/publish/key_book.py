@@ -138,7 +138,7 @@ class KeyBook:
         """Those whose stages are gone for good: one that a crash brings back could be published again. How many."""
         values = {name: value for name in names if (value := self._state.get(name.encode())) is not None}
         intents = {name: decode_intent(value) for name, value in values.items()}
-        gone = await self._stages.find_gone({stage for intent in intents.values() for stage in intent.stages})
+        gone = await self._stages.folder.find_gone({stage for intent in intents.values() for stage in intent.stages})
         # Meanwhile somebody may have published under one of them once more.
         forgotten = [
             name
@@ -157,7 +157,7 @@ class KeyBook:
 
     async def _shorten(self, name: str, done: Intent) -> None:
         """Many stages are not to be kept for ever: when they are gone, nobody needs to know which they were."""
-        gone = await self._stages.find_gone(done.stages)
+        gone = await self._stages.folder.find_gone(done.stages)
         if gone >= set(done.stages) and self.known(name) == done and name not in self._busy:
             with suppress(LogboomError):
                 await self.commit(name, msgspec.structs.replace(done, stages=[]))

@@ -15,7 +15,7 @@ from logboom.broker.api import PublishedPart
 from logboom.broker.append.commitment import Due
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.catalog import Hosted
-from logboom.broker.publish.stages import Stage
+from logboom.broker.publish.stage import Stage
 from logboom.storage.append import Appended
 from logboom.storage.log import Log
 from logboom.storage.staged.stage import StageTarget

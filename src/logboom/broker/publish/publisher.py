@@ -36,7 +36,8 @@ from logboom.broker.publish.carrier import TRANSIENT, Carrier, CommittedPublish,
 from logboom.broker.publish.intent import Intent, Into, merge_topics
 from logboom.broker.publish.key_book import KeyBook
 from logboom.broker.publish.log_share import LogShare, count_records, find_progress
-from logboom.broker.publish.stages import Stage, Stages
+from logboom.broker.publish.stage import Stage
+from logboom.broker.publish.stages import Stages
 from logboom.broker.state.internal_log import StateLog
 from logboom.broker.world import REAL, World
 from logboom.errors import (
