@@ -32,7 +32,7 @@ import msgspec
 from logboom.broker.api import KeyInfo, Part, Publication, PublishKey, Receipt
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.catalog import Catalog, Hosted
-from logboom.broker.publish.carrier import TRANSIENT, Carrier, CommittedPublish, ReservedRoom
+from logboom.broker.publish.finisher import TRANSIENT, CommittedPublish, Finisher, ReservedRoom
 from logboom.broker.publish.intent import Intent, Into, merge_topics
 from logboom.broker.publish.key_book import KeyBook
 from logboom.broker.publish.log_share import LogShare, count_records, find_progress
@@ -84,7 +84,7 @@ class Publisher:
         self._doubtful: dict[str, OutcomeUnknown] = {}
         """Names of which only a restart tells whether something was published under them."""
         self.keys = KeyBook(state, stages, keys_max, self._busy)
-        self._carrier = Carrier()
+        self._finisher = Finisher()
         self.published = self.records = self.repeats = 0
 
     @property
@@ -229,7 +229,7 @@ class Publisher:
     async def _carry_out(self, work: CommittedPublish) -> Publication:
         """Append what is not in the logs yet, and say so."""
         intent = work.intent
-        await self._carrier.carry(work)
+        await self._finisher.finish(work)
         parts = [log.part() for log in work.logs.values()]
         kept = parts if len(parts) <= PARTS_KEPT else None
         done = msgspec.structs.replace(intent, is_open=False, into=[], parts=kept)
@@ -239,7 +239,7 @@ class Publisher:
                 await self.keys.commit(work.name, done)
                 break
             except TRANSIENT as refusal:
-                wait_s = await self._carrier.wait(f"key {work.name!r}", refusal, wait_s)
+                wait_s = await self._finisher.wait(f"key {work.name!r}", refusal, wait_s)
         self._stages.remove(work.stages)
         self.keys.note_done(work.name, done)
         self.published += 1
@@ -327,7 +327,7 @@ class Publisher:
 
     async def close(self) -> None:
         """Of what was committed the slices under way are ended; the next start goes on."""
-        self._carrier.end()
+        self._finisher.end()
         if self._busy:
             await asyncio.wait(list(self._busy.values()))
         await self.keys.close()

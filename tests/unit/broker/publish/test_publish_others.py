@@ -17,8 +17,8 @@ from logboom.broker.api import Answer, Part, PublishKey, Settings
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Adoption, Entry
 from logboom.broker.local import LocalBroker
-from logboom.broker.publish import carrier
-from logboom.broker.publish.carrier import ADOPTED_AT_ONCE
+from logboom.broker.publish import finisher
+from logboom.broker.publish.finisher import ADOPTED_AT_ONCE
 from logboom.broker.publish.intent import Intent
 from logboom.broker.publish.key_book import KeyBook
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
@@ -132,8 +132,8 @@ def test_files_that_run_out_after_the_intent_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: float
 ) -> None:
     monkeypatch.setattr(stage, "LARGE_BYTES", 2000)
-    monkeypatch.setattr(carrier, "RETRY_S", 0.01)
-    monkeypatch.setattr(carrier, "ADOPTED_PART", part)
+    monkeypatch.setattr(finisher, "RETRY_S", 0.01)
+    monkeypatch.setattr(finisher, "ADOPTED_PART", part)
     commit, open_file, refusals = KeyBook.commit, OsDisk.open, list[str]()
     left = 0
 

@@ -26,7 +26,7 @@ from logboom.broker.api import (
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
-from logboom.broker.publish import carrier, intent, publisher
+from logboom.broker.publish import finisher, intent, publisher
 from logboom.errors import (
     InvalidKey,
     KeyBusy,
@@ -83,8 +83,8 @@ def disk() -> SimulatedDisk:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrier, "RETRY_S", 0.005)
-    monkeypatch.setattr(carrier, "RETRY_MAX_S", 0.02)
+    monkeypatch.setattr(finisher, "RETRY_S", 0.005)
+    monkeypatch.setattr(finisher, "RETRY_MAX_S", 0.02)
     monkeypatch.setattr(publisher, "RECOVERY_S", 0.1)
 
 
@@ -428,7 +428,7 @@ def test_a_caller_who_goes_away_ends_nothing(disk: SimulatedDisk) -> None:
 
 
 def test_what_is_trimmed_or_dropped_during_a_publish_is_not_published_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(carrier, "SLICE_BATCHES", 4)
+    monkeypatch.setattr(finisher, "SLICE_BATCHES", 4)
     values = {A0: [b"%03d" % n + b"x" * 1000 for n in range(40)], B0: [b"end"]}
     retained = Settings(retention=RetentionSettings(bytes=1), segment=SegmentSettings(bytes=4096))
     disk = prepared(retained)
@@ -453,8 +453,8 @@ def test_what_is_trimmed_or_dropped_during_a_publish_is_not_published_again(monk
 
     Machine(disk).run(before, CONFIG, cut=True)
     left = killed(disk)
-    monkeypatch.setattr(carrier, "RETRY_S", 100.0)
-    monkeypatch.setattr(carrier, "RETRY_MAX_S", 100.0)
+    monkeypatch.setattr(finisher, "RETRY_S", 100.0)
+    monkeypatch.setattr(finisher, "RETRY_MAX_S", 100.0)
     Machine(left).run(trimmed, CONFIG, cut=True)
     left = killed(left)
     tell(left, after, CONFIG)
@@ -470,7 +470,7 @@ def log_paths(disk: SimulatedDisk, topic: str, partition: int = 0) -> list[str]:
 def test_a_log_that_is_damaged_before_a_publish_is_finished_keeps_it_open_until_it_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(carrier, "SLICE_BATCHES", 2)
+    monkeypatch.setattr(finisher, "SLICE_BATCHES", 2)
     left = stuck(prepared(), {A0: [b"%d" % n for n in range(10)], B0: [b"end"]}, appends=4)
     left.free = 1 << 40
     (path,) = log_paths(left, "a")
@@ -727,16 +727,16 @@ def test_a_publish_that_does_not_fit_is_refused_before_anything_is_written(disk:
 def test_others_write_between_the_slices_of_a_publish_and_readers_see_it_grow_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrier, "SLICE_BYTES", 100_000)
+    monkeypatch.setattr(finisher, "SLICE_BYTES", 100_000)
     asyncio.run(publish_among_others(tmp_path, 400, 10_000, 40))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("batches_in_a_segment", "slices"), [(0, 95), (carrier.ADOPTED_BATCHES, 4)])
+@pytest.mark.parametrize(("batches_in_a_segment", "slices"), [(0, 95), (finisher.ADOPTED_BATCHES, 4)])
 def test_others_write_between_the_slices_of_a_publish_of_hundreds_of_mib(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_in_a_segment: int, slices: int
 ) -> None:
-    monkeypatch.setattr(carrier, "ADOPTED_BATCHES", batches_in_a_segment)
+    monkeypatch.setattr(finisher, "ADOPTED_BATCHES", batches_in_a_segment)
     asyncio.run(publish_among_others(tmp_path, 400, 1_000_000, slices))
 
 

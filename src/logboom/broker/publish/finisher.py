@@ -73,7 +73,7 @@ class CommittedPublish:
     """One piece at a time is appended in slices: its batches are read on the loop."""
 
 
-class Carrier:
+class Finisher:
     def __init__(self) -> None:
         self._ending = asyncio.Event()
 
@@ -81,7 +81,7 @@ class Carrier:
         """What is under way stops behind its slice; the next start of the node goes on."""
         self._ending.set()
 
-    async def carry(self, work: CommittedPublish) -> None:
+    async def finish(self, work: CommittedPublish) -> None:
         """Until everything is in its logs, and synced."""
         for stage in work.stages:
             await self._pour(stage, work)
