@@ -11,7 +11,7 @@ import pytest
 from logboom.broker.api import PublishKey, Settings
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
-from logboom.broker.publish import publisher
+from logboom.broker.publish import finisher
 from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.errors import LogboomError, PublishUnfinished
 from logboom.storage import DataDirectory
@@ -74,7 +74,7 @@ def cut_off() -> SimulatedDisk:
 
 @pytest.fixture(autouse=True)
 def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "SLICE_BYTES", 300)
+    monkeypatch.setattr(finisher, "SLICE_BYTES", 300)
 
 
 def finished(disk: SimulatedDisk) -> dict[tuple[str, int], list[bytes]]:

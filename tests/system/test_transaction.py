@@ -19,7 +19,8 @@ import pytest
 from logboom import Client, Reader, Record, Transaction, connect
 from logboom.broker.api import Settings
 from logboom.broker.publish.publication import Publication, PublishKey
-from logboom.client.publish.stage_writer import StageWriter, discard, publish
+from logboom.client.publish.publish_calls import discard, publish
+from logboom.client.publish.stage_writer import StageWriter
 from logboom.errors import (
     InvalidKey,
     LocalProtocolError,

@@ -57,8 +57,8 @@ from logboom.broker.monitor.incidents import listening
 from logboom.broker.monitor.lags import list_with_lags
 from logboom.broker.monitor.segments import SegmentLists
 from logboom.broker.monitor.watcher import Watcher, look_at_volume
+from logboom.broker.publish.key_book import LIMIT as PUBLISH_LIMIT
 from logboom.broker.publish.publisher import FILE as PUBLISH_FILE
-from logboom.broker.publish.publisher import LIMIT as PUBLISH_LIMIT
 from logboom.broker.publish.publisher import TOPIC as PUBLISH_TOPIC
 from logboom.broker.publish.publisher import Publisher
 from logboom.broker.publish.stages import Stages

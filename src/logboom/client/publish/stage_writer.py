@@ -12,26 +12,25 @@ publishes or discards is thrown away by the node after a while.
 
 from __future__ import annotations
 
-import random
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
 
 from msgspec.msgpack import Decoder
 
-from logboom.batch import Batch, Producer
+from logboom.batch import Producer
 from logboom.batch.codec import CODECS
 from logboom.batch.header import SEQUENCE_MODULUS
 from logboom.batch.partitioner import partition_of
 from logboom.broker.api import TopicInfo
 from logboom.broker.publish.publication import KeyInfo, Publication, PublishKey, Receipt, StageInfo
 from logboom.client.link.address import Servers
-from logboom.client.link.blocking_link import BlockingLink
-from logboom.client.link.calls import PASSING, Calls
-from logboom.client.write.contact import append_answer
+from logboom.client.link.calls import Calls
+from logboom.client.publish.publish_calls import DISCARD_TIMEOUT_S, PUBLISH_TIMEOUT_S, publish_over
+from logboom.client.publish.stage_stream import WAITED_FOR, WINDOW_BYTES, StageStream
+from logboom.client.publish.staged_topic import StagedLog, StagedTopic
 from logboom.client.write.gathered import RECORD_BYTES, Gathered, as_bytes, check_fields
 from logboom.client.write.pieces import ColumnPiece, joined
 from logboom.client.write.slices import BuildColumns
@@ -40,89 +39,24 @@ from logboom.errors import (
     ConfigError,
     LocalProtocolError,
     LogboomError,
-    LowSpace,
-    OutcomeUnknown,
-    PartitionNotFound,
     TopicDeleted,
     TopicNotFound,
     TopicRecreated,
-    Unavailable,
 )
 from logboom.protocols.binary import messages
-from logboom.protocols.binary.messages import Append, AppendedAt, AppendPart, Kind
 
 Payload = bytes | bytearray | memoryview | str | None
 
-WINDOW_BYTES: Final = 8 * 1024 * 1024
-"""Sent and not answered, at most; unless a single batch is larger."""
-WINDOW_BATCHES: Final = 256
-"""However small they are: nobody reads the answers while something is sent."""
 BUFFER_BYTES: Final = 32 * 1024 * 1024
 """Gathered in all logs together and not yet a batch, about."""
 HELD_BYTES: Final = 64 * 1024 * 1024
 """What is gathered holds on to no more memory than this, about."""
 STAGING_TIMEOUT_S: Final = 60.0
-PUBLISH_TIMEOUT_S: Final = 600.0
-DISCARD_TIMEOUT_S: Final = 10.0
 
-_WAITED_FOR: Final = (*PASSING, LowSpace)
 _stage_info = Decoder(StageInfo)
 _topic_info = Decoder(TopicInfo)
-_publication = Decoder(Publication)
 _keys = Decoder(list[KeyInfo])
 _count = Decoder(int)
-
-
-class _Log:
-    """What goes to one log: pieces in their order, and behind them what is gathered."""
-
-    __slots__ = ("gathered", "partition", "pieces", "seq", "size", "topic")
-
-    def __init__(self, topic: _Topic, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.seq = 0
-        """Of the next batch: how many records went before."""
-        self.pieces: list[ColumnPiece] = []
-        self.gathered = Gathered()
-        self.size = 0
-
-
-class _Topic:
-    """A topic as it was found first. A stage is for that one, not for another that takes its name."""
-
-    __slots__ = ("id", "logs", "name", "partitions", "sticky")
-
-    def __init__(self, name: str, info: TopicInfo) -> None:
-        self.name = name
-        self.id = info.id
-        self.partitions = len(info.partitions)
-        self.logs: dict[int, _Log] = {}
-        self.sticky = self.log(random.randrange(self.partitions))
-        """Where records go that may go anywhere, until a batch of them is cut."""
-
-    def log(self, partition: int) -> _Log:
-        found = self.logs.get(partition)
-        if found is None:
-            if isinstance(partition, bool) or not 0 <= partition < self.partitions:
-                raise PartitionNotFound(self.name, partition, self.partitions)
-            found = self.logs[partition] = _Log(self, partition)
-        return found
-
-    def unstick(self) -> None:
-        if self.partitions > 1:
-            self.sticky = self.log(random.randrange(self.partitions))
-
-
-class _Parcel:
-    """A batch that has no answer yet."""
-
-    __slots__ = ("batch", "log", "number")
-
-    def __init__(self, number: int, log: _Log, batch: Batch) -> None:
-        self.number = number
-        self.log = log
-        self.batch = batch
 
 
 class StageWriter:
@@ -149,29 +83,17 @@ class StageWriter:
         self._codec = codec
         self._timeout_s = timeout_s
         self._calls = Calls(servers)
-        self._topics: dict[str, _Topic] = {}
+        self._topics: dict[str, StagedTopic] = {}
         self._create = create
         self._ids: Mapping[str, str] = {}
         """Of topics that must be the same that they were."""
         self._buffered = 0
         self._held = 0
         """Memory that what is gathered may hold on to, at most."""
-        self._waiting: deque[_Parcel] = deque()
-        """To be sent, in their order."""
-        self._sent: dict[int, _Parcel] = {}
-        """Without an answer, by correlation id, in their order."""
-        self._sent_bytes = 0
-        self._refused: list[tuple[_Parcel, LogboomError]] = []
-        self._put_off: LogboomError | None = None
-        """Why the node has taken nothing since it last took something."""
-        self._link: BlockingLink | None = None
-        """What they were sent on."""
-        self._give_up = 0.0
-        self._parcels = 0
         self._failure: LogboomError | None = None
         self._receipt: Receipt | None = None
         try:
-            opened = self._calls.ask(messages.OpenStage(note), _stage_info, timeout_s, _WAITED_FOR)
+            opened = self._calls.ask(messages.OpenStage(note), _stage_info, timeout_s, WAITED_FOR)
             limits = self._calls.link(time.monotonic() + timeout_s).welcome.limits
         except BaseException:
             self._calls.close()
@@ -180,7 +102,7 @@ class StageWriter:
         self._producer_id = opened.producer_id
         self._limit_bytes = limits.batch_bytes
         self._batch_bytes = max(1, min(batch_bytes, limits.batch_bytes * 7 // 8))
-        self._window_bytes = min(WINDOW_BYTES, limits.in_flight_bytes)
+        self._stream = StageStream(self._calls, opened.id, min(WINDOW_BYTES, limits.in_flight_bytes), timeout_s)
         self.records = 0
         """Taken so far."""
 
@@ -192,25 +114,25 @@ class StageWriter:
 
         Then a record for one that is gone raises TopicDeleted, for one that was made anew TopicRecreated.
         """
-        found = self._calls.ask(messages.ListKeys(key), _keys, self._timeout_s, _WAITED_FOR)
+        found = self._calls.ask(messages.ListKeys(key), _keys, self._timeout_s, WAITED_FOR)
         self._ids = next((info.topics for info in found if info.name == key), {})
 
     def partitions(self, topic: str) -> int:
         """How many the topic has."""
         return self._find(topic).partitions
 
-    def _find(self, topic: str) -> _Topic:
+    def _find(self, topic: str) -> StagedTopic:
         found = self._topics.get(topic)
         if found is None:
             self._check()
             info = self._describe(topic, self._ids.get(topic))
-            found = self._topics[topic] = _Topic(topic, info)
+            found = self._topics[topic] = StagedTopic(topic, info)
         return found
 
     def _describe(self, topic: str, before: str | None) -> TopicInfo:
         describe = messages.DescribeTopic(topic, create=self._create and before is None)
         try:
-            info = self._calls.ask(describe, _topic_info, self._timeout_s, _WAITED_FOR)
+            info = self._calls.ask(describe, _topic_info, self._timeout_s, WAITED_FOR)
         except TopicNotFound:
             if before is None:
                 raise
@@ -286,7 +208,7 @@ class StageWriter:
             if self._held > HELD_BYTES:
                 self._compact()
 
-    def _add(self, log: _Log, piece: ColumnPiece, size: int) -> None:
+    def _add(self, log: StagedLog, piece: ColumnPiece, size: int) -> None:
         """What is nearly a batch becomes one by itself; less is gathered."""
         if 2 * size >= self._batch_bytes:
             self._cut(log)
@@ -297,7 +219,7 @@ class StageWriter:
         log.pieces.append(piece)
         self._grow(log, size)
 
-    def _grow(self, log: _Log, size: int) -> None:
+    def _grow(self, log: StagedLog, size: int) -> None:
         log.size += size
         self._buffered += size
         if log.size >= self._batch_bytes:
@@ -320,16 +242,16 @@ class StageWriter:
                 return
             self._cut(log)
 
-    def _logs(self) -> list[_Log]:
+    def _logs(self) -> list[StagedLog]:
         return [log for topic in self._topics.values() for log in topic.logs.values()]
 
-    def _end_rows(self, log: _Log) -> None:
+    def _end_rows(self, log: StagedLog) -> None:
         """What was added one by one is a piece like others."""
         if log.gathered.values:
             log.pieces.append(ColumnPiece.from_rows(log.gathered))
             log.gathered = Gathered()
 
-    def _cut(self, log: _Log) -> None:
+    def _cut(self, log: StagedLog) -> None:
         """What the log has gathered becomes a batch; several, where pieces do not fit together."""
         self._end_rows(log)
         if not log.pieces:
@@ -341,11 +263,11 @@ class StageWriter:
             self._put(log, piece)
         self._move_on(log)
 
-    def _move_on(self, log: _Log) -> None:
+    def _move_on(self, log: StagedLog) -> None:
         if log is log.topic.sticky:
             log.topic.unstick()
 
-    def _put(self, log: _Log, piece: ColumnPiece) -> None:
+    def _put(self, log: StagedLog, piece: ColumnPiece) -> None:
         """As a batch; as several, where the node would not take it."""
         producer, limit = Producer(self._producer_id, 0, log.seq), self._limit_bytes
         try:
@@ -360,9 +282,7 @@ class StageWriter:
                 self._put(log, half)
             return
         log.seq = (log.seq + piece.count) % SEQUENCE_MODULUS
-        self._parcels += 1
-        self._waiting.append(_Parcel(self._parcels, log, batch))
-        self._drive(lambda: not self._waiting)
+        self._stream.send(log, batch)
 
     def finish(self) -> Receipt:
         """When all is staged: what `publish` wants to have. Nothing can be written any more."""
@@ -378,7 +298,7 @@ class StageWriter:
             self._flush()
             self._receipt = Receipt(self.stage, self.records)
         try:
-            return _publish(self._calls, key, [self._receipt], timeout_s)
+            return publish_over(self._calls, key, [self._receipt], timeout_s)
         finally:
             self.close()
 
@@ -387,7 +307,7 @@ class StageWriter:
         with self._all_or_failed():
             for log in self._logs():
                 self._cut(log)
-            self._drive(lambda: not self._sent and not self._waiting)
+            self._stream.flush()
 
     def discard(self) -> None:
         """Throw the stage away. Where the node cannot be told it does so itself, after a while."""
@@ -401,8 +321,7 @@ class StageWriter:
         """End the connection. The stage stays, with what was answered."""
         self._failure = self._failure or LocalProtocolError("the stage is finished, or closed: open another")
         self._calls.close()
-        self._waiting.clear()
-        self._sent.clear()
+        self._stream.clear()
         self._topics.clear()
 
     def _check(self) -> None:
@@ -418,101 +337,3 @@ class StageWriter:
             interrupted = LocalProtocolError(f"interrupted by {type(error).__name__}: only part of a call is staged")
             self._failure = self._failure or (error if isinstance(error, LogboomError) else interrupted)
             raise
-
-    def _drive(self, is_done: Callable[[], bool]) -> None:
-        """Send and take answers until this holds. Raises where nothing has gone on for long, or is of no use."""
-        self._give_up = time.monotonic() + self._timeout_s
-        while not is_done():
-            try:
-                self._send(self._hold())
-                if is_done():
-                    return
-                self._take_answer()
-                if self._refused and not self._sent:
-                    self._judge()
-            except LogboomError as error:
-                if not self._calls.drop_lost():
-                    raise
-                self._calls.pause(error, self._give_up)
-
-    def _hold(self) -> BlockingLink:
-        """The link. What went over another one is to be sent again."""
-        link = self._calls.link(self._give_up)
-        if link is not self._link:
-            link.send_timeout_s = min(link.send_timeout_s, self._timeout_s)
-            self._link = link
-            self._recall()
-        return link
-
-    def _send(self, link: BlockingLink) -> None:
-        while self._waiting and not self._refused:
-            parcel = self._waiting[0]
-            log, data = parcel.log, parcel.batch.data
-            is_full = self._sent_bytes + len(data) > self._window_bytes or len(self._sent) >= WINDOW_BATCHES
-            if self._sent and is_full:
-                return
-            part = AppendPart(log.topic.name, len(data), log.partition, None, log.topic.id)
-            self._sent[link.send(Kind.APPEND, Append([part], None, self.stage), (data,))] = parcel
-            self._sent_bytes += len(data)
-            self._waiting.popleft()
-
-    def _take_answer(self) -> None:
-        event = self._calls.next_event(max(0.0, self._give_up - time.monotonic()))
-        if event is None:
-            raise self._put_off or Unavailable(f"{self._calls}: nothing could be staged for {self._timeout_s:g} s")
-        parcel = self._sent.pop(event.correlation, None)
-        if parcel is None:
-            return
-        self._sent_bytes -= len(parcel.batch.data)
-        answer = append_answer(event)
-        if not isinstance(answer, AppendedAt):
-            self._refused.append((parcel, answer))
-            return
-        self._calls.proved()
-        self._put_off = None
-        self._give_up = time.monotonic() + self._timeout_s
-
-    def _judge(self) -> None:
-        """All that was sent has its answer: the first refusal counts, for it has caused the others."""
-        _, error = min(self._refused, key=lambda refused: refused[0].number)
-        if not isinstance(error, _WAITED_FOR):
-            raise error
-        self._put_off = error
-        self._recall()
-        self._calls.pause(error, self._give_up)
-
-    def _recall(self) -> None:
-        """What has no answer, or was refused, is to be sent again."""
-        again = [*self._sent.values(), *(parcel for parcel, _ in self._refused), *self._waiting]
-        self._waiting = deque(sorted(again, key=lambda parcel: parcel.number))
-        self._sent.clear()
-        self._refused.clear()
-        self._sent_bytes = 0
-
-
-def publish(
-    servers: Servers, key: PublishKey, stages: Sequence[Receipt], timeout_s: float = PUBLISH_TIMEOUT_S
-) -> Publication:
-    """Append what is in these stages, in their order; where this raises anything but OutcomeUnknown, nothing.
-
-    Said again until the node has answered. OutcomeUnknown: it has not, in all that time. Say it once more then.
-    """
-    calls = Calls(servers)
-    try:
-        return _publish(calls, key, stages, timeout_s)
-    finally:
-        calls.close()
-
-
-def _publish(calls: Calls, key: PublishKey, stages: Sequence[Receipt], timeout_s: float) -> Publication:
-    head = messages.Publish(key, list(stages))
-    return calls.ask(head, _publication, timeout_s, (*PASSING, OutcomeUnknown), is_doubtful=True)
-
-
-def discard(servers: Servers, stages: Sequence[str], timeout_s: float = DISCARD_TIMEOUT_S) -> int:
-    """Throw stages away that are not being published. How many there were, as far as the last answer says."""
-    calls = Calls(servers)
-    try:
-        return calls.ask(messages.Discard(list(stages)), _count, timeout_s)
-    finally:
-        calls.close()

@@ -26,13 +26,8 @@ from logboom.broker.publish.publication import KeyInfo, Publication, PublishKey,
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.calls import Calls
-from logboom.client.publish.stage_writer import (
-    PUBLISH_TIMEOUT_S,
-    STAGING_TIMEOUT_S,
-    Payload,
-    StageWriter,
-    publish,
-)
+from logboom.client.publish.publish_calls import PUBLISH_TIMEOUT_S, publish
+from logboom.client.publish.stage_writer import STAGING_TIMEOUT_S, Payload, StageWriter
 from logboom.client.read.start import CONNECT_PATIENCE_S
 from logboom.errors import LocalProtocolError, LogboomError, OutcomeUnknown
 from logboom.protocols.binary import messages
