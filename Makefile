@@ -10,7 +10,7 @@ JAVA := $(VENV)/.java
 CLASSES := $(VENV)/.classes
 BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume scale logd http_write http_read spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
 
-.PHONY: help demo test test-main test-waiting check format bench soak screenshots clean
+.PHONY: help demo test test-main test-waiting check check-types check-rest format bench soak screenshots clean
 
 help:  ## show what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -39,21 +39,26 @@ demo: $(READY) $(JAVA)  ## write in every way, kill the node, lose nothing, make
 	@$(BIN)/python examples/demo.py
 
 check: $(READY)  ## format, lint, types, import layers, shape of the tree
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going check-types check-rest
+
+check-types: $(READY)
+	MYPY_NUM_WORKERS=2 $(BIN)/mypy
+
+check-rest: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit/test_tree.py
 
-# Browsers and Spark mostly wait, and the other tests mostly compute: TEST_JOBS=2 runs them side by side, so that no core
-# is idle. One after the other is the default: Spark gives up on a Python that needs more than ten seconds to answer.
-TEST_JOBS ?= 1
+# Browsers and Spark wait much, and the other tests compute much: side by side no core of two is idle. Spark gives up on a
+# Python that needs more than ten seconds to answer, so the others are nice to it. TEST_JOBS=1: one after the other.
+TEST_JOBS ?= 2
 
 test: $(READY) $(JAVA) $(CLASSES)  ## all tests but the long ones
-	@$(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going test-main test-waiting
+	@$(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going test-waiting test-main
 
 test-main: $(READY) $(JAVA) $(CLASSES)
-	$(BIN)/python -m pytest -m "not soak" -n 2 --ignore tests/console --ignore tests/spark
+	nice -n 5 $(BIN)/python -m pytest -m "not soak" -n 3 --dist worksteal --ignore tests/console --ignore tests/spark
 
 # A file runs on one worker: those that take long come first, in the order that tests/*/conftest.py says.
 test-waiting: $(READY) $(JAVA) $(CLASSES)
