@@ -62,7 +62,7 @@ def test_a_body_that_breaks_off_is_a_node_that_is_gone(visitor: Visitor, shop: S
     visitor.expect("/stats")
     page = visitor.visit(shop.url)
     script = """async () => {
-      const { get, Lost } = await import("/console/api.js");
+      const { get, Lost } = await import("/console/node/api.js");
       const real = window.fetch;
       const broken = () => new ReadableStream({ start: (stream) => stream.error(new TypeError("network error")) });
       window.fetch = async () => new Response(broken(), { headers: { "content-type": "application/json" } });
@@ -177,7 +177,7 @@ def test_a_dialog_goes_with_the_view_that_it_belongs_to(visitor: Visitor, shop: 
 def test_what_is_said_already_is_not_said_again_beside_it(visitor: Visitor, shop: Scene) -> None:
     page = visitor.visit(shop.url)
     script = """async () => {
-      const { notice } = await import("/console/dialog.js");
+      const { notice } = await import("/console/page/dialog.js");
       for (let time = 0; time < 5; time += 1) notice("the same", "trouble");
       notice("another", "trouble");
     }"""
