@@ -171,7 +171,6 @@ class KeyBook:
             await self.settle()
         except AppendRefused as error:
             logger.warning("publishes that are done could not be written down as that: %s", error)
-            self._see_to_settled(SETTLE_AGAIN_S)
         except LogboomError as error:  # the node writes no more, and says so
             logger.warning("publishes that are done are left to the next start: %s", error)
 
@@ -192,6 +191,8 @@ class KeyBook:
         except BaseException:
             for settled in done.values():
                 settled.is_under_way = False
+            if done:
+                self._see_to_settled(SETTLE_AGAIN_S)
             raise
         for name, settled in done.items():
             if self._settled.get(name) is settled:
@@ -223,7 +224,6 @@ class KeyBook:
         return sorted(found, key=lambda info: info.name)
 
     async def remove(self, name: str) -> None:
-        await self.settle()
         await self._state.put({name.encode(): None})
         self._named.discard(name)
         self._unnamed.drop(name)

@@ -187,10 +187,10 @@ class Publisher:
         size = self._check_size(parts)
         was_lasting = key.name in self.keys
         lasting = key.lasting or was_lasting
-        await self.keys.make_room_for(key.name, lasting)
         self._bundled_bytes += size
         work: CommittedPublish | None = None
         try:
+            await self.keys.make_room_for(key.name, lasting)
             if not lasting:
                 self.keys.check_fresh(key, self._now_us())
             work = await self._commit(key, lasting, (), await self._bundle(parts))
@@ -418,6 +418,7 @@ class Publisher:
         return await self.keys.list_keys(prefix)
 
     async def forget(self, name: str) -> bool:
+        await self.keys.settle()
         known = self.keys.known(name)
         if known is None:
             return False
