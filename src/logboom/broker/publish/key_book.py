@@ -65,6 +65,7 @@ class KeyBook:
         self._forgotten = 0 if forgotten is None else decode_intent(forgotten).number
         self._settled: dict[str, _Settled] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._is_stuck = False
         self._evicting: asyncio.Task[None] | None = None
         self._chores: set[asyncio.Task[None]] = set()
 
@@ -169,10 +170,11 @@ class KeyBook:
     async def _settle_quietly(self) -> None:
         try:
             await self.settle()
-        except AppendRefused as error:
-            logger.warning("publishes that are done could not be written down as that: %s", error)
-        except LogboomError as error:  # the node writes no more, and says so
-            logger.warning("publishes that are done are left to the next start: %s", error)
+            self._is_stuck = False
+        except LogboomError as error:  # it is tried again
+            if not self._is_stuck:
+                logger.warning("publishes that are done are not written down as that yet: %s", error)
+            self._is_stuck = True
 
     async def settle(self) -> None:
         """What is done is written down as done."""
