@@ -8,9 +8,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JAVA := $(VENV)/.java
 CLASSES := $(VENV)/.classes
+CLIENTS := $(VENV)/.clients
 BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume scale logd http_write http_read spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
 
-.PHONY: help demo test test-main test-waiting check format bench soak screenshots clean
+.PHONY: help demo test test-main test-waiting check check-types check-rest format bench benches soak screenshots clean
 
 help:  ## show what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -39,21 +40,26 @@ demo: $(READY) $(JAVA)  ## write in every way, kill the node, lose nothing, make
 	@$(BIN)/python examples/demo.py
 
 check: $(READY)  ## format, lint, types, import layers, shape of the tree
+	@$(MAKE) --no-print-directory --jobs 2 --keep-going check-types check-rest
+
+check-types: $(READY)
+	MYPY_NUM_WORKERS=2 $(BIN)/mypy
+
+check-rest: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit/test_tree.py
 
-# Browsers and Spark mostly wait, and the other tests mostly compute: TEST_JOBS=2 runs them side by side, so that no core
-# is idle. One after the other is the default: Spark gives up on a Python that needs more than ten seconds to answer.
-TEST_JOBS ?= 1
+# Browsers and Spark wait much, and the other tests compute much: side by side no core of two is idle. Spark gives up on a
+# Python that needs more than ten seconds to answer, so the others are nice to it. TEST_JOBS=1: one after the other.
+TEST_JOBS ?= 2
 
 test: $(READY) $(JAVA) $(CLASSES)  ## all tests but the long ones
-	@$(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going test-main test-waiting
+	@$(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going test-waiting test-main
 
 test-main: $(READY) $(JAVA) $(CLASSES)
-	$(BIN)/python -m pytest -m "not soak" -n 2 --ignore tests/console --ignore tests/spark
+	nice -n 5 $(BIN)/python -m pytest -m "not soak" -n 3 --dist worksteal --ignore tests/console --ignore tests/spark
 
 # A file runs on one worker: those that take long come first, in the order that tests/*/conftest.py says.
 test-waiting: $(READY) $(JAVA) $(CLASSES)
@@ -64,9 +70,18 @@ soak: $(READY) $(JAVA) $(CLASSES)  ## full kill counts and long fuzzing
 	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py
 	$(BIN)/python -m pytest -m soak -n 2
 
-bench: $(READY) $(JAVA)  ## every benchmark; tables on screen, JSON in bench/results, docs/benchmarks.md
-	@for bench in $(BENCHES); do $(BIN)/python bench/$$bench.py || exit 1; done
-	@$(BIN)/python bench/page.py
+# The clients of the servers that Logboom is measured against. The servers are left out where they are not installed:
+# redis-server, nats-server, rabbitmq-server; Kafka comes by Maven (mvn).
+$(CLIENTS): $(READY)
+	@echo "installing the clients of other servers into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	@touch $@
+
+bench: $(READY) $(JAVA) $(CLIENTS)  ## benchmarks, and docs/benchmarks.md from them; BENCHES="produce consume": these alone; QUICK=1: a short look
+	@$(BIN)/python bench/run.py $(BENCHES) $(if $(QUICK),--quick)
+
+benches: $(READY)  ## what each benchmark asks, and which are quick
+	@$(BIN)/python bench/run.py --list $(BENCHES)
 
 screenshots: $(READY)  ## the pictures in docs/images; needs Chromium
 	@$(BIN)/python docs/screenshots.py

@@ -129,7 +129,7 @@ class SimulatedMachine:
         assert isinstance(thread, SimulatedThread)
         while not event.is_set() and self.loop.time() < end_s:
             pause_s = min(WAKE_S, end_s - self.loop.time())
-            thread.pause(lambda go_on, pause_s=pause_s: self.loop.call_later(pause_s, go_on))  # type: ignore[misc]
+            thread.pause(partial(self.loop.call_later, pause_s))
 
 
 class _Jump:
@@ -180,7 +180,7 @@ class SimulatedThread(greenlet):  # type: ignore[misc]
             self.parent = getcurrent()
             self.switch()
 
-    def pause(self, until: Callable[[Callable[[], None]], None]) -> None:
+    def pause(self, until: Callable[[Callable[[], None]], object]) -> None:
         """On this thread: others go on until somebody calls what `until` is given. Raises PowerLoss if it never is."""
         if self._machine.died:
             raise PowerLoss
