@@ -10,6 +10,9 @@ JAVA := $(VENV)/.java
 CLASSES := $(VENV)/.classes
 BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume scale logd http_write http_read spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
 
+# Tests start hundreds of Pythons: each would compile everything anew where an environment forbids to keep what is compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help demo test test-main test-waiting check check-types check-rest format bench soak screenshots clean
 
 help:  ## show what there is
@@ -55,6 +58,7 @@ check-rest: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/python -m pytest tests/unit/test_tree.py
+	@found=$$($(BIN)/python -m pytest -qq --collect-only 2>&1) || { echo "$$found"; exit 1; }  # and so compiled, once for all workers
 
 # Browsers and Spark wait much, and the other tests compute much: side by side no core of two is idle. Spark gives up on a
 # Python that needs more than ten seconds to answer, so the others are nice to it. TEST_JOBS=1: one after the other.
