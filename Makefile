@@ -13,7 +13,7 @@ BENCHES := encode decode append sync growth publish open scan follow dump wire l
 # Tests start hundreds of Pythons: each would compile everything anew where an environment forbids to keep what is compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-main test-waiting check check-types check-rest format bench soak screenshots clean
+.PHONY: help demo test test-spark test-console test-main check check-types check-rest format bench soak screenshots clean
 
 help:  ## show what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -62,18 +62,20 @@ check-rest: $(READY)
 
 # Browsers and Spark wait much, and the other tests compute much: side by side no core of two is idle. Spark gives up on a
 # Python that needs more than ten seconds to answer, so the others are nice to it. TEST_JOBS=1: one after the other.
-TEST_JOBS ?= 2
+TEST_JOBS ?= 3
 
 test: $(READY) $(JAVA) $(CLASSES)  ## all tests but the long ones
-	@$(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going test-waiting test-main
+	@$(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going test-spark test-console test-main
 
-test-main: $(READY) $(JAVA) $(CLASSES)
-	nice -n 5 $(BIN)/python -m pytest -m "not soak" -n 3 --dist worksteal --ignore tests/console --ignore tests/spark
-
-# A file runs on one worker: those that take long come first, in the order that tests/*/conftest.py says.
-test-waiting: $(READY) $(JAVA) $(CLASSES)
+# Of Spark and the console a file runs on one worker: those that take long come first, as tests/*/conftest.py says.
+test-spark: $(READY) $(JAVA) $(CLASSES)
 	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder tests/spark
-	$(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder tests/console
+
+test-console: $(READY)
+	nice -n 3 $(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder tests/console
+
+test-main: $(READY) $(JAVA)
+	nice -n 6 $(BIN)/python -m pytest -m "not soak" -n 2 --dist worksteal --ignore tests/console --ignore tests/spark
 
 soak: $(READY) $(JAVA) $(CLASSES)  ## full kill counts and long fuzzing
 	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py
