@@ -52,7 +52,7 @@ def main() -> None:
             ours = _ours(node, topic, len(values), size)
             rows += _beside_clients(peers.clients, values, size, ours)
             rows += _beside_sockets(peers.raw, values, size, ours)
-        report("consume", rows, peers.versions())
+        report("consume", rows, peers.described())
 
 
 def _ours(node: Node, topic: str, count: int, size: int) -> dict[str, Subject]:

@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -148,10 +148,10 @@ def best_of(timings: Mapping[str, Timing], names: Iterable[str]) -> str | None:
     return min(names, key=lambda name: timings[name].median_us, default=None)
 
 
-def report(bench: str, rows: list[Row], versions: Mapping[str, str] | None = None) -> None:
+def report(bench: str, rows: list[Row], others: Sequence[Mapping[str, str]] = ()) -> None:
     """Print the table and write results/BENCH.json, unless this run was a quick one.
 
-    `versions` are those of the others that were measured.
+    `others` say who was measured beside us: name, versions, durability.
     """
     table = Table(title=bench)
     for heading in ("", "median", "middle half", "", "against", "ratio", "goal", "met"):
@@ -165,7 +165,8 @@ def report(bench: str, rows: list[Row], versions: Mapping[str, str] | None = Non
     content = {
         "bench": bench,
         "seconds": round((perf_counter_ns() - BEGAN_NS) / 1e9),
-        "machine": {**machine(), **(versions or {})},
+        "machine": machine(),
+        **({"others": others} if others else {}),
         "rows": [_rounded(asdict(row)) for row in rows],
     }
     (RESULTS / f"{bench}.json").write_text(json.dumps(content, indent=1) + "\n")

@@ -41,9 +41,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="logboom-bench-") as directory, running_node(f"{directory}/node") as node:
         with running_peers(directory) as peers:
             rows = [row for size in SIZES for row in _beside_clients(node, peers.clients, size)]
-            versions = peers.versions()
+            others = peers.described()
         rows += [*_alone(node), *_together(node, directory, 1, 5.0), *_together(node, directory, WRITERS, 2.0)]
-        report("latency", rows, versions)
+        report("latency", rows, others)
 
 
 def _beside_clients(node: Node, clients: Sequence[Client], size: int) -> list[Row]:

@@ -54,7 +54,7 @@ def main() -> None:
             values = make_values(size, batches)
             rows += _beside_clients(node, peers.clients, values, size, goal)
             rows += _beside_sockets(node, peers.raw, values, size, raw_goal)
-        report("produce", rows, peers.versions())
+        report("produce", rows, peers.described())
 
 
 def make_values(size: int, batches: int) -> list[bytes]:

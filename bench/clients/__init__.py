@@ -8,13 +8,7 @@ with a word.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from importlib import import_module
-from typing import Protocol, cast
-
-from peers.process import Missing
-
-__all__ = ["Client", "open_client"]
+from typing import Protocol
 
 
 class Client(Protocol):
@@ -36,12 +30,3 @@ class Client(Protocol):
 
     def send(self, value: bytes) -> None:
         """One value; returns when it is acknowledged."""
-
-
-def open_client(module: str, port: int) -> AbstractContextManager[Client]:
-    """That of the module of this name, here, with a server on this port of loopback."""
-    try:
-        opened = import_module(f"clients.{module}").open_client
-    except ModuleNotFoundError as error:
-        raise Missing(f"the client {error.name} is not installed (pip install 'logboom[bench]')") from error
-    return cast("Callable[[int], AbstractContextManager[Client]]", opened)(port)

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import version
+from typing import cast
 
-from clients import Client, open_client
+from clients import Client
 from peers.kafka import Kafka, resolve_kafka
 from peers.nats import Nats
 from peers.process import Missing
@@ -38,35 +40,51 @@ class Peers:
     clients: list[Client]
     """The servers with the clients that people use."""
 
-    servers: dict[str, str]
-    """Their versions, by name."""
+    servers: list[str]
+    """Of the clients that people use, with their versions."""
 
-    def versions(self) -> dict[str, str]:
-        """Of the servers and of the clients that people use."""
-        return {**self.servers, **{client.package: version(client.package) for client in self.clients}}
+    def described(self) -> list[dict[str, str]]:
+        """Who these clients are, for the page."""
+        return [
+            {
+                "name": client.name,
+                "versions": f"{server}, {client.package} {version(client.package)}",
+                "durability": client.durability,
+            }
+            for client, server in zip(self.clients, self.servers, strict=True)
+        ]
 
 
 @contextmanager
 def running_peers(directory: str) -> Iterator[Peers]:
     """Every peer that is installed, started on loopback with its data below `directory`, and stopped at the end."""
     with ExitStack() as stack:
-        peers = Peers([], [], {})
+        peers = Peers([], [], [])
 
-        def add(client: str, port: int) -> None:
+        def add(client: str, port: int, server: str) -> None:
             with _left_out():
-                peers.clients.append(stack.enter_context(open_client(client, port)))
+                peers.clients.append(stack.enter_context(_open(client, port)))
+                peers.servers.append(server)
 
         with _left_out():
             jars = resolve_kafka()
-            peers.servers["Kafka"] = jars.broker_version
-            add("confluent", stack.enter_context(Kafka.running(directory, jars)).port)
+            kafka = stack.enter_context(Kafka.running(directory, jars))
+            add("confluent", kafka.port, f"Kafka {jars.broker_version}")
         for running, client in BESIDE:
             with _left_out():
                 raw = stack.enter_context(running(directory))
                 peers.raw.extend(raw)
-                peers.servers[raw[0].name] = raw[0].version
-                add(client, raw[0].port)
+                add(client, raw[0].port, f"{raw[0].name.split()[0]} {raw[0].version}")
         yield peers
+
+
+def _open(client: str, port: int) -> AbstractContextManager[Client]:
+    """That of the module of this name, with a server on this port of loopback."""
+    try:
+        opened = import_module(f"clients.{client}").open_client
+    except ModuleNotFoundError as error:
+        raise Missing(f"the client {error.name} is not installed (pip install 'logboom[bench]')") from error
+    return cast("Callable[[int], AbstractContextManager[Client]]", opened)(port)
 
 
 @contextmanager

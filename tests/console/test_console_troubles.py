@@ -127,7 +127,7 @@ def test_a_topic_whose_dialog_was_left_while_it_was_deleted_is_said_to_be_delete
     dialog = page.get_by_role("dialog", name=f"Delete {name}")
     dialog.get_by_label("Type the topic's name").fill(name)
     with page.expect_request(lambda request: request.method == "DELETE"):
-        dialog.get_by_role("button", name="Delete for ever").click()
+        dialog.get_by_role("button", name="Delete forever").click()
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     held[0].continue_()

@@ -25,7 +25,7 @@ async function stopWrites() {
   const done = await openDialog({
     title: "Stop taking writes",
     body: [
-      el("p", { text: "Every write to this node is refused, until somebody takes writes again or the node is restarted. Reads go on." }),
+      el("p", { text: "Every write to this node is refused, until an operator allows writes again or the node restarts. Reads continue." }),
       field("Reason", reason, "Writers are told. May be empty."),
     ],
     actions: [{ label: "Stop taking writes", kind: "danger first", run: () => send("POST", "/refuse", { reason: reason.value }).then(() => true) }],
@@ -47,7 +47,7 @@ async function promote({ source, lag_records: lag }) {
     title: "Promote",
     body: [
       el("p", {}, "This node copies ", el("code", { text: source }), ". Promoted, it copies no more and takes writes itself."),
-      el("p", { text: "That cannot be undone. Be sure that nobody writes to the source any more: what comes there from now on is not here." }),
+      el("p", { text: "That cannot be undone. Make sure that no client writes to the source any more: new records there will not be copied." }),
       lag > 0 && el("p", { class: "trouble", text: `${plural(lag, "record")} of the source ${lag === 1 ? "is" : "are"} not here yet.` }),
     ],
     actions: [{ label: "Promote", kind: "danger first", run: () => send("POST", "/promote").then(() => true) }],

@@ -38,7 +38,7 @@ function newest({ newest: at }) {
 function retention({ retention: kept }) {
   const words = retentionWords(kept);
   const most = kept.hard_bytes === null ? "" : `; never more than ${bytes(kept.hard_bytes)}`;
-  return { text: words, title: `${words}${most}`, isQuiet: words === "for ever" };
+  return { text: words, title: `${words}${most}`, isQuiet: words === "forever" };
 }
 
 function lag({ lag: number }) {

@@ -25,10 +25,10 @@ async function ask(topic) {
   const answer = openDialog({
     title: `Delete ${topic.name}`,
     body: [
-      el("p", { text: `${plural(records, "record")} in ${plural(partitions.length, "partition")}, ${bytes(size)}, and all cursors on them go for ever.` }),
+      el("p", { text: `${plural(records, "record")} in ${plural(partitions.length, "partition")}, ${bytes(size)}, and all cursors on them are deleted.` }),
       field("Type the topic's name", typed),
     ],
-    actions: [{ label: "Delete for ever", kind: "first danger", run: () => remove(topic, id) }],
+    actions: [{ label: "Delete forever", kind: "first danger", run: () => remove(topic, id) }],
   });
   const button = typed.form.querySelector("footer [type=submit]");
   const check = () => {

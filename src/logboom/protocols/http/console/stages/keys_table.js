@@ -50,7 +50,7 @@ function fillRow({ parts }, key, why) {
   if (key.is_open) fillCell(parts.records, "–", "Not all of them are in their logs", true);
   else fillCell(parts.records, count(key.records));
   fillCell(parts.published, ago(key.published, nodeNow()), instant(key.published));
-  if (key.expires === null) fillCell(parts.kept, "for ever", null, true);
+  if (key.expires === null) fillCell(parts.kept, "forever", null, true);
   else fillCell(parts.kept, `until ${moment(key.expires)}`, instant(key.expires));
   parts.forget.disabled = why !== "";
   set(parts.forget, "title", why || null);

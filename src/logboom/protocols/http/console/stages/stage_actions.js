@@ -21,7 +21,7 @@ export async function discardStage(stage, done) {
     title: `Discard stage ${shortId(stage)}`,
     body: [
       stage.note && el("p", { class: "quiet" }, shownRuns(visibleRuns(stage.note))),
-      el("p", { text: `What is in it, ${content} goes for ever; nobody has seen it. Whoever fills the stage is told that it is gone, and cannot publish it.` }),
+      el("p", { text: `Its content, ${content} is deleted; no reader has seen it. A client that writes to the stage gets an error, and cannot publish it.` }),
     ],
     actions: [{ label: "Discard", kind: "first danger", run: () => send("DELETE", path("stages", stage.id)) }],
   });
@@ -44,11 +44,11 @@ export async function forgetKey(key, done) {
 
 function repeated(key) {
   const numbers = key.number === 0n ? "number 0" : `number ${numberWords(key)}, or a lower one,`;
-  return `whoever repeats ${numbers} publishes it again, and what is in the logs already is there twice.`;
+  return `a client that repeats ${numbers} publishes it again, and its records are in the logs twice.`;
 }
 
 function givingUp(key) {
-  return `Number ${numberWords(key)} is not in all of its logs yet. While the node is at it, it refuses to forget it. Where it can never be finished, this gives it up: what is in the logs stays there, the rest goes for ever.`;
+  return `Number ${numberWords(key)} is not in all of its logs yet. While the node works on it, it refuses to forget it. If it can never be finished, this gives it up: records that are in the logs stay, the rest is deleted.`;
 }
 
 /** Only where it is still what was looked at. */

@@ -100,11 +100,11 @@ export function trimmed(text) {
   return text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "");
 }
 
-/** How long a topic's records stay, in words: 7 d, 10 GiB; for ever. */
+/** How long a topic's records stay, in words: 7 d, 10 GiB; forever. */
 export function retentionWords({ age_ms: age, bytes: size, records }) {
   const parts = [];
   if (age !== null) parts.push(age % 1000 ? `${count(age)} ms` : span(age / 1000));
   if (size !== null) parts.push(trimmed(bytes(size)));
   if (records !== null) parts.push(`${trimmed(short(records))} ${records === 1 ? "record" : "records"}`);
-  return parts.length ? parts.join(", ") : "for ever";
+  return parts.length ? parts.join(", ") : "forever";
 }
