@@ -39,9 +39,9 @@ from logboom.client.publish.publish_calls import (
 )
 from logboom.client.publish.stage_stream import WAITED_FOR, WINDOW_BYTES, StageStream
 from logboom.client.publish.staged_topic import StagedLog, StagedTopic
+from logboom.client.write.column_source import ColumnSource
 from logboom.client.write.gathered import RECORD_BYTES, Gathered, as_bytes, check_fields
-from logboom.client.write.pieces import ColumnPiece, joined
-from logboom.client.write.slices import BuildColumns
+from logboom.client.write.pieces import PIECE_BATCHES, PIECE_BYTES, ColumnPiece, joined
 from logboom.errors import (
     BatchTooLarge,
     ConfigError,
@@ -226,25 +226,29 @@ class StageWriter:
         *,
         partition: int | None = None,
     ) -> None:
-        """Columns of records: lists, Arrow or NumPy arrays, pandas series. One timestamp or channel may be for all.
+        """Columns of records: lists, Arrow or NumPy arrays, pandas series, or anything that can be gone through once.
+        One timestamp or channel may be for all. They are taken and sent piece by piece.
 
         All go to `partition`; without one, where their keys or channels say.
         """
         self._check()
-        columns = BuildColumns.of(
-            values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers
-        )
+        source = ColumnSource(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
         found = self._find(topic)
         fixed = None if partition is None else found.log(partition)
-        whole = ColumnPiece.from_columns(columns)
+        is_dealt = fixed is None and found.partitions > 1 and source.has_names
+        size = max(self._batch_bytes, min(PIECE_BATCHES * self._batch_bytes, PIECE_BYTES)) if is_dealt else None
+        columns = source.take(size or self._batch_bytes)  # what is wrong with the first harms nothing yet
         with self._all_or_failed():
-            for part in whole.slices(found.partitions if fixed is None else 1, self._batch_bytes):
-                log = fixed or (found.sticky if part.partition is None else found.log(part.partition))
-                self._add(log, ColumnPiece.from_columns(part.columns), part.size)
-                self.records += part.columns.count
-            self._held += whole.held_bytes
-            if self._held > HELD_BYTES:
-                self._compact()
+            while columns is not None:
+                whole = ColumnPiece.from_columns(columns.checked() if is_dealt else columns)
+                for part in whole.slices(found.partitions if is_dealt else 1, self._batch_bytes):
+                    log = fixed or (found.sticky if part.partition is None else found.log(part.partition))
+                    self._add(log, ColumnPiece.from_columns(part.columns), part.size)
+                    self.records += part.columns.count
+                self._held += whole.held_bytes
+                if self._held > HELD_BYTES:
+                    self._compact()
+                columns = source.take(size or self._batch_bytes)
 
     def _add(self, log: StagedLog, piece: ColumnPiece, size: int) -> None:
         """What is nearly a batch becomes one by itself; less is gathered."""
