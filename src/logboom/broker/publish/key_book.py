@@ -65,7 +65,7 @@ class KeyBook:
         self._forgotten = 0 if forgotten is None else decode_intent(forgotten).number
         self._settled: dict[str, _Settled] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._is_stuck = False
+        self._is_stuck = self._is_ending = False
         self._evicting: asyncio.Task[None] | None = None
         self._chores: set[asyncio.Task[None]] = set()
 
@@ -159,7 +159,7 @@ class KeyBook:
         self._see_to_settled(SETTLE_S)
 
     def _see_to_settled(self, delay_s: float) -> None:
-        if self._timer is None:
+        if self._timer is None and not self._is_ending:
             self._timer = asyncio.get_running_loop().call_later(delay_s, self._settle_soon)
 
     def _settle_soon(self) -> None:
@@ -190,10 +190,10 @@ class KeyBook:
             changes[name.encode()] = msgspec.msgpack.encode(settled.done)
         try:
             await self._state.put(changes)
-        except BaseException:
+        except BaseException as error:
             for settled in done.values():
                 settled.is_under_way = False
-            if done:
+            if done and isinstance(error, LogboomError):
                 self._see_to_settled(SETTLE_AGAIN_S)
             raise
         for name, settled in done.items():
@@ -285,9 +285,14 @@ class KeyBook:
         task.add_done_callback(self._chores.discard)
         return task
 
-    async def close(self) -> None:
+    def end(self) -> None:
+        """Nothing is begun any more that waits for its time."""
+        self._is_ending = True
         if self._timer is not None:
             self._timer.cancel()
+
+    async def close(self) -> None:
+        self.end()
         with suppress(LogboomError):
             await self.settle()
         if self._chores:
