@@ -83,8 +83,6 @@ class Machine:
             life.result()
         self._death.set()
         for broker in brokers:
-            if broker._publishing is not None:
-                broker._publishing.keys.end()
             for pool in broker._pools:
                 pool.shutdown(wait=True, cancel_futures=True)
         return brokers[0].recovered if brokers else []

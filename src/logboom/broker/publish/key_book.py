@@ -64,8 +64,8 @@ class KeyBook:
         forgotten = state.get(FORGOTTEN.encode())
         self._forgotten = 0 if forgotten is None else decode_intent(forgotten).number
         self._settled: dict[str, _Settled] = {}
-        self._timer: asyncio.TimerHandle | None = None
-        self._is_stuck = self._is_ending = False
+        self._settling: asyncio.Task[None] | None = None
+        self._is_stuck = False
         self._evicting: asyncio.Task[None] | None = None
         self._chores: set[asyncio.Task[None]] = set()
 
@@ -159,15 +159,12 @@ class KeyBook:
         self._see_to_settled(SETTLE_S)
 
     def _see_to_settled(self, delay_s: float) -> None:
-        if self._timer is None and not self._is_ending:
-            self._timer = asyncio.get_running_loop().call_later(delay_s, self._settle_soon)
+        if self._settling is None:
+            self._settling = self._spawn(self._settle_after(delay_s))
 
-    def _settle_soon(self) -> None:
-        self._timer = None
-        if self._settled:
-            self._spawn(self._settle_quietly())
-
-    async def _settle_quietly(self) -> None:
+    async def _settle_after(self, delay_s: float) -> None:
+        await asyncio.sleep(delay_s)
+        self._settling = None  # what comes from now on has another turn
         try:
             await self.settle()
             self._is_stuck = False
@@ -285,14 +282,9 @@ class KeyBook:
         task.add_done_callback(self._chores.discard)
         return task
 
-    def end(self) -> None:
-        """Nothing is begun any more that waits for its time."""
-        self._is_ending = True
-        if self._timer is not None:
-            self._timer.cancel()
-
     async def close(self) -> None:
-        self.end()
+        if self._settling is not None:
+            self._settling.cancel()
         with suppress(LogboomError):
             await self.settle()
         if self._chores:

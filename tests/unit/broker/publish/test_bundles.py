@@ -151,7 +151,6 @@ def broken(batch: Batch) -> Batch:
 REFUSED: list[tuple[type[LogboomError], list[Part]]] = [
     (LimitExceeded, [Part("a", [build([b"x" * (BUNDLE_BYTES_MAX + 1)])], 0)]),
     (LimitExceeded, [Part("a", [build([b"x"])] * (BUNDLE_BATCHES_MAX + 1), 0)]),
-    (LimitExceeded, [Part("a", (), 0)] * (BUNDLE_BATCHES_MAX + 1)),
     (MalformedBatch, [Part("a", [build([b"x"], producer=Producer(7, 0, 0))], 0)]),
     (MalformedBatch, [Part("a", [build([b"x"])], 0, 0)]),
     (BatchError, [Part("b", [build([b"x"])]), Part("a", [broken(build([b"xxxxxxxx"]))], 0)]),
