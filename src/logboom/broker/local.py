@@ -89,6 +89,8 @@ WRITE_THREADS: Final = 2
 STAGE_THREADS: Final = 4
 VALIDATION_SHARE: Final = 0.5
 """Of the time there is for closing: for validators; the rest is the disk's."""
+CLOCKS_APART_US: Final = 60_000_000
+"""The clock of a node that is copied may be ahead by so much."""
 Result = TypeVar("Result")
 
 
@@ -227,8 +229,10 @@ class LocalBroker:
         await self._catalog.create(PIPELINE_TOPIC, 1, Settings(flush=FlushSettings("each")), "node")
         await asyncio.to_thread(self._stages.find_all)
         keys = await opened(StateHome(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, sys.maxsize)))  # Publishing counts
-        space, keys_max = self._data.files.space, self.limits.publish_keys
-        self._publishing = Publisher(keys, self._stages, self._catalog, space, self._router.admit, keys_max, self.world)
+        self._publishing = Publisher(
+            *(keys, self._stages, self._catalog, self._data.files.space),
+            *(self._router.admit, self._validation.judge, self.limits, self.world),
+        )
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
 
     def _ask(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
@@ -269,6 +273,7 @@ class LocalBroker:
         self._ask(caller, "delete", "topic", name)
         with self._admission.counting(self.replica is not None and self.replica.keeps(name)):
             check_not_internal(name)
+            await self._settle_publishes()
             await asyncio.shield(self._spawn(self._topics.delete(name, topic_id)))  # who asked may wait no longer
 
     async def trim(self, topic: str, partition: int | None, seqno: int, *, caller: Caller = EVERYBODY) -> PartitionInfo:
@@ -300,6 +305,21 @@ class LocalBroker:
         self._ask(caller, "write", "key", key.name)
         with self._admission.counting():
             return await self._its_publishing().publish(key, stages)
+
+    async def publish_batches(
+        self, key: PublishKey, parts: Sequence[Part], *, caller: Caller = EVERYBODY
+    ) -> Publication:
+        self._ask(caller, "write", "key", key.name)
+        for part in parts:
+            self._ask(caller, "write", "topic", part.topic)
+        with self._admission.counting():
+            return await self._its_publishing().publish_batches(key, parts)
+
+    async def _settle_publishes(self) -> None:
+        """What is published holds its topics no longer. Where that cannot be written down, whoever asks is told."""
+        if self._publishing is not None:
+            with suppress(LogboomError):
+                await self._publishing.keys.settle()
 
     async def discard(self, stages: Sequence[str], *, caller: Caller = EVERYBODY) -> int:
         for stage in stages:
@@ -461,6 +481,7 @@ class LocalBroker:
             self.replica, self._admission.source = None, None
             self._upkeep.retains, self._reading.is_copy = True, False
             self._ids.outrun()
+            await self._its_publishing().keys.forget_until(self.world.now_us() + CLOCKS_APART_US)
             self._wake.set()
 
     def replica_of(self) -> str | None:

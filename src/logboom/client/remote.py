@@ -16,12 +16,15 @@ from typing import Final, TypeVar
 
 from msgspec.msgpack import Decoder
 
+from logboom.batch import Producer
+from logboom.batch.header import Buffer
+from logboom.batch.rewrite import without_producer
 from logboom.broker import api
 from logboom.broker.caller import EVERYBODY, Caller
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.async_link import CONNECT_TIMEOUT_S, AsyncLink
 from logboom.client.link.backoff import Backoff
-from logboom.errors import OutcomeUnknown, Overloaded, RemoteProtocolError, Unavailable
+from logboom.errors import InvalidKey, LogboomError, OutcomeUnknown, Overloaded, RemoteProtocolError, Unavailable
 from logboom.protocols.binary import messages
 from logboom.protocols.binary.errors import decode_failure
 from logboom.protocols.binary.messages import Append, AppendPart, Appends, Kind, Read, Welcome
@@ -209,6 +212,38 @@ class RemoteBroker:
     ) -> api.Publication:
         return await self._call(messages.Publish(key, list(stages)), _publication)
 
+    async def publish_batches(
+        self, key: api.PublishKey, parts: Sequence[api.Part], *, caller: Caller = EVERYBODY
+    ) -> api.Publication:
+        """Through a stage where the node does not take it in one call."""
+        if not self.welcome.limits.publish_bytes:
+            if not key.lasting:  # said again, it would come with another stage
+                raise InvalidKey(key.name, "it does not last, and the node takes no publish in one call: use a stage")
+            return await self._publish_staged(key, parts)
+        heads, payload = _flatten(parts)
+        head = messages.PublishBatches(key, heads)
+        publication: api.Publication = await self._link.request(
+            Kind.PUBLISH, head, payload, _publication.decode, OutcomeUnknown
+        )
+        return publication
+
+    async def _publish_staged(self, key: api.PublishKey, parts: Sequence[api.Part]) -> api.Publication:
+        opened = await self.open_stage(f"{key.name}/{key.number}")
+        counts: dict[tuple[str, int | None], int] = {}
+        staged = []
+        for part in parts:
+            log, batches = (part.topic, part.partition), []
+            for batch in part.batches:
+                seq = counts.setdefault(log, 0)
+                batches.append(without_producer(batch, Producer(opened.producer_id, 0, seq)))
+                counts[log] += len(batch)
+            staged.append(api.Part(part.topic, batches, part.partition, None, part.topic_id))
+        for answer in await self.stage(opened.id, staged):
+            if isinstance(answer, LogboomError):
+                await self.discard([opened.id])
+                raise answer
+        return await self.publish(key, [api.Receipt(opened.id, sum(counts.values()))])
+
     async def discard(self, stages: Sequence[str], *, caller: Caller = EVERYBODY) -> int:
         return await self._call(messages.Discard(list(stages)), _count)
 
@@ -231,13 +266,7 @@ class RemoteBroker:
         return self._send(parts, acks, None)
 
     def _send(self, parts: Sequence[api.Part], acks: api.Acks | None, stage: str | None) -> Future[list[api.Answer]]:
-        heads, payload = [], []
-        for part in parts:
-            size = 0
-            for batch in part.batches:
-                payload.append(batch.data)
-                size += len(batch.data)
-            heads.append(AppendPart(part.topic, size, part.partition, part.expect_seqno, part.topic_id))
+        heads, payload = _flatten(parts)
         link, limit = self._link, 2 * self.welcome.limits.in_flight_bytes
         if link.waiting_bytes > limit:
             return _failed(Overloaded(f"the connection to {link.address}", link.waiting_bytes, limit))
@@ -262,6 +291,19 @@ class RemoteBroker:
     async def _call(self, head: messages.Call, result: Decoder[Result]) -> Result:
         answer: Result = await self._link.request(Kind.CALL, head, decode=result.decode)
         return answer
+
+
+def _flatten(parts: Sequence[api.Part]) -> tuple[list[AppendPart], list[Buffer]]:
+    """What is said of them, and their bytes."""
+    heads: list[AppendPart] = []
+    payload: list[Buffer] = []
+    for part in parts:
+        size = 0
+        for batch in part.batches:
+            payload.append(batch.data)
+            size += len(batch.data)
+        heads.append(AppendPart(part.topic, size, part.partition, part.expect_seqno, part.topic_id))
+    return heads, payload
 
 
 def _answers(appends: Appends) -> list[api.Answer]:

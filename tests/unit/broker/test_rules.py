@@ -35,6 +35,7 @@ ASKED: dict[str, list[tuple[str, str, str]]] = {
     "open_stage": [("create", "stage", "")],
     "stage": [("write", "topic", "events")],
     "publish": [("write", "key", "orders")],
+    "publish_batches": [("write", "key", "orders"), ("write", "topic", "events")],
     "discard": [("delete", "stage", "s1"), ("delete", "stage", "s2")],
     "list_stages": [("describe", "stage", "")],
     "list_keys": [("describe", "key", "")],

@@ -24,8 +24,10 @@ from logboom.broker.publish.stages import all_done
 from logboom.errors import LogboomError, LowSpace, OutcomeUnknown, Overloaded, SyncFailed, WriteFailed
 from logboom.storage.append import Appended
 from logboom.storage.config import MIB
+from logboom.storage.data.topic import Acks
 from logboom.storage.files.disk import SCARCE
 from logboom.storage.files.open_files import Space
+from logboom.storage.staged.bundle import Bundle
 from logboom.storage.staged.piece import StagePiece
 from logboom.storage.staged.stage import StagedBatch, StageFile, StageTarget
 
@@ -68,6 +70,8 @@ class CommittedPublish:
     stages: Sequence[Stage]
     logs: dict[StageTarget, LogShare]
     room: ReservedRoom
+    bundle: Bundle | None = None
+    """What came in one call."""
     adopting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ADOPTED_AT_ONCE))
     slicing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One piece at a time is appended in slices: its batches are read on the loop."""
@@ -85,12 +89,19 @@ class Finisher:
         """Until everything is in its logs, and synced."""
         for stage in work.stages:
             await self._pour(stage, work)
+        if work.bundle is not None:
+            await self._pour_bundle(work.bundle, work)
         for log in work.logs.values():
             refusal = log.writer.log.refusal
             if not log.writer.is_kept(log.due):
                 if refusal is not None:
                     raise SyncFailed(refusal)
                 await log.writer.durable(log.due)
+
+    async def _pour_bundle(self, bundle: Bundle, work: CommittedPublish) -> None:
+        """Into all logs at once, written and synced in one round."""
+        logs = [work.logs[target] for target in bundle.targets]
+        await self._pour_batches(bundle.batches(), [0] * len(logs), bundle.producer_id, logs, work, "durable")
 
     async def _pour(self, stage: Stage, work: CommittedPublish) -> None:
         """What is large becomes segments, of two logs at once; of the rest one slice after the other, each into all."""
@@ -163,6 +174,7 @@ class Finisher:
         producer_id: int,
         logs: Sequence[LogShare],
         work: CommittedPublish,
+        acks: Acks = "leader",
     ) -> None:
         """`counts` says how many records of the stage each log has got or is to get before these."""
         slice_: dict[int, list[Batch]] = {}
@@ -176,27 +188,27 @@ class Finisher:
                 slice_.setdefault(number, []).append(batch)
             if size >= SLICE_BYTES or count >= SLICE_BATCHES:
                 work.room.redeem(size)
-                await self._append(slice_, logs)
+                await self._append(slice_, logs, acks)
                 slice_, size, count = {}, 0, 0
                 self._check_not_ending(work)
         work.room.redeem(size)
-        await self._append(slice_, logs)
+        await self._append(slice_, logs, acks)
 
     def _check_not_ending(self, work: CommittedPublish) -> None:
         if self._ending.is_set():
             raise OutcomeUnknown(f"key {work.name!r} is published; the next start of the node finishes it")
 
-    async def _append(self, slice_: dict[int, list[Batch]], logs: Sequence[LogShare]) -> None:
-        await all_done(self._append_to(logs[number], batches) for number, batches in slice_.items())
+    async def _append(self, slice_: dict[int, list[Batch]], logs: Sequence[LogShare], acks: Acks) -> None:
+        await all_done(self._append_to(logs[number], batches, acks) for number, batches in slice_.items())
 
-    async def _append_to(self, log: LogShare, batches: Sequence[Batch]) -> None:
+    async def _append_to(self, log: LogShare, batches: Sequence[Batch], acks: Acks) -> None:
         """Until all are written; each only after the one before it."""
         loop, wait_s, most = asyncio.get_running_loop(), 0.0, log.writer.log.config.batch_bytes_max
         if any(max(batch.header.size, batch.header.body_size) > most for batch in batches):
             raise OutcomeUnknown(f"{log.writer.name}: a batch is over limits.batch_bytes = {most:,}: raise it, restart")
         while batches:
             promise = Promise(loop, len(batches), 1)
-            log.writer.submit(Entry(promise, 0, batches, "leader", meter=log.hosted.meter))
+            log.writer.submit(Entry(promise, 0, batches, acks, meter=log.hosted.meter))
             refusal: LogboomError | None = None
             taken = 0
             for answer in await promise.future:

@@ -45,6 +45,10 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     digest: str = ""
     topics: dict[str, str] = {}
     """Those that anything was published to under this name, and their ids: of a lasting one, the last TOPICS_KEPT."""
+    in_one: bool = False
+    """Whether it came in one call, without stages."""
+    bundle: bytes = b""
+    """Then its records, as long as it is open."""
 
     @property
     def known_topics(self) -> dict[str, str]:

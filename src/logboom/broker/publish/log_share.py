@@ -18,6 +18,7 @@ from logboom.broker.catalog import Hosted
 from logboom.broker.publish.stage import Stage
 from logboom.storage.append import Appended
 from logboom.storage.log import Log
+from logboom.storage.staged.bundle import Bundle
 from logboom.storage.staged.stage import StageTarget
 
 
@@ -70,12 +71,14 @@ def _batches(log: Log, index: int) -> Iterator[Batch]:
         index = run.next_index
 
 
-def count_records(stages: Sequence[Stage]) -> dict[StageTarget, int]:
+def count_records(stages: Sequence[Stage], bundle: Bundle | None = None) -> dict[StageTarget, int]:
     """The records for each log."""
     counts: dict[StageTarget, int] = {}
     for stage in stages:
         for target, number in stage.loaded.targets.items():
             counts[target] = counts.get(target, 0) + stage.loaded.counts[number]
+    if bundle is not None:
+        counts.update(zip(bundle.targets, bundle.counts, strict=True))
     return counts
 
 

@@ -2,6 +2,10 @@
 
     claim → sync and verify → reserve room → intent (durable: the commit point) → append in slices → done
 
+What comes in one call has no stage: verified, it goes with the intent itself, and then into its logs.
+
+    verify → reserve room → intent with all batches (durable) → append, one round for all logs → answer; done later
+
 Invariants. Before the intent is durable nothing is appended, and a publish that fails leaves its stages as they were.
 From then on it does not fail: what stands in its way (a full volume) is waited out, and what stops the node (a failed
 sync, a kill) is made good by the next start, which finishes open intents before anybody is served. How far one came is
@@ -29,27 +33,35 @@ from typing import Any, Final
 
 import msgspec
 
+from logboom.batch import Batch
+from logboom.batch.header import STAGED_IDS
 from logboom.broker.api import KeyInfo, Part, Publication, PublishKey, Receipt
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.catalog import Catalog, Hosted
+from logboom.broker.limits import Limits
 from logboom.broker.publish.finisher import TRANSIENT, CommittedPublish, Finisher, ReservedRoom
 from logboom.broker.publish.intent import Intent, Into, merge_topics
 from logboom.broker.publish.key_book import KeyBook
 from logboom.broker.publish.log_share import LogShare, count_records, find_progress
+from logboom.broker.publish.publication import BUNDLE_BATCHES_MAX, BUNDLE_BYTES_MAX
 from logboom.broker.publish.stage import Stage
-from logboom.broker.publish.stages import Stages
+from logboom.broker.publish.stages import Judge, Stages
 from logboom.broker.state.internal_log import StateLog
 from logboom.broker.world import REAL, World
 from logboom.errors import (
     KeyBusy,
     KeyMismatch,
+    LimitExceeded,
     LogboomError,
     LogReadOnly,
+    MalformedBatch,
     OutcomeUnknown,
+    Overloaded,
     StageIncomplete,
     StageNotFound,
 )
 from logboom.storage.files.open_files import Space
+from logboom.storage.staged.bundle import Bundle
 from logboom.storage.staged.stage import StageTarget
 
 TOPIC: Final = "_publish"
@@ -57,10 +69,16 @@ TOPIC: Final = "_publish"
 FILE: Final = "publish"
 """Their snapshot, below DATA/internal."""
 PARTS_KEPT: Final = 64
+INLINE_BYTES: Final = 64 * 1024
+"""More than this is verified on a thread."""
 RECOVERY_S: Final = 60.0
 """So long a start waits for open intents; what waits for room on the volume is finished while others are served."""
 
 logger = logging.getLogger("logboom.broker")
+
+
+Label = tuple[str, int]
+"""Name and number of a publish."""
 
 
 class Publisher:
@@ -71,29 +89,45 @@ class Publisher:
         catalog: Catalog,
         space: Space,
         admit: Callable[[Part], Hosted],
-        keys_max: int,
+        judge: Judge,
+        limits: Limits,
         world: World = REAL,
     ) -> None:
         self._stages = stages
         self._catalog = catalog
         self._space = space
+        self._world = world
         self._now_us = world.now_us
         self._admit = admit
+        self._judge = judge
+        self._limits = limits
+        self._bundled_bytes = 0
+        """Of publishes in one call, from their beginning until they are written down as done."""
         self._busy: dict[str, asyncio.Task[Publication]] = {}
         """Names under which something is being published now."""
         self._doubtful: dict[str, OutcomeUnknown] = {}
         """Names of which only a restart tells whether something was published under them."""
-        self.keys = KeyBook(state, stages, keys_max, self._busy)
+        self.keys = KeyBook(state, stages, limits.publish_keys, self._busy)
         self._finisher = Finisher()
         self.published = self.records = self.repeats = 0
 
     @property
     def under_way(self) -> int:
         """Publishes; also those that are committed and cannot be finished."""
-        return len(self._busy.keys() | {name for names in self._catalog.busy.values() for name in names})
+        held = {label for labels in self._catalog.busy.values() for label in labels}
+        return len(self._busy.keys() | {name for name, _ in held.difference(self.keys.settled)})
 
     async def publish(self, key: PublishKey, receipts: Sequence[Receipt]) -> Publication:
         """What has begun goes on, also when the caller has gone away."""
+        return await self._publish_once(key, receipts, partial(self._publish, key, receipts))
+
+    async def publish_batches(self, key: PublishKey, parts: Sequence[Part]) -> Publication:
+        """The same, of what is here and small."""
+        return await self._publish_once(key, (), partial(self._publish_parts, key, parts))
+
+    async def _publish_once(
+        self, key: PublishKey, receipts: Sequence[Receipt], work: Callable[[], Coroutine[Any, Any, Publication]]
+    ) -> Publication:
         key.check()
         while key.name in self._busy:
             await asyncio.wait([self._busy[key.name]])
@@ -102,7 +136,7 @@ class Publisher:
             return self._repeat(key, known, receipts)
         if key.name in self._doubtful:
             raise OutcomeUnknown(str(self._doubtful[key.name]))
-        return await asyncio.shield(self._begin(key.name, self._publish(key, receipts)))
+        return await asyncio.shield(self._begin(key.name, work()))
 
     def _begin(self, name: str, work: Coroutine[Any, Any, Publication]) -> asyncio.Task[Publication]:
         task = self._busy[name] = asyncio.create_task(work, name=f"logboom-publish-{name}")
@@ -134,43 +168,106 @@ class Publisher:
             stages = self._claim(key, lasting, receipts)
             return await self._publish_stages(key, lasting, stages, receipts)
         finally:
-            self.keys.settle(key.name, was_lasting)
+            self.keys.give_back(key.name, was_lasting)
 
     async def _publish_stages(
         self, key: PublishKey, lasting: bool, stages: Sequence[Stage], receipts: Sequence[Receipt]
     ) -> Publication:
-        room, logs = ReservedRoom(self._space), dict[StageTarget, LogShare]()
         try:
             await self._stages.prepare(stages, receipts)
-            logs = self._find_logs(stages)
-            self._keep(key.name, logs)
-            size = sum(stage.size_bytes for stage in stages)
+            work = await self._commit(key, lasting, stages)
+        except OutcomeUnknown:  # a restart may need the stages
+            raise
+        except BaseException:
+            self._stages.release(stages)
+            raise
+        return await self._finish(work)
+
+    async def _publish_parts(self, key: PublishKey, parts: Sequence[Part]) -> Publication:
+        size = self._check_size(parts)
+        was_lasting = key.name in self.keys
+        lasting = key.lasting or was_lasting
+        self._bundled_bytes += size
+        work: CommittedPublish | None = None
+        try:
+            await self.keys.make_room_for(key.name, lasting)
+            if not lasting:
+                self.keys.check_fresh(key, self._now_us())
+            work = await self._commit(key, lasting, (), await self._bundle(parts))
+            return await self._finish(work)
+        finally:
+            self.keys.give_back(key.name, was_lasting)
+            if work is None:
+                self._bundled_bytes -= size
+
+    def _check_size(self, parts: Sequence[Part]) -> int:
+        """Raises LimitExceeded where it is too much for one call, Overloaded where it is for now."""
+        size = sum(len(batch.data) for part in parts for batch in part.batches)
+        if size > BUNDLE_BYTES_MAX:
+            raise LimitExceeded("bytes of a publish in one call", BUNDLE_BYTES_MAX, "use a stage")
+        if sum(len(part.batches) for part in parts) > BUNDLE_BATCHES_MAX or len(parts) > BUNDLE_BATCHES_MAX:
+            raise LimitExceeded("batches of a publish in one call", BUNDLE_BATCHES_MAX, "use a stage")
+        most = self._limits.unsynced_bytes
+        if self._bundled_bytes and self._bundled_bytes + size > most:
+            raise Overloaded("publishes in one call", self._bundled_bytes, most)
+        return size
+
+    async def _bundle(self, parts: Sequence[Part]) -> Bundle:
+        """Verified, and agreed to by the validators of its topics. Raises why it is refused."""
+        entries: list[tuple[StageTarget, Batch]] = []
+        for part in parts:
+            if part.expect_seqno is not None:
+                raise MalformedBatch("what is published demands no seqno")
+            hosted = self._admit(part)
+            partition = hosted.writers.index(hosted.writer(part.partition))
+            target = StageTarget(hosted.topic.name, hosted.topic.id, partition)
+            entries += [(target, batch) for batch in part.batches]
+        work_bytes = sum(max(batch.header.size, batch.header.body_size) for _, batch in entries)
+        producer_id = STAGED_IDS | self._world.chance.getrandbits(63)
+        make = partial(Bundle.make, entries, producer_id, self._now_us(), self._limits.batch_bytes)
+        bundle = make() if work_bytes <= INLINE_BYTES else await asyncio.to_thread(make)
+        for part in parts:
+            hosted = self._admit(part)
+            refusal = await self._judge(hosted, part.partition or 0, part.batches) if part.batches else None
+            if refusal is not None:
+                raise refusal
+        return bundle
+
+    async def _commit(
+        self, key: PublishKey, lasting: bool, stages: Sequence[Stage], bundle: Bundle | None = None
+    ) -> CommittedPublish:
+        """Reserve what it needs and write the intent; where that fails, nothing has changed."""
+        room, logs = ReservedRoom(self._space), dict[StageTarget, LogShare]()
+        label = key.name, key.number
+        try:
+            logs = self._find_logs(count_records(stages, bundle))
+            self._keep(label, logs)
+            size = sum(stage.size_bytes for stage in stages) if bundle is None else len(bundle.data)
             self._space.promise(size)
             room.left = size
             into = [Into(log.target, log.index) for log in logs.values()]
-            records = sum(stage.loaded.records for stage in stages)
-            topics = merge_topics(self.keys.known(key.name), into) if lasting else {}
             intent = Intent(
                 key.number,
                 self._now_us(),
                 lasting,
                 stages=[stage.id for stage in stages],
                 into=into,
-                records=records,
+                records=sum(log.records for log in logs.values()),
                 digest=key.digest,
-                topics=topics,
+                topics=merge_topics(self.keys.known(key.name), into) if lasting else {},
+                in_one=bundle is not None,
+                bundle=b"" if bundle is None else bundle.data,
             )
             await self.keys.commit(key.name, intent)
             self.keys.note_open(key.name)
-        except OutcomeUnknown as error:  # a restart may need the stages, and the topics
+        except OutcomeUnknown as error:  # a restart may need the topics
             self._doubtful[key.name] = error
             raise
         except BaseException:
             room.redeem(room.left)
-            self._let_go(key.name, logs)
-            self._stages.release(stages)
+            self._let_go(label, logs)
             raise
-        return await self._finish(CommittedPublish(key.name, intent, stages, logs, room))
+        return CommittedPublish(key.name, intent, stages, logs, room, bundle)
 
     def _claim(self, key: PublishKey, lasting: bool, receipts: Sequence[Receipt]) -> list[Stage]:
         try:
@@ -182,10 +279,10 @@ class Publisher:
                 f"{error}; key {key.name!r} does not last, so nobody knows whether it was published before"
             ) from error
 
-    def _find_logs(self, stages: Sequence[Stage]) -> dict[StageTarget, LogShare]:
+    def _find_logs(self, counts: dict[StageTarget, int]) -> dict[StageTarget, LogShare]:
         """As they are now. Nobody else has a turn until they are kept."""
         logs = {}
-        for target, records in count_records(stages).items():
+        for target, records in counts.items():
             hosted = self._admit(Part(target.topic, (), target.partition, None, target.topic_id))
             writer = hosted.writer(target.partition)
             log = writer.log
@@ -194,21 +291,21 @@ class Publisher:
             logs[target] = LogShare(target, hosted, writer, writer.durable_index + 1, records, log.next)
         return logs
 
-    def _keep(self, name: str, logs: dict[StageTarget, LogShare]) -> None:
+    def _keep(self, label: Label, logs: dict[StageTarget, LogShare]) -> None:
         """Nothing of the logs is dropped, and no topic deleted, until they are let go."""
         for log in logs.values():
-            log.writer.log.hold(_holder(name), log.writer.log.next if log.first is None else log.first)
-            self._catalog.busy.setdefault(log.target.topic_id, set()).add(name)
+            log.writer.log.hold(_holder(label), log.writer.log.next if log.first is None else log.first)
+            self._catalog.busy.setdefault(log.target.topic_id, set()).add(label)
 
-    def _let_go(self, name: str, targets: Iterable[StageTarget]) -> None:
+    def _let_go(self, label: Label, targets: Iterable[StageTarget]) -> None:
         for target in targets:
-            names = self._catalog.busy.get(target.topic_id, set())
-            names.discard(name)
-            if not names:
+            labels = self._catalog.busy.get(target.topic_id, set())
+            labels.discard(label)
+            if not labels:
                 self._catalog.busy.pop(target.topic_id, None)
             with suppress(LogboomError):  # it is gone, or could not be opened
                 hosted = self._catalog.find(target.topic, target.topic_id)
-                hosted.writer(target.partition).log.release(_holder(name))
+                hosted.writer(target.partition).log.release(_holder(label))
 
     async def _finish(self, work: CommittedPublish) -> Publication:
         """From here on nothing takes it back: whatever goes wrong, the next start goes on."""
@@ -223,7 +320,6 @@ class Publisher:
             ) from error
         finally:
             work.room.redeem(work.room.left)
-        self._let_go(work.name, work.logs)
         return publication
 
     async def _carry_out(self, work: CommittedPublish) -> Publication:
@@ -232,7 +328,16 @@ class Publisher:
         await self._finisher.finish(work)
         parts = [log.part() for log in work.logs.values()]
         kept = parts if len(parts) <= PARTS_KEPT else None
-        done = msgspec.structs.replace(intent, is_open=False, into=[], parts=kept)
+        done = msgspec.structs.replace(intent, is_open=False, into=[], parts=kept, bundle=b"")
+        self.published += 1
+        self.records += intent.records
+        if work.bundle is None:
+            await self._write_down(work, done)
+        else:
+            self.keys.settle_later(work.name, done, partial(self._release, work))
+        return Publication(work.name, intent.number, False, parts)
+
+    async def _write_down(self, work: CommittedPublish, done: Intent) -> None:
         wait_s = 0.0
         while True:
             try:
@@ -242,9 +347,13 @@ class Publisher:
                 wait_s = await self._finisher.wait(f"key {work.name!r}", refusal, wait_s)
         self._stages.remove(work.stages)
         self.keys.note_done(work.name, done)
-        self.published += 1
-        self.records += intent.records
-        return Publication(work.name, intent.number, False, parts)
+        self._release(work)
+
+    def _release(self, work: CommittedPublish) -> None:
+        """No restart has anything to do with it any more."""
+        self._let_go((work.name, work.intent.number), work.logs)
+        if work.bundle is not None:
+            self._bundled_bytes -= len(work.bundle.data)
 
     async def recover(self, on_thread: Callable[[Callable[[], None]], Awaitable[None]]) -> list[str]:
         """Before anybody is served: finish what was published and is not in all of its logs."""
@@ -275,27 +384,31 @@ class Publisher:
     async def _find_again(
         self, name: str, intent: Intent, on_thread: Callable[[Callable[[], None]], Awaitable[None]]
     ) -> CommittedPublish:
+        label = name, intent.number
         for into in intent.into:
-            self._catalog.busy.setdefault(into.target.topic_id, set()).add(name)
+            self._catalog.busy.setdefault(into.target.topic_id, set()).add(label)
             with suppress(LogboomError):  # the others are kept all the same
                 storage = self._find_writer(into.target)[1].log
-                storage.hold(_holder(name), storage.first)
+                storage.hold(_holder(label), storage.first)
         stages = self._stages.reclaim(intent.stages)
         for stage in stages:
             await self._stages.load(stage)
-        found = sum(stage.loaded.records for stage in stages)
-        if found != intent.records:
-            raise StageIncomplete(intent.stages[0], intent.records, found)
-        logs, counts = {}, count_records(stages)
+        bundle = Bundle.load([into.target for into in intent.into], intent.bundle) if intent.in_one else None
+        logs, counts = {}, count_records(stages, bundle)
+        if sum(counts.values()) != intent.records:
+            raise StageIncomplete(", ".join(intent.stages[:1]), intent.records, sum(counts.values()))
         for into in intent.into:
             hosted, writer = self._find_writer(into.target)
             records = counts.get(into.target, 0)
             logs[into.target] = LogShare(into.target, hosted, writer, into.index, records, writer.log.next)
         producers = {stage.loaded.opened.producer_id for stage in stages}
+        if bundle is not None:
+            producers.add(bundle.producer_id)
+            self._bundled_bytes += len(bundle.data)
         for log in logs.values():
             await on_thread(partial(find_progress, log, producers))
-        self._keep(name, logs)
-        return CommittedPublish(name, intent, stages, logs, ReservedRoom(self._space))
+        self._keep(label, logs)
+        return CommittedPublish(name, intent, stages, logs, ReservedRoom(self._space), bundle)
 
     def _find_writer(self, target: StageTarget) -> tuple[Hosted, LogWriter]:
         hosted = self._catalog.find(target.topic, target.topic_id)
@@ -305,6 +418,7 @@ class Publisher:
         return await self.keys.list_keys(prefix)
 
     async def forget(self, name: str) -> bool:
+        await self.keys.settle()
         known = self.keys.known(name)
         if known is None:
             return False
@@ -318,7 +432,7 @@ class Publisher:
     def _give_up(self, name: str, intent: Intent) -> None:
         """An operator does not want what cannot be finished: what is in the logs stays there, the rest goes."""
         logger.error("publish %r, number %d, is given up: its logs may have a part of it", name, intent.number)
-        self._let_go(name, [into.target for into in intent.into])
+        self._let_go((name, intent.number), [into.target for into in intent.into])
         self._stages.give_up(intent.stages)
 
     async def expire(self) -> None:
@@ -333,5 +447,7 @@ class Publisher:
         await self.keys.close()
 
 
-def _holder(name: str) -> str:
-    return f"publish {name}"
+def _holder(label: Label) -> str:
+    """Two of one name may hold a log at once: one that is settled, and the next."""
+    name, number = label
+    return f"publish {name} {number}"

@@ -7,11 +7,13 @@ from typing import Final
 
 from msgspec.msgpack import Decoder
 
+from logboom.batch.header import Buffer
 from logboom.broker.publish.publication import Publication, PublishKey, Receipt
 from logboom.client.link.address import Servers
 from logboom.client.link.calls import PASSING, Calls
-from logboom.errors import OutcomeUnknown
+from logboom.errors import InvalidKey, OutcomeUnknown, RemoteProtocolError
 from logboom.protocols.binary import messages
+from logboom.protocols.binary.messages import AppendPart, Kind
 
 PUBLISH_TIMEOUT_S: Final = 600.0
 DISCARD_TIMEOUT_S: Final = 10.0
@@ -37,6 +39,16 @@ def publish(
 def publish_over(calls: Calls, key: PublishKey, stages: Sequence[Receipt], timeout_s: float) -> Publication:
     head = messages.Publish(key, list(stages))
     return calls.ask(head, _publication, timeout_s, (*PASSING, OutcomeUnknown), is_doubtful=True)
+
+
+def publish_in_one_over(
+    calls: Calls, key: PublishKey, parts: Sequence[AppendPart], payload: Sequence[Buffer], timeout_s: float
+) -> Publication:
+    """Stage and publish in one call. Raises InvalidKey where a name that does not last needs a stage."""
+    return calls.ask(
+        *(messages.PublishBatches(key, list(parts)), _publication, timeout_s, (*PASSING, OutcomeUnknown), True),
+        *(Kind.PUBLISH, payload, (InvalidKey, RemoteProtocolError)),
+    )
 
 
 def discard(servers: Servers, stages: Sequence[str], timeout_s: float = DISCARD_TIMEOUT_S) -> int:
