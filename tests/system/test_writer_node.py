@@ -217,7 +217,11 @@ def test_a_record_is_written_or_told_of_while_another_thread_closes(tmp_path: Pa
             for number in range(30):
                 lost: list[int] = []
                 refused = taken = 0
-                writer = Writer("events", node.address, on_error=lambda error, count, lost=lost: lost.append(count))
+
+                def tell(error: LogboomError, count: int, lost: list[int] = lost) -> None:
+                    lost.append(count)
+
+                writer = Writer("events", node.address, on_error=tell)
                 closer = threading.Timer(0.0005 * number, writer.close)
                 closer.start()
                 while not refused:

@@ -156,8 +156,8 @@ class Rows(NamedTuple):
         return sizes
 
     def part(self, start: int, until: int | None = None) -> Rows:
-        columns: Iterable[Any] = self
-        return Rows(*(None if column is None else column[start:until] for column in columns))
+        columns: list[Any] = [None if column is None else column[start:until] for column in self]
+        return Rows(*columns)
 
 
 class Inbox:
