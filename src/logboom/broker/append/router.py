@@ -59,8 +59,6 @@ class AppendRouter:
     def _route(self, part: Part, promise: Promise, offset: int, acks: Acks | None) -> None:
         """From a part to the owner of its log."""
         try:
-            self._admission.check_open()
-            self._admission.check_original()
             if part.topic in self._making or (part.topic_id is None and self._catalog.get(part.topic) is None):
                 self._route_later(part, promise, offset, acks)
                 return
@@ -112,6 +110,8 @@ class AppendRouter:
 
     def _route_later(self, part: Part, promise: Promise, offset: int, acks: Acks | None) -> None:
         """The topic is not there yet: a write makes it, where the rules allow that."""
+        self._admission.check_open()
+        self._admission.check_original()
         if part.topic not in self._making:
             self._config.topics.admit(part.topic, len(self._catalog), self._config.limits, by_write=True)
             self._making[part.topic] = []
