@@ -52,7 +52,7 @@ check: $(READY)  ## format, lint, types, import layers, shape of the tree
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going check-types check-rest
 
 check-types: $(READY)
-	MYPY_NUM_WORKERS=2 $(BIN)/mypy
+	$(BIN)/mypy
 
 check-rest: $(READY)
 	$(BIN)/ruff format --check .
