@@ -22,13 +22,14 @@ from typing import Any, Unpack
 from logboom.batch.builder import table_columns
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
+from logboom.client.write.column_source import ColumnSource
 from logboom.client.write.delivery import Delivery
 from logboom.client.write.driver import Driver
 from logboom.client.write.gathered import Waiter, Written
 from logboom.client.write.lane import all_safe
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.options import WriterArguments, WriterOptions
-from logboom.client.write.slices import BuildColumns
+from logboom.client.write.pieces import slices_of
 from logboom.client.write.spill import spill_for
 from logboom.client.write.writer_core import WriterCore
 from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, LogboomError
@@ -193,23 +194,22 @@ class Writer:
         tags: Any = None,
         headers: Any = None,
     ) -> None:
-        """Columns of records: lists, Arrow or NumPy arrays, pandas series. One timestamp or channel may be for all.
+        """Columns of records: lists, Arrow or NumPy arrays, pandas series, or anything that can be iterated over.
 
-        Far cheaper than as many calls of `write`. Where an entry cannot be taken, nothing of its batch is.
+        One timestamp or channel may be for all. Far cheaper than as many calls of `write`. Batches are built and sent
+        one by one, so there may be any number of records; where the buffer is full, it waits as `write` does. Columns
+        of different lengths are refused before anything is written, if all of them have a length. Where an entry
+        cannot be taken, nothing of its batch is, nor of what comes later: what came before is written.
         """
-        columns = BuildColumns.of(
-            values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers
-        )
-        routing = self._core.routing
-        batch_bytes = min(self.options.batch_bytes, routing.limit_bytes)
-        partitions = routing.partitions
-        for part in columns.slices(partitions, batch_bytes):
+        source = ColumnSource(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        routing, options = self._core.routing, self.options
+        batch_bytes = min(options.batch_bytes, routing.limit_bytes)
+        for part in slices_of(source, routing, batch_bytes, options.buffer_bytes // 2):
             if self._core.is_barred and not self._make_room(part.columns.count):
                 continue
             with self._lock:
                 now = time.monotonic()
-                for piece in part.again(partitions, routing.partitions, batch_bytes):
-                    piece.add_to(routing, self.options.codec, now)
+                part.add_to(routing, batch_bytes, options.codec, now)
                 self._driver.push(now)
             self._driver.tell()
 
