@@ -69,7 +69,7 @@ def test_batches_of_every_partition_are_filled_and_in_order_however_the_columns_
         parts = list(slices(3, 20_000, values=given, keys=names, tags=[["a"]] * count))
         for partition in range(3):
             batches = [built(part).values() for part in parts if part.partition == partition]
-            found = [int(value) for values in batches for value in values]
+            found = [int(value or b"") for values in batches for value in values]
             assert found == [n for n in range(count) if partition_of(b"k%d" % (n % 64), 3) == partition]
             sizes = [part.columns.size for part in parts if part.partition == partition]
             assert max(sizes) <= 20_000
@@ -96,7 +96,7 @@ def test_before_a_piece_that_cannot_be_taken_everything_is_given_out() -> None:
     keys = [b"k%d" % (number % 7) for number in range(1000)]
     for bad in ({"values": [*VALUES[:900], 7, *VALUES[901:]]}, {"tags": [["a"]] * 900 + ["text"] + [["a"]] * 99}):
         found: list[bytes | None] = []
-        columns = {"values": VALUES, "keys": keys, **bad}
+        columns: dict[str, Any] = {"values": VALUES, "keys": keys, **bad}
         with pytest.raises(InvalidColumn):
             found.extend(value for part in slices(5, 1000, **columns) for value in built(part).values())
         assert sorted(found) == sorted(VALUES[: len(found)])  # type: ignore[type-var]
