@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JAVA := $(VENV)/.java
 CLASSES := $(VENV)/.classes
-BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume scale logd http_write http_read spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
+BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume faults scale logd http_write http_read spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
 
 .PHONY: help demo test test-main test-waiting check format bench soak screenshots clean
 
