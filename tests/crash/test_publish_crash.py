@@ -17,7 +17,7 @@ from logboom.batch import build
 from logboom.broker.api import Part, Publication, PublishKey, Receipt, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
-from logboom.broker.publish import publisher
+from logboom.broker.publish import finisher
 from logboom.errors import LogboomError, OutcomeUnknown, StageError, Unavailable
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.staged import stage
@@ -51,10 +51,10 @@ def whole(number: int, log: Log) -> list[bytes]:
 
 @pytest.fixture(autouse=True)
 def _small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "SLICE_BYTES", 300)
+    monkeypatch.setattr(finisher, "SLICE_BYTES", 300)
     monkeypatch.setattr(stage, "LARGE_BYTES", 1500)
-    monkeypatch.setattr(publisher, "RETRY_S", 0.005)
-    monkeypatch.setattr(publisher, "RETRY_MAX_S", 0.02)
+    monkeypatch.setattr(finisher, "RETRY_S", 0.005)
+    monkeypatch.setattr(finisher, "RETRY_MAX_S", 0.02)
 
 
 @dataclass
@@ -238,7 +238,8 @@ def calls(policy: Policy = "each") -> int:
     return disk.calls
 
 
-PARTS = 6
+PARTS = 12
+"""Every so many calls are a part of the walk: CI takes one, a soak the others."""
 
 
 @pytest.mark.parametrize("policy", SIZES)
@@ -297,7 +298,7 @@ FAULTS: dict[str, tuple[str, int | None]] = {
 
 @pytest.mark.parametrize("policy", SIZES)
 @pytest.mark.parametrize("kind", FAULTS)
-@pytest.mark.parametrize("stride", strides(5))
+@pytest.mark.parametrize("stride", strides(10))
 def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: str, policy: Policy, stride: int) -> None:
     at, is_met = 1, True
     while is_met:
@@ -311,7 +312,7 @@ def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: st
 
 @pytest.mark.parametrize("policy", SIZES)
 @pytest.mark.parametrize("second", ["sync", "truncate"])
-@pytest.mark.parametrize("stride", strides(5))
+@pytest.mark.parametrize("stride", strides(10))
 def test_a_write_that_fails_and_cannot_be_cut_off_leaves_all_or_nothing(
     second: str, policy: Policy, stride: int
 ) -> None:
@@ -361,11 +362,14 @@ async def close_at(disk: SimulatedDisk, at: int, account: Account, broker: Local
         await task
 
 
+OPEN_PARTS = 8
+
+
 @cache
 def half_published(policy: Policy, part: int) -> tuple[tuple[SimulatedDisk, Account], ...]:
-    """Disks on which a publish is open, in various degrees of completeness: a fourth of them."""
+    """Disks on which a publish is open, in various degrees of completeness: a part of them."""
     found = []
-    for at in range(1 + part, calls(policy) + 1, 4):
+    for at in range(1 + part, calls(policy) + 1, OPEN_PARTS):
         disk, account = broken_off(at, policy)
         said = tell(killed(disk), _nothing, CONFIG)
         if any("was finished" in line for line in said):
@@ -378,7 +382,7 @@ async def _nothing(broker: LocalBroker) -> None:
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("part", some_of(range(4), 0))
+@pytest.mark.parametrize("part", some_of(range(OPEN_PARTS), 0))
 def test_finishing_a_publish_may_be_broken_off_any_number_of_times(part: int, policy: Policy) -> None:
     every = 3 if policy == "segments" else 1
     for number, (disk, account) in enumerate(half_published(policy, part)[::every]):

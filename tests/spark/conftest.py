@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 
 LONGEST = (
-    *("test_docs", "test_archive", "test_sink_kills", "test_session", "test_connect", "test_archive_kills"),
-    *("test_sink_cluster", "test_cluster", "test_sink_stream", "test_report_kills", "test_stream_kills"),
+    *("test_demo", "test_docs", "test_archive", "test_cluster", "test_sink_kills", "test_session", "test_connect"),
+    *("test_archive_kills", "test_sink_stream", "test_report_kills", "test_stream_kills"),
 )
 
 os.environ.setdefault("JAVA_TOOL_OPTIONS", java_options())

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +19,7 @@ from logboom.broker.api import Settings
 from logboom.client.write.spill import START as SPILL_START
 from logboom.storage.data.topic import SegmentSettings
 from support.nodes.process import NodeProcess
+from support.nodes.warm import WarmProcess
 from support.waiting import wait_until
 
 TOPICS = {"orders": 3, "alerts": 1}
@@ -28,7 +28,6 @@ SEGMENT_BYTES = 16 * 1024
 END_S = 300.0
 LINE_BYTES = 40
 """Of a history, about."""
-_TESTS = Path(__file__).parents[1]
 
 
 class Load:
@@ -39,8 +38,8 @@ class Load:
         self.histories = root / "histories"
         self.histories.mkdir()
         self._root = root
-        self._writers: dict[str, subprocess.Popen[bytes]] = {}
-        self._readers: dict[str, subprocess.Popen[bytes]] = {}
+        self._writers: dict[str, WarmProcess] = {}
+        self._readers: dict[str, WarmProcess] = {}
         self._begun: Counter[str] = Counter()
         """How many logs each reader has begun to follow, when it is ready."""
         asyncio.run(create_topics(node.address, segment_bytes))
@@ -63,22 +62,12 @@ class Load:
         self._readers[name] = self._start("node_reader.py", name, [",".join(LOGS), way])
         self._begun[name] += len(LOGS)
 
-    def _start(self, script: str, name: str, arguments: list[str], timeout_s: str = "") -> subprocess.Popen[bytes]:
-        environment = os.environ | {"PYTHONPATH": str(_TESTS), "NODE_WRITER_TIMEOUT_S": timeout_s}
+    def _start(self, script: str, name: str, arguments: list[str], timeout_s: str = "") -> WarmProcess:
+        program, history = str(Path(__file__).with_name(script)), str(self.histories / name)
+        environment = os.environ | {"NODE_WRITER_TIMEOUT_S": timeout_s}
         with open(self._root / f"{name}.log", "ab") as log:
-            return subprocess.Popen(
-                [
-                    sys.executable,
-                    str(Path(__file__).with_name(script)),
-                    self.node.address,
-                    str(self.histories / name),
-                    name,
-                    *arguments,
-                ],
-                stdin=subprocess.PIPE,
-                stderr=log,
-                env=environment,
-            )
+            command = [program, self.node.address, history, name, *arguments]
+            return WarmProcess(command, stdin=subprocess.PIPE, stderr=log, env=environment)
 
     def kill(self, name: str) -> None:
         process = self._writers.pop(name, None) or self._readers.pop(name)

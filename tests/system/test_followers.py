@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -15,17 +13,13 @@ import pytest
 from logboom.storage import DataDirectory
 from logboom.storage.files.disk import OsDisk
 from logboom.storage.health.check import check
+from support.nodes.warm import WarmProcess
 from system import life_reader, life_writer
 
-TESTS = str(Path(__file__).parents[1])
-ENVIRONMENT = {**os.environ, "PYTHONPATH": TESTS}
 
-
-def start(script: str, *arguments: str) -> subprocess.Popen[str]:
+def start(script: str, *arguments: str) -> WarmProcess:
     """A child that has said its first line."""
-    child = subprocess.Popen(
-        [sys.executable, script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT
-    )
+    child = WarmProcess([script, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None
     assert child.stderr is not None
     assert child.stdout.readline(), child.stderr.read()

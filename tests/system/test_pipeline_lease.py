@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -27,6 +26,7 @@ from logboom.results.places import ResultPlace
 from logboom.spark.jobs.lease import BEATS
 from support.brokers.any_broker import AnyBroker
 from support.nodes.process import NodeProcess
+from support.nodes.warm import WarmProcess
 from support.waiting import wait_until
 from system.pipeline_runner import HELD, INTERRUPT, LOST, STEPS
 
@@ -47,16 +47,16 @@ class Pipeline:
         self.job = f"count/{self.topic}"
         self.results = root / "results"
         self.gate = root / "gate"
-        self._runners: list[subprocess.Popen[str]] = []
+        self._runners: list[WarmProcess] = []
 
-    def start(self, *options: str, lease_s: float = LEASE_S) -> subprocess.Popen[str]:
+    def start(self, *options: str, lease_s: float = LEASE_S) -> WarmProcess:
         script = str(Path(__file__).with_name("pipeline_runner.py"))
-        command = [sys.executable, script, self.node.address, str(self.results), self.topic, str(lease_s), *options]
-        runner = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        command = [script, self.node.address, str(self.results), self.topic, str(lease_s), *options]
+        runner = WarmProcess(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self._runners.append(runner)
         return runner
 
-    def start_gated(self, lease_s: float = LEASE_S) -> subprocess.Popen[str]:
+    def start_gated(self, lease_s: float = LEASE_S) -> WarmProcess:
         """One that is in the middle of its work."""
         runner = self.start("--gate", str(self.gate), lease_s=lease_s)
         assert runner.stdout is not None

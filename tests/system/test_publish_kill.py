@@ -10,7 +10,8 @@ import pytest
 
 from logboom import Client
 from logboom.broker.publish.publication import PublishKey, Receipt
-from logboom.client.publish.stage_writer import StageWriter, publish
+from logboom.client.publish.publish_calls import publish
+from logboom.client.publish.stage_writer import StageWriter
 from support.effort import some_of
 from support.faults import WRITES, works
 from support.nodes.process import NodeProcess
@@ -139,19 +140,20 @@ def test_a_node_that_dies_again_while_it_finishes_a_publish_finishes_it_the_next
         node.check_published()
 
 
-def test_publishers_killed_in_the_middle_go_on_with_the_next_process_of_their_key(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path) as node, PublishLoad(node, tmp_path) as load:
+def kill_the_publishers(root: Path, lives: int) -> None:
+    """And the node in the second of their lives, and every tenth from there."""
+    with NodeProcess(root) as node, PublishLoad(node, root) as load:
         load.publish("other", "other")
         load.write("w1")
         load.follow("r1")
-        for life in range(3):
+        for life in range(lives):
             for key in ("p1", "p2"):
                 load.publish(f"{key}.{life}", key)
             load.wait_for_records(300)
             for key in ("p1", "p2"):
                 pause(0.05)
                 load.kill(f"{key}.{life}")
-            if life == 1:
+            if life % 10 == 1:
                 node.kill()
                 node.start()
         load.publish("p1.last", "p1")
@@ -160,6 +162,16 @@ def test_publishers_killed_in_the_middle_go_on_with_the_next_process_of_their_ke
     assert report.clean, report
     assert report.acknowledged <= report.records <= report.acknowledged + report.unknown
     assert report.publishes
+
+
+def test_publishers_killed_in_the_middle_go_on_with_the_next_process_of_their_key(tmp_path: Path) -> None:
+    kill_the_publishers(tmp_path, 3)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_publishers_killed_thirty_times_go_on_with_the_next_process_of_their_key(tmp_path: Path) -> None:
+    kill_the_publishers(tmp_path, 30)
 
 
 def test_of_two_publishers_that_race_under_one_key_each_number_is_published_by_one(tmp_path: Path) -> None:

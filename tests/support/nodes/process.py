@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from support.nodes.warm import WarmProcess
 from support.waiting import wait_until
 
 READY_S = 300.0
@@ -38,7 +39,7 @@ class NodeProcess:
         self.address = f"127.0.0.1:{free_port()}"
         self._ready = root / "ready.json"
         self._options = options
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._pid = 0
 
     def __enter__(self) -> NodeProcess:
@@ -60,10 +61,14 @@ class NodeProcess:
     def start(self, under: Sequence[str] = (), before: Callable[[], None] | None = None) -> None:
         """Returns when it listens. `under` is a command to run it with, `before` runs in the child before it."""
         self._ready.unlink(missing_ok=True)
-        command = [*under, sys.executable, "-m", "logboom", "serve", "--data", str(self.directory)]
+        command = ["-m", "logboom", "serve", "--data", str(self.directory)]
         command += ["--listen", self.address, "--ready-file", str(self._ready), *self._options]
         with open(self.log, "ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log, preexec_fn=before)
+            if under or before:
+                cold = [*under, sys.executable, *command]
+                self._process = subprocess.Popen(cold, stdout=log, stderr=log, preexec_fn=before)
+            else:
+                self._process = WarmProcess(command, stdout=log, stderr=log)
         try:
             wait_until(self._ready.exists, self._said, limit_s=READY_S, check=self._check_alive)
         except BaseException:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -130,22 +131,36 @@ def test_a_file_that_is_there_is_kept_unless_told_otherwise(data: Path, tmp_path
     assert logboom("load", "--dry-run", file).returncode == 0
 
 
-def test_resume_goes_on_with_a_file_that_was_cut_off(data: Path, tmp_path: Path) -> None:
-    file = tmp_path / "d"
+def resume_after_cuts(data: Path, file: Path, cuts: Iterable[int]) -> None:
+    """At each of these bytes, and at the end."""
     logboom("dump", data, "-o", file)
     content = file.read_bytes()
-    for cut in (3, 1000, len(content)):
+    for cut in (*cuts, len(content)):
         file.write_bytes(content[:cut])
         done = logboom("dump", data, "-o", file, "--resume")
         assert done.returncode == 0
         assert b"bytes are sound" in done.stderr
         assert cut < 1000 or file.read_bytes() == content
         assert logboom("load", "--dry-run", file).returncode == 0
-    file.write_bytes(content[:1000])
+
+
+def test_resume_goes_on_with_a_file_that_was_cut_off(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "d"
+    resume_after_cuts(data, file, (3, 1000))
+    os.truncate(file, 1000)
     done = logboom("dump", data, "-o", file, "--resume", "--compress", "zstd")
     assert done.returncode == 2
     assert b"compress was lz4, is zstd" in done.stderr
     assert len(file.read_bytes()) == 1000
+
+
+@pytest.mark.soak
+def test_resume_goes_on_wherever_a_file_was_cut_off(data: Path, tmp_path: Path) -> None:
+    file = tmp_path / "d"
+    logboom("dump", data, "-o", file)
+    size = file.stat().st_size
+    file.unlink()
+    resume_after_cuts(data, file, (*range(0, size, max(1, size // 100)), size - 1))
 
 
 def test_two_dumps_do_not_write_to_one_file(data: Path, tmp_path: Path) -> None:

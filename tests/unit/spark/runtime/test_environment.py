@@ -130,8 +130,9 @@ def test_a_python_of_the_workers_that_cannot_be_run_is_named(versions: dict[str,
 
 
 def test_a_python_of_the_workers_without_logboom_or_of_another_version_is_named(
-    versions: dict[str, str], tmp_path: Path
+    versions: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "bare"], check=True)
     finding = only(examine_spark({**os.environ, "PYSPARK_DRIVER_PYTHON": str(tmp_path / "bare" / "bin" / "python")}))
     assert finding.reason.startswith("it has no logboom")
