@@ -30,9 +30,9 @@ from produce import make_values
 
 GOAL = 25.0
 SHAPES = (100, 1024)
-BATCHES = 300 if QUICK else 1000
+BATCHES = 250 if QUICK else 500
 """Of 64 KiB, each of the two times."""
-ROUNDS = 3 if QUICK else 7
+ROUNDS = 3 if QUICK else 5
 TOPIC = "faults"
 
 Way = Callable[[], Iterator[None]]

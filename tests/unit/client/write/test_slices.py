@@ -9,14 +9,14 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from logboom.batch import Batch, Producer
+from logboom.batch import Batch, Producer, build
 from logboom.batch.partitioner import partition_of
 from logboom.client.write.column_source import ColumnSource
 from logboom.client.write.ledger import WriterLedger
 from logboom.client.write.options import WriterOptions
 from logboom.client.write.pieces import slices_of
 from logboom.client.write.router import Router
-from logboom.client.write.slices import BuildColumns, Slice
+from logboom.client.write.slices import Slice
 from logboom.errors import InvalidColumn
 
 VALUES = [b"%0*d" % (number % 50, number) for number in range(1000)]
@@ -153,7 +153,7 @@ def test_every_column_comes_through(partitions: int) -> None:
         "headers": [{"h": b"%d" % number} if number % 7 else [] for number in range(count)],
     }
     found = {record.value: record for part in slices(partitions, 5000, **columns) for record in built(part).records()}
-    expected = {r.value: r for r in BuildColumns.of(**columns).make("none")(Producer()).records()}
+    expected = {record.value: record for record in build(**columns).records()}
     fields = ("key", "timestamp", "channel", "tags", "headers")
     assert len(found) == count
     for value, record in expected.items():
@@ -166,5 +166,3 @@ def test_every_column_comes_through(partitions: int) -> None:
 def test_what_cannot_be_a_column_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(InvalidColumn):
         cut(**wrong)
-    with pytest.raises(InvalidColumn):
-        BuildColumns.of(**wrong).make("none")(Producer())
