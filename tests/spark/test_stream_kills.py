@@ -150,16 +150,24 @@ def prepare(root: Path) -> NodeProcess:
 
 
 @pytest.mark.timeout(900)
-def test_a_query_that_is_killed_at_any_step_gives_every_record_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param([("written", 0), ("reading", 1)], id="some"),
+        pytest.param([("begun", 0), ("committed", 1)], id="others", marks=pytest.mark.soak),
+    ],
+)
+def test_a_query_that_is_killed_at_any_step_gives_every_record_once(
+    tmp_path: Path, kills: list[tuple[str, int]]
+) -> None:
     node = prepare(tmp_path)
-    kills = [("begun", 0), ("written", 0), ("reading", 1), ("committed", 1)]
     options = {"topic": "events", "startingSeqno": "latest", "cursor": "job"}
     with node.ended():
         job = Job(tmp_path, f"logboom://{node.address}", "100", **options)
         with writing(node.address):
             for number, (step, batch) in enumerate(kills):
                 job.kill_at(step, batch)
-                if number == 1:
+                if number == 0:
                     node.kill()
                     node.start()
         job.finish()

@@ -50,6 +50,7 @@ class AsyncWriter:
         self._servers = parse_servers(servers)
         with spill_for(self.options.spill, self.options.spill_bytes) as file:
             self._core = WriterCore(topic, self.options, len(self._servers), file)
+        self._inbox = self._core.routing.inbox
         self._on_error = on_error
         self._driver: AsyncDriver | None = None
 
@@ -102,6 +103,8 @@ class AsyncWriter:
         callback: Waiter | None = None,
     ) -> None:
         """Take a record, to be sent with others; waits only where there is no room. See Writer.write."""
+        if self._inbox.leave(value, key, timestamp, channel, tags, headers, callback):
+            return
         core, driver = self._core, self._running()
         if core.is_barred and not await self._make_room(1):
             if callback is not None:
@@ -188,7 +191,7 @@ class AsyncWriter:
         driver, self._driver = self._driver, None
         self._core.abandon(ConnectionLost("the writer was closed before it was written"))
         self._core.contact.fatal = self._core.contact.fatal or LocalProtocolError("the writer is closed")
-        self._core.is_barred = True
+        self._core.bar()
         if driver is not None:
             driver.tell()
             await driver.close()
