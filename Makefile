@@ -8,12 +8,13 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 JAVA := $(VENV)/.java
 CLASSES := $(VENV)/.classes
-BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume scale logd http_write http_read spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
+CLIENTS := $(VENV)/.clients
+BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume scale logd http_write http_read spark_first spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
 
 # Tests start hundreds of Pythons: each would compile everything anew where an environment forbids to keep what is compiled.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-spark test-console test-main check check-types check-rest format bench soak screenshots clean
+.PHONY: help demo test test-spark test-console test-main check check-types check-rest format bench benches soak screenshots clean
 
 help:  ## show what there is
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 13
@@ -51,7 +52,7 @@ check: $(READY)  ## format, lint, types, import layers, shape of the tree
 	@$(MAKE) --no-print-directory --jobs 2 --keep-going check-types check-rest
 
 check-types: $(READY)
-	MYPY_NUM_WORKERS=2 $(BIN)/mypy
+	$(BIN)/mypy
 
 check-rest: $(READY)
 	$(BIN)/ruff format --check .
@@ -82,9 +83,18 @@ soak: $(READY) $(JAVA) $(CLASSES)  ## full kill counts and long fuzzing
 	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py
 	$(BIN)/python -m pytest -m soak -n 2
 
-bench: $(READY) $(JAVA)  ## every benchmark; tables on screen, JSON in bench/results, docs/benchmarks.md
-	@for bench in $(BENCHES); do $(BIN)/python bench/$$bench.py || exit 1; done
-	@$(BIN)/python bench/page.py
+# The clients of the servers that Logboom is measured against. The servers are left out where they are not installed:
+# redis-server, nats-server, rabbitmq-server; Kafka comes by Maven (mvn).
+$(CLIENTS): $(READY)
+	@echo "installing the clients of other servers into $(VENV)"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev,bench]'
+	@touch $@
+
+bench: $(READY) $(JAVA) $(CLIENTS)  ## benchmarks, and docs/benchmarks.md from them; BENCHES="produce consume": these alone; QUICK=1: a short look
+	@$(BIN)/python bench/run.py $(BENCHES) $(if $(QUICK),--quick)
+
+benches: $(READY)  ## what each benchmark asks, and which are quick
+	@$(BIN)/python bench/run.py --list $(BENCHES)
 
 screenshots: $(READY)  ## the pictures in docs/images; needs Chromium
 	@$(BIN)/python docs/screenshots.py

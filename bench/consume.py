@@ -1,11 +1,16 @@
 """How fast does one Python program read records, next to the same program and another server?
 
 Values of 100 bytes and of 1 KiB, all there before, read from the first to the last. Logboom's Reader reads into Arrow
-tables and into lists of bytes, with every checksum verified. The others are read into lists of bytes, for that is what
-they give, by clients that take every value to be as long as the first, verify nothing, and let one regular expression
-or one call of `struct` find the values. The best of them is what Logboom is compared with.
+tables, into lists of bytes, and record by record, with every checksum verified.
 
-Below, the others with our batches of 64 KiB as their messages, each verified and read into Arrow.
+First come the clients that people use for the others, each as fast as it can be set up: confluent-kafka takes ten
+thousand messages in a call, redis-py with hiredis pages of as many, nats-py and rstream on uvloop get them pushed. They
+give a message at a time or lists of messages, and their values are read into a list. The best of them in the run is
+what Logboom is compared with. kafka-python is left out, as in `produce`.
+
+Then, with plain sockets, the servers read by clients of ours that take every value to be as long as the first, verify
+nothing, and let one regular expression or one call of `struct` find the values. Again the best of them is what Logboom
+is compared with. Below, the others with our batches of 64 KiB as their messages, each verified and read into Arrow.
 """
 
 from __future__ import annotations
@@ -16,7 +21,8 @@ from functools import partial
 
 import pyarrow as pa
 
-from harness import QUICK, Row, Subject, Timing, rate, report, time_prepared
+from clients import Client
+from harness import QUICK, Row, Subject, Timing, best_of, rate, report, time_prepared
 from logboom import Reader, Writer
 from logboom.batch import Batch, build
 from node import Node, running_node
@@ -25,7 +31,10 @@ from produce import make_values, per_batch
 
 SHAPES = ((100, 400), (1024, 500))
 """Bytes of a value, batches of 64 KiB."""
+MANY, BY_RECORD_KAFKA = 5.0, 2.0
+"""Goals of lists and tables against the best client of others, and of records against Kafka's."""
 ROUNDS = 3 if QUICK else 9
+UNIT = "M records/s"
 
 
 def main() -> None:
@@ -34,34 +43,62 @@ def main() -> None:
         running_peers(directory) as peers,
         running_node(f"{directory}/node") as node,
     ):
-        rows = [row for size, batches in SHAPES for row in _read(node, peers, size, batches)]
-    report("consume", rows)
+        rows: list[Row] = []
+        for size, batches in SHAPES:
+            values = make_values(size, batches)
+            topic = node.create(f"consume-{size}")
+            with Writer(topic, node.address, acks="leader") as writer:
+                writer.write_many(values)
+            ours = _ours(node, topic, len(values), size)
+            rows += _beside_clients(peers.clients, values, size, ours)
+            rows += _beside_sockets(peers.raw, values, size, ours)
+        report("consume", rows, peers.described())
 
 
-def _read(node: Node, peers: Sequence[Peer], size: int, batches: int) -> list[Row]:
-    values = make_values(size, batches)
-    topic = node.create(f"consume-{size}")
-    with Writer(topic, node.address, acks="leader") as writer:
-        writer.write_many(values)
+def _ours(node: Node, topic: str, count: int, size: int) -> dict[str, Subject]:
+    calls: dict[str, Subject] = {
+        "tables": partial(_tables, node, topic, None, count),
+        "tables of values alone": partial(_tables, node, topic, ("value",), count),
+        "lists": partial(_lists, node, topic, count),
+        "records": partial(_records, node, topic, count),
+    }
+    return {f"Reader.{name}, {size} B": call for name, call in calls.items()}
+
+
+def _beside_clients(clients: Sequence[Client], values: list[bytes], size: int, ours: dict[str, Subject]) -> list[Row]:
+    for client in clients:
+        client.reset()
+        next(iter(client.calls.values()))(values)
+    count = len(values)
+    theirs: dict[str, Subject] = {f"{client.name}, {size} B": partial(client.consume, count) for client in clients}
+    assert all(call() == values for call in theirs.values())
+    timings = _time({**theirs, **ours})
+    tables, column, lists, records = ours
+    best = best_of(timings, theirs)
+    kafka = next((name for name in theirs if name.startswith("Kafka")), None)
+    return [
+        *(rate(name, timings, count, unit=UNIT) for name in theirs),
+        *(rate(name, timings, count, best, MANY, UNIT) for name in (tables, column, lists)),
+        rate(records, timings, count, best, unit=UNIT),
+        rate(records, timings, count, kafka, BY_RECORD_KAFKA, UNIT),
+    ]
+
+
+def _beside_sockets(peers: Sequence[Peer], values: list[bytes], size: int, ours: dict[str, Subject]) -> list[Row]:
     for peer in peers:
         peer.reset()
         peer.produce(values)
-    count, amount = len(values), len(values) * size
+    count = len(values)
     theirs: dict[str, Subject] = {f"{peer.name}, {size} B": partial(peer.consume, count, size) for peer in peers}
-    tables, column, lists = (f"Reader.{what}, {size} B" for what in ("tables", "tables of values alone", "lists"))
-    ours: dict[str, Subject] = {
-        tables: partial(_tables, node, topic, None, count),
-        column: partial(_tables, node, topic, ("value",), count),
-        lists: partial(_lists, node, topic, count),
-    }
     assert all(call() == values for call in theirs.values())
-    timings = time_prepared({name: (_nothing, call) for name, call in {**theirs, **ours}.items()}, ROUNDS)
-    best = min(theirs, key=lambda name: timings[name].median_us, default=None)
+    tables, column, lists, _ = ours
+    timings = _time({**theirs, **{name: ours[name] for name in (tables, column, lists)}})
+    best = best_of(timings, theirs)
     return [
-        *(rate(name, timings, amount) for name in theirs),
-        rate(tables, timings, amount, best, 1.0),
-        rate(column, timings, amount, best),
-        rate(lists, timings, amount, best, 0.5),
+        *(rate(name, timings, count, unit=UNIT) for name in theirs),
+        rate(tables, timings, count, best, 1.0, UNIT),
+        rate(column, timings, count, best, unit=UNIT),
+        rate(lists, timings, count, best, 0.5, UNIT),
         *_carried(peers, values, size, {tables: ours[tables]}),
     ]
 
@@ -76,14 +113,15 @@ def _carried(peers: Sequence[Peer], values: list[bytes], size: int, ours: dict[s
     theirs: dict[str, Subject] = {
         f"{peer.name}, our batches of {size} B": partial(_unpack, peer, len(batches), len(batches[0])) for peer in peers
     }
-    timings: dict[str, Timing] = time_prepared(
-        {name: (_nothing, call) for name, call in {**theirs, **ours}.items()}, ROUNDS
-    )
-    amount = len(values) * size
+    timings = _time({**theirs, **ours})
     return [
-        *(rate(name, timings, amount) for name in theirs),
-        *(rate(name, timings, amount, peer) for name in ours for peer in theirs),
+        *(rate(name, timings, len(values), unit=UNIT) for name in theirs),
+        *(rate(name, timings, len(values), peer, unit=UNIT) for name in ours for peer in theirs),
     ]
+
+
+def _time(subjects: dict[str, Subject]) -> dict[str, Timing]:
+    return time_prepared({name: (_nothing, call) for name, call in subjects.items()}, ROUNDS)
 
 
 def _tables(node: Node, topic: str, columns: tuple[str, ...] | None, count: int) -> None:
@@ -97,6 +135,12 @@ def _lists(node: Node, topic: str, count: int) -> None:
     with Reader(topic, node.address) as reader:
         for (part,) in reader.lists(("value",)):
             values += part
+    assert len(values) == count
+
+
+def _records(node: Node, topic: str, count: int) -> None:
+    with Reader(topic, node.address) as reader:
+        values = [record.value for record in reader.records()]
     assert len(values) == count
 
 

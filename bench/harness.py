@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -30,6 +30,7 @@ Better = Literal["lower", "higher"]
 RESULTS: Final = Path(__file__).parent / "results"
 ROUNDS: Final = 200
 BURST_NS: Final = 500_000
+BEGAN_NS: Final = perf_counter_ns()
 QUICK: Final = "--quick" in sys.argv
 
 
@@ -142,8 +143,16 @@ def rate(
     return Row(name, amount / timing.median_us, unit, spread, against, ratio, goal, "higher", met)
 
 
-def report(bench: str, rows: list[Row]) -> None:
-    """Print the table and write results/BENCH.json, unless this run was a quick one."""
+def best_of(timings: Mapping[str, Timing], names: Iterable[str]) -> str | None:
+    """The fastest of these; None where there are none."""
+    return min(names, key=lambda name: timings[name].median_us, default=None)
+
+
+def report(bench: str, rows: list[Row], others: Sequence[Mapping[str, str]] = ()) -> None:
+    """Print the table and write results/BENCH.json, unless this run was a quick one.
+
+    `others` say who was measured beside us: name, versions, durability.
+    """
     table = Table(title=bench)
     for heading in ("", "median", "middle half", "", "against", "ratio", "goal", "met"):
         table.add_column(heading, justify="left" if heading in ("", "against") else "right")
@@ -153,7 +162,13 @@ def report(bench: str, rows: list[Row]) -> None:
     if QUICK:
         return
     RESULTS.mkdir(exist_ok=True)
-    content = {"bench": bench, "machine": machine(), "rows": [_rounded(asdict(row)) for row in rows]}
+    content = {
+        "bench": bench,
+        "seconds": round((perf_counter_ns() - BEGAN_NS) / 1e9),
+        "machine": machine(),
+        **({"others": others} if others else {}),
+        "rows": [_rounded(asdict(row)) for row in rows],
+    }
     (RESULTS / f"{bench}.json").write_text(json.dumps(content, indent=1) + "\n")
 
 

@@ -1,10 +1,12 @@
 """How long does one record take, and how many do those who wait for theirs get through together?
 
-One record of 100 bytes is sent, its answer waited for, then the next. Flush os, acks leader: `Writer.send().result()`
-and `await AsyncWriter.send()`, against a bare TCP echo of a message as long, between two Python processes. The feed is
-a plain socket that sends a batch built before: what of it is the node's. Then 64 connections, each with one record
-under way, acks durable: on one log, and on 64. Their rate stands against that of one process that writes such a batch
-and calls fdatasync, over and over.
+First beside the clients that people use for other servers, with records of 100 bytes and of 1 KiB: one is sent, its
+answer waited for, then the next. Nobody syncs before the answer but `Writer, synced`, with flush each and acks durable.
+
+Then against a bare TCP echo of a message as long, between two Python processes, with 100 bytes, flush os, acks leader:
+`Writer.send().result()` and `await AsyncWriter.send()`. The feed is a plain socket that sends a batch built before:
+what of it is the node's. Then 64 connections, each with one record under way, acks durable: on one log, and on 64.
+Their rate stands against that of one process that writes such a batch and calls fdatasync, over and over.
 """
 
 from __future__ import annotations
@@ -12,18 +14,21 @@ from __future__ import annotations
 import asyncio
 import socket
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import quantiles
 from time import perf_counter_ns
 
 from bare import SyncedFile, bare_peer
+from clients import Client
 from harness import QUICK, Row, Subject, Timing, compare, rate, report, summarise, time_prepared
 from logboom import AsyncWriter, Writer
 from logboom.batch import build
 from node import DURABLE, Feed, Node, feed, running_node
+from peers import running_peers
 
 VALUE = b"x" * 100
+SIZES = (100, 1024)
 MESSAGES = 100 if QUICK else 300
 ROUNDS = 5 if QUICK else 20
 WRITERS = 64
@@ -34,9 +39,30 @@ Samples = list[float]
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="logboom-bench-") as directory, running_node(f"{directory}/node") as node:
-        report(
-            "latency", [*_alone(node), *_together(node, directory, 1, 5.0), *_together(node, directory, WRITERS, 2.0)]
-        )
+        with running_peers(directory) as peers:
+            rows = [row for size in SIZES for row in _beside_clients(node, peers.clients, size)]
+            others = peers.described()
+        rows += [*_alone(node), *_together(node, directory, 1, 5.0), *_together(node, directory, WRITERS, 2.0)]
+        report("latency", rows, others)
+
+
+def _beside_clients(node: Node, clients: Sequence[Client], size: int) -> list[Row]:
+    value = b"x" * size
+    node.create(f"beside-synced-{size}", DURABLE)
+    with (
+        Writer(node.create(f"beside-{size}"), node.address, acks="leader", linger_ms=0) as writer,
+        Writer(f"beside-synced-{size}", node.address, acks="durable", linger_ms=0) as synced,
+    ):
+        sends: dict[str, Callable[[], object]] = {client.name: partial(client.send, value) for client in clients}
+        sends |= {"Writer": lambda: writer.send(value).result(), "Writer, synced": lambda: synced.send(value).result()}
+        p50, p99 = _percentiles({name: partial(_samples, send) for name, send in sends.items()})
+    kafka = next((name for name in sends if name.startswith("Kafka")), None)
+    rows = []
+    for what, timings in (("p50", p50), ("p99", p99)):
+        named = {f"{name}, {size} B, {what}": timing for name, timing in timings.items()}
+        against = f"{kafka}, {size} B, {what}" if kafka else None
+        rows += [compare(name, named, None if name == against else against) for name in named]
+    return rows
 
 
 def _alone(node: Node) -> list[Row]:

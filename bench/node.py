@@ -22,8 +22,8 @@ from typing import TypeVar
 from logboom.broker.api import Acks
 from logboom.client.link.session import Session
 from logboom.client.remote import RemoteBroker, connect
-from logboom.errors import LogboomError
-from logboom.protocols.binary.messages import Append, AppendPart, Appends, Hello, Kind
+from logboom.protocols.binary.codec import FRONT, FRONT_SIZE, encode_front
+from logboom.protocols.binary.messages import Append, AppendPart, Hello, Kind
 from logboom.storage.data.topic import AcksSettings, FlushSettings, Settings
 from peers.process import running
 
@@ -32,6 +32,9 @@ OS = Settings(flush=FlushSettings(policy="os"), acks=AcksSettings(default="leade
 DURABLE = Settings()
 """What is answered is synced."""
 START_S = 60.0
+ANSWER_BYTES = 64 * 1024
+ONLY_ANSWERS = 0x91
+"""How the head of an APPENDED frame begins that has answers and no failures: an array of one, in msgpack."""
 
 Result = TypeVar("Result")
 
@@ -88,7 +91,10 @@ def running_node(directory: str, *options: str) -> Iterator[Node]:
 
 
 class Feed:
-    """One connection that sends the same batch to one log, so many in flight."""
+    """One connection that sends the same batch to one log, so many in flight.
+
+    The frame is encoded once, and of an answer only that it is an APPENDED without failures is looked at.
+    """
 
     def __init__(
         self, node: Node, topic: str, batch: bytes, acks: Acks, in_flight: int = 16, partition: int = 0
@@ -96,14 +102,15 @@ class Feed:
         host, _, port = node.address.rpartition(":")
         self.socket = socket.create_connection((host, int(port)))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._session = Session(Hello())
-        self._head = Append([AppendPart(topic, len(batch), partition)], acks)
-        self._batch = batch
+        session = Session(Hello())
+        self.socket.sendall(b"".join(session.hello()))
+        while session.welcome is None:
+            list(session.received(self.socket.recv_into(session.buffer())))
+        head = Append([AppendPart(topic, len(batch), partition)], acks)
+        self._frame = encode_front(Kind.APPEND, 1, head, len(batch)) + batch
         self._in_flight = in_flight
-        self.socket.sendall(b"".join(self._session.hello()))
-        while self._session.welcome is None:
-            list(self._session.received(self.socket.recv_into(self._session.buffer())))
-        self._left = self._outstanding = 0
+        self._received = bytearray(ANSWER_BYTES)
+        self._filled = self._left = self._outstanding = 0
 
     def begin(self, count: int) -> None:
         self._left = count
@@ -111,21 +118,25 @@ class Feed:
 
     def receive(self) -> bool:
         """Takes what has come and sends what may go now; False when all has been answered."""
-        for event in self._session.received(self.socket.recv_into(self._session.buffer())):
-            if isinstance(event.what, LogboomError):
-                raise event.what
-            assert isinstance(event.what, Appends)
-            assert not event.what.failures, event.what.failures
+        received = self._received
+        end = self._filled + self.socket.recv_into(memoryview(received)[self._filled :])
+        offset = 0
+        while end - offset >= FRONT_SIZE:
+            size, kind, _, _, _, head_size = FRONT.unpack_from(received, offset)
+            if end - offset < size:
+                break
+            if kind != Kind.APPENDED or received[offset + FRONT_SIZE] != ONLY_ANSWERS:
+                raise RuntimeError(f"not appended: {bytes(received[offset + FRONT_SIZE :][:head_size])!r}")
+            offset += size
             self._outstanding -= 1
+        received[: end - offset] = received[offset:end]
+        self._filled = end - offset
         self._send()
         return self._outstanding > 0
 
     def _send(self) -> None:
         while self._left and self._outstanding < self._in_flight:
-            _, (front, payload) = self._session.request(Kind.APPEND, self._head, [self._batch])
-            sent = self.socket.sendmsg([front, payload])
-            if sent < len(front) + len(payload):
-                self.socket.sendall(memoryview(payload)[sent - len(front) :])
+            self.socket.sendall(self._frame)
             self._left -= 1
             self._outstanding += 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,31 @@ GOALS = (
 )
 INTRODUCTION = """\
 # Benchmarks
-
-Made by `make bench` from `bench/results`. Each file in `bench/` answers one question, runs everything it compares in
-one run, interleaved, and states the ratio to what it stands against. The machine is small, shared and noisy: believe
-the ratios, and those within a tenth or two.
 """
+METHOD = """\
+## How it was measured
+
+`make bench` runs every bench and writes this page; `make bench BENCHES="produce consume"` runs these two and writes it
+anew; with `QUICK=1` there are few rounds, and nothing is recorded. `make benches` says what each one asks, and which
+are quick. Each file in `bench/` answers one question, runs everything it compares in one run, interleaved, and states
+the ratio to what it stands against. The machine is small, shared and noisy: believe the ratios, and those within a
+tenth or two.
+"""
+GLANCE = """\
+One Python program, one topic, one partition, on one machine over loopback. Writing counts until the last record is
+acknowledged, reading until the last value is there; both in **thousand records a second**, more is better. The last
+two columns are what a program waits for one record, sent alone, in **microseconds** (the median), less is better. The
+others have the clients that people use for them, set up for speed.
+"""
+OURS = (
+    ("**Logboom**, columns: `write_many`, `Reader.tables`", "", "Writer.write_many", "Reader.tables", None),
+    ("**Logboom**, columns, synced", ", synced", "Writer.write_many", None, None),
+    ("**Logboom**, record by record: `write`, `Reader.records`", "", "Writer.write", "Reader.records", "Writer"),
+    ("**Logboom**, record by record, synced", ", synced", "Writer.write", None, "Writer"),
+)
+"""What it is called here, and in the names of rows: how it is kept, who writes, who reads, who sends one."""
+KEPT = {"": "page cache", ", synced": "**on the disk**"}
+SIZES = ("100 B", "1024 B")
 PLOTTED = """\
 ## The node, Spark, the pipeline and their goals
 
@@ -33,10 +54,12 @@ PLOTTED = """\
 Each bar is one ratio below that has a goal: 1 is the goal, 2 is twice as good, 0.5 half as good.
 """
 
+Rows = Sequence[Mapping[str, Any]]
+
 
 def main() -> None:
     results = {path.stem: json.loads(path.read_text()) for path in sorted(RESULTS.glob("*.json"))}
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, *_glance(results), METHOD]
     if measured := {name: results[name]["rows"] for name in GOALS if name in results}:
         PLOT.write_text(draw(measured))
         parts.append(PLOTTED)
@@ -48,16 +71,57 @@ def main() -> None:
     PAGE.write_text("\n".join(parts))
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _glance(results: Mapping[str, Any]) -> list[str]:
+    """The page's first table, of what the benches of clients have measured, and how far it is from what was asked."""
+    if not all("others" in results.get(name, {}) for name in ("produce", "consume", "latency")):
+        return []
+    produce, consume, latency = (results[name]["rows"] for name in ("produce", "consume", "latency"))
+    others = results["produce"]["others"]
+    lines = [
+        "| | acknowledged is | write 100 B | write 1 KiB | read 100 B | read 1 KiB | one of 100 B | one of 1 KiB |",
+        "|---|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for label, kept, writer, reader, sender in OURS:
+        cells = [_rate(produce, [f"{writer}{kept}, {size}"]) for size in SIZES]
+        cells += [_rate(consume, [f"{reader}, {size}"]) for size in SIZES]
+        cells += [_time(latency, f"{sender}{kept}, {size}, p50") for size in SIZES]
+        lines.append(_line(label, KEPT[kept], *cells))
+    for other in others:
+        name = other["name"]
+        calls = [row["name"] for row in produce if row["name"].startswith(f"{name}, ")]
+        cells = [_rate(produce, [call for call in calls if call.endswith(f", {size}")]) for size in SIZES]
+        cells += [_rate(consume, [f"{name}, {size}"]) for size in SIZES]
+        cells += [_time(latency, f"{name}, {size}, p50") for size in SIZES]
+        lines.append(_line(other["versions"], other["durability"], *cells))
+    names = tuple(other["name"] for other in others)
+    asked = [row for row in (*produce, *consume) if row["goal"] is not None and row["against"].startswith(names)]
+    return [GLANCE, "\n".join(lines) + "\n", "What was asked for against the best of these clients:\n", _table(asked)]
+
+
+def _rate(rows: Rows, names: Sequence[str]) -> str:
+    """The fastest of the rows with these names, in thousands of records a second."""
+    values = {row["name"]: row["value"] for row in reversed(rows)}  # the first of a name is beside these clients
+    found = [values[name] for name in names if name in values]
+    return f"{max(found) * 1000:,.0f}" if found else ""
+
+
+def _time(rows: Rows, name: str) -> str:
+    return next((f"{row['value']:,.0f}" for row in rows if row["name"] == name), "")
+
+
+def _table(rows: Rows) -> str:
     lines = ["| | median | | ratio | against | goal | met |", "|---|---:|---|---:|---|---|---|"]
     for row in rows:
         ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f}"
         bound = "≤" if row["better"] == "lower" else "≥"
         goal = "" if row["goal"] is None else f"{bound} {row['goal']:g}"
         met = {True: "yes", False: "**no**", None: ""}[row["met"]]
-        against = row["against"] or ""
-        lines.append(f"| {row['name']} | {row['value']:,.2f} | {row['unit']} | {ratio} | {against} | {goal} | {met} |")
+        lines.append(_line(row["name"], f"{row['value']:,.2f}", row["unit"], ratio, row["against"] or "", goal, met))
     return "\n".join(lines) + "\n"
+
+
+def _line(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 if __name__ == "__main__":

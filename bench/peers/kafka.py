@@ -20,15 +20,11 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.error import URLError
-from urllib.request import urlopen
 
 from logboom.spark.runtime.java import prepare_java
 from peers.process import Missing, connect, find_program, free_port, running
 
-REPOSITORY = "https://repo1.maven.org/maven2"
-COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-ANSWER_S = 30.0
+PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 RESOLVE_S = 600.0
 COMMAND_S = 60.0
 BATCH_BYTES = 256 * 1024
@@ -62,6 +58,10 @@ class Jars:
     connector: tuple[Path, ...]
 
     @property
+    def broker_version(self) -> str:
+        return next(_version_of(jar) for jar in self.broker.glob("kafka_*.jar"))
+
+    @property
     def connector_version(self) -> str:
         return next(_version_of(jar) for jar in self.connector if jar.name.startswith("spark-sql-kafka"))
 
@@ -69,6 +69,7 @@ class Jars:
 class Kafka:
     def __init__(self, port: int, jars: Jars, java: str) -> None:
         self.pid = 0
+        self.port = port
         self.address = f"127.0.0.1:{port}"
         self._jars = jars
         self._java = java
@@ -145,10 +146,10 @@ def resolve_kafka() -> Jars:
 def _resolve(directory: Path, spark: str) -> None:
     scala = next(_version_of(jar) for jar in _spark_jars() if jar.name.startswith("scala-library-")).rpartition(".")[0]
     node = ("org.apache.kafka", f"kafka_{scala}")
-    newest = _newest(_releases(node))
+    newest = _newest(_releases(directory, node))
     _copy(directory, "broker", {node: newest, ("org.apache.kafka", "kafka-tools"): newest})
     parts = [("org.apache.spark", f"{name}-0-10_{scala}") for name in ("spark-sql-kafka", "spark-token-provider-kafka")]
-    _copy(directory, "connector", {part: _newest(_releases(part), spark) for part in parts})
+    _copy(directory, "connector", {part: _newest(_releases(directory, part), spark) for part in parts})
 
 
 def _copy(directory: Path, name: str, artifacts: Mapping[Artifact, str]) -> None:
@@ -164,28 +165,33 @@ def _copy(directory: Path, name: str, artifacts: Mapping[Artifact, str]) -> None
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion><groupId>bench</groupId>'
         f"<artifactId>{name}</artifactId><version>1</version><dependencies>{dependencies}</dependencies></project>\n"
     )
-    command = [find_program("mvn"), "--quiet", "--batch-mode", f"-Dmaven.repo.local={directory}/repository"]
-    wanted = ["-DincludeScope=runtime", f"-DoutputDirectory={directory}/jars/{name}"]
-    prepare_java()
-    done = subprocess.run(
-        [*command, COPY, *wanted], cwd=project, capture_output=True, text=True, check=False, timeout=RESOLVE_S
+    _maven(
+        directory, project, "copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory}/jars/{name}"
     )
+
+
+def _maven(directory: Path, project: Path, goal: str, *options: str) -> None:
+    """One goal of its dependency plugin, with a repository of its own; where the network's is, is Maven's affair."""
+    prepare_java()
+    command = [find_program("mvn"), "--quiet", "--batch-mode", f"-Dmaven.repo.local={directory}/repository"]
+    command += [f"{PLUGIN}:{goal}", *options]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=RESOLVE_S)
     if done.returncode:
-        raise Missing(f"{name} of Kafka could not be resolved: {done.stdout[-500:]}")
+        raise Missing(f"Maven cannot {goal} {options[-1]}: {done.stdout[-500:]}")
 
 
 def _coordinates(artifact: Artifact) -> str:
     return "<groupId>{}</groupId><artifactId>{}</artifactId>".format(*artifact)
 
 
-def _releases(artifact: Artifact) -> list[str]:
+def _releases(directory: Path, artifact: Artifact) -> list[str]:
+    """Every release there is: who asks Maven for the last one gets the list of all with it."""
     group, name = artifact
-    try:
-        with urlopen(f"{REPOSITORY}/{group.replace('.', '/')}/{name}/maven-metadata.xml", timeout=ANSWER_S) as answer:
-            listed = answer.read().decode()
-    except (URLError, TimeoutError) as error:
-        raise Missing(f"{name} is not in the cache, and Maven Central does not answer: {error}") from error
-    return re.findall(r"<version>(\d+\.\d+\.\d+)</version>", listed)
+    _maven(directory, directory, "get", "-Dtransitive=false", f"-Dartifact={group}:{name}:RELEASE:pom")
+    lists = Path(directory, "repository", *group.split("."), name).glob("maven-metadata-*.xml")
+    return [
+        release for file in lists for release in re.findall(r"<version>(\d+\.\d+\.\d+)</version>", file.read_text())
+    ]
 
 
 def _newest(releases: Sequence[str], at_most: str | None = None) -> str:

@@ -22,7 +22,7 @@ class Nats:
     durability = "file storage, synced every two minutes"
 
     def __init__(self, port: int, log: str) -> None:
-        self._port = port
+        self.port = port
         self._log = log
         self._connection = self._connect(b"SUB a 1\r\nSUB r 2\r\n")
         self._consumers = 0
@@ -68,8 +68,10 @@ class Nats:
         return values
 
     def _connect(self, subscriptions: bytes) -> socket.socket:
-        connection = connect(self._port, self._log)
-        assert receive(connection).startswith(b"INFO")
+        connection = connect(self.port, self._log)
+        front, _, info = receive(connection).partition(b" ")
+        assert front == b"INFO"
+        self.version = json.loads(info)["version"]
         connection.sendall(_HELLO + subscriptions + b"PING\r\n")
         assert receive(connection) == b"PONG\r\n"
         return connection

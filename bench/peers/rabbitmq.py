@@ -34,7 +34,8 @@ _SUB_ENTRY = Struct(">QBHII")
 class RabbitMQ:
     durability = "page cache"
 
-    def __init__(self, connection: socket.socket, batched: bool) -> None:
+    def __init__(self, port: int, connection: socket.socket, batched: bool) -> None:
+        self.port = port
         self.name = "RabbitMQ streams, sub-entries" if batched else "RabbitMQ streams"
         self._connection = connection
         self._batched = batched
@@ -56,7 +57,10 @@ class RabbitMQ:
         port, names = free_port(), free_port()
         log = f"{directory}/rabbitmq.log"
         (home / "plugins").write_text("[rabbitmq_stream].\n")
-        (home / "rabbitmq.conf").write_text(f"listeners.tcp = none\nstream.listeners.tcp.1 = 127.0.0.1:{port}\n")
+        (home / "rabbitmq.conf").write_text(
+            f"listeners.tcp = none\nstream.listeners.tcp.1 = 127.0.0.1:{port}\n"
+            f"stream.advertised_host = 127.0.0.1\nstream.advertised_port = {port}\n"
+        )
         environment = {
             "HOME": str(home),
             "ERL_EPMD_PORT": str(names),
@@ -76,7 +80,7 @@ class RabbitMQ:
             connect(port, log) as single,
             connect(port, log) as batched,
         ):
-            yield [cls(single, False), cls(batched, True)]
+            yield [cls(port, single, False), cls(port, batched, True)]
 
     def reset(self) -> None:
         self._call(DELETE, self._stream)
@@ -134,7 +138,8 @@ class RabbitMQ:
         return confirmed
 
     def _handshake(self) -> None:
-        self._call(PROPERTIES, bytes(4))
+        properties = bytes(self._call(PROPERTIES, bytes(4))).partition(b"\0\7version")[2]
+        self.version = properties[2 : 2 + int.from_bytes(properties[:2], "big")].decode()
         self._call(HANDSHAKE)
         secret = b"\0guest\0guest"
         self._call(AUTHENTICATE, _string("PLAIN") + len(secret).to_bytes(4, "big") + secret)
@@ -147,12 +152,13 @@ class RabbitMQ:
         self._call(CREATE, self._stream + bytes(4))
         self._call(DECLARE_PUBLISHER, b"\0" + _string("") + self._stream)
 
-    def _call(self, key: int, content: bytes = b"") -> None:
+    def _call(self, key: int, content: bytes = b"") -> memoryview:
         self._correlation += 1
         self._connection.sendall(_command(key, self._correlation.to_bytes(4, "big") + content))
         while int.from_bytes((frame := self._next())[:2], "big") != ANSWER | key:
             pass
         assert int.from_bytes(frame[8:10], "big") == OK, (key, bytes(frame))
+        return frame
 
     def _next(self) -> memoryview:
         while not self._frames:

@@ -19,8 +19,11 @@ class Redis:
     name = "Redis Streams"
     durability = "append-only file, appendfsync no"
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, port: int, connection: socket.socket) -> None:
+        self.port = port
         self._connection = connection
+        self._connection.sendall(b"INFO server\r\n")
+        self.version = receive(connection).partition(b"redis_version:")[2].split()[0].decode()
 
     @classmethod
     @contextmanager
@@ -37,7 +40,7 @@ class Redis:
         }
         options = [word for name, value in settings.items() for word in (f"--{name}", str(value))]
         with running([find_program("redis-server"), *options], log), connect(port, log) as connection:
-            yield [cls(connection)]
+            yield [cls(port, connection)]
 
     def reset(self) -> None:
         self._connection.sendall(b"DEL s\r\n")

@@ -15,6 +15,8 @@ class Peer(Protocol):
     """One server with one open connection and one stream on it."""
 
     name: str
+    version: str
+    port: int
     durability: str
     """In what way it keeps what it has acknowledged."""
 

@@ -12,11 +12,11 @@ PAGE = Path(__file__).with_suffix(".md")
 FRONT = """\
 # The command line
 
-Every command says the same with `--help`. Exit codes of all: 0 done and sound, 1 damage found or something failed, 2
-wrong usage or an error, 130 interrupted, 143 ended by SIGTERM; `serve` and `pipeline serve` end with 0 then. What is
-asked for goes to standard output; progress, questions and errors go to standard error. On a terminal tables are
-aligned; elsewhere their columns are separated by tabs. This page is made by `python docs/reference/cli.py`. A tour is
-in [howto/command-line.md](../howto/command-line.md).
+Every command prints the same with `--help`. Exit codes of all commands: 0 done and sound, 1 damage found or something
+failed, 2 wrong usage or an error, 130 interrupted, 143 stopped by SIGTERM (`serve` and `pipeline serve` exit with 0
+then). Results go to standard output; progress, questions and errors go to standard error. On a terminal tables are
+aligned; elsewhere tabs separate their columns. `python docs/reference/cli.py` generates this page. A tour is in
+[howto/command-line.md](../howto/command-line.md).
 """
 
 

@@ -73,7 +73,7 @@ def test_the_exchange_on_the_page_is_what_a_node_and_a_client_say() -> None:
             for request, answer in zip(staged[::2], staged[1::2], strict=True):
                 peer.writer.write(request)
                 assert await peer.reader.readexactly(len(answer)) == answer
-            assert broker.logs["events"].next == 2
+            assert broker.logs["events"].next == 3
 
     run(story())
 
@@ -133,6 +133,7 @@ def test_every_call_is_in_the_table_with_its_arguments() -> None:
         messages.AppendPart,
         messages.Appends,
         messages.AppendedAt,
+        messages.PublishBatches,
         messages.Read,
         ReadRequest,
         messages.ChunkHead,

@@ -55,7 +55,7 @@ def test_turning_pages_of_records_leaves_nothing_behind(visitor: Visitor, shop: 
 
 
 KEYED = """async (steps) => {
-  const { keyed } = await import("/console/dom.js");
+  const { keyed } = await import("/console/page/dom.js");
   const list = document.body.appendChild(document.createElement("ul"));
   const make = (name) => Object.assign(document.createElement("button"), { textContent: name });
   const seen = [];

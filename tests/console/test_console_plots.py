@@ -28,7 +28,7 @@ def history(*at: int) -> dict[str, Any]:
 def take(page: Page, *histories: dict[str, Any]) -> tuple[list[int], list[float | None]]:
     """The seconds and the records in, after these histories came one after the other."""
     script = """async (histories) => {
-      const { Samples } = await import("/console/plots.js");
+      const { Samples } = await import("/console/overview/plots.js");
       const samples = new Samples();
       for (const one of histories) samples.take(one);
       return [samples.at, samples.columns.records_in, samples.columns.sync_p50];
@@ -41,7 +41,7 @@ def take(page: Page, *histories: dict[str, Any]) -> tuple[list[int], list[float 
 def scale(page: Page, make: str, values: list[float]) -> list[float]:
     """The marks of an axis."""
     script = """async ([make, values]) => {
-      const { byTens, binaryCeiling, fromZero, niceCeiling } = await import("/console/plot.js");
+      const { byTens, binaryCeiling, fromZero, niceCeiling } = await import("/console/page/plot.js");
       const latency = byTens(1e-4, 1e-1);
       const scales = { records: fromZero(niceCeiling, 10), bytes: fromZero(binaryCeiling, 1024), latency };
       return scales[make](values).ticks;
@@ -72,7 +72,7 @@ def test_a_clock_that_went_back_takes_what_was_after_that(page: Page) -> None:
 
 def test_everything_is_asked_for_again_where_the_nodes_clock_is_behind_the_samples(page: Page) -> None:
     script = """async (one) => {
-      const { Samples } = await import("/console/plots.js");
+      const { Samples } = await import("/console/overview/plots.js");
       const samples = new Samples();
       samples.take(one);
       return [samples.since(104e6), samples.since(50e6), samples.at.length];
@@ -81,7 +81,7 @@ def test_everything_is_asked_for_again_where_the_nodes_clock_is_behind_the_sampl
 
 
 MARK = """async ([one, spike]) => {
-  const { makePlots, Samples } = await import("/console/plots.js");
+  const { makePlots, Samples } = await import("/console/overview/plots.js");
   const { elements, draw } = makePlots();
   document.querySelector("main").replaceChildren(...elements);
   const samples = new Samples();

@@ -116,7 +116,7 @@ def test_a_publish_takes_the_stage_away_and_brings_its_key(visitor: Visitor, wor
     expect(row(page, "Stages", "seen/publish/5")).to_have_count(0)
     found = row(page, "Keys", "seen/publish")
     expect(found).to_contain_text("21")
-    expect(found).to_contain_text("for ever")
+    expect(found).to_contain_text("forever")
     expect(found.get_by_text("being published")).to_be_hidden()
 
 
@@ -126,7 +126,7 @@ def test_a_key_is_forgotten_after_a_question_that_says_what_that_means(visitor: 
     found = row(page, "Keys", "to/forget")
     found.get_by_role("button", name="Forget").click()
     dialog = page.get_by_role("dialog", name="Forget key to/forget")
-    expect(dialog).to_contain_text("whoever repeats number 9, or a lower one, publishes it again")
+    expect(dialog).to_contain_text("a client that repeats number 9, or a lower one, publishes it again")
     dialog.get_by_role("button", name="Forget", exact=True).click()
     expect(found).to_have_count(0)
     assert "to/forget" not in key_numbers(workshop)

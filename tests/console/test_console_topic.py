@@ -196,7 +196,7 @@ def test_a_topic_is_deleted_only_by_typing_its_name(visitor: Visitor, shop: Scen
     page = visitor.visit(shop.url, f"#/topics/{name}/settings")
     page.get_by_role("button", name="Delete topic").click()
     dialog = page.get_by_role("dialog", name=f"Delete {name}")
-    delete = dialog.get_by_role("button", name="Delete for ever")
+    delete = dialog.get_by_role("button", name="Delete forever")
     expect(delete).to_be_disabled()
     dialog.get_by_label("Type the topic's name").fill("doome")
     expect(delete).to_be_disabled()

@@ -62,7 +62,7 @@ def test_a_body_that_breaks_off_is_a_node_that_is_gone(visitor: Visitor, shop: S
     visitor.expect("/stats")
     page = visitor.visit(shop.url)
     script = """async () => {
-      const { get, Lost } = await import("/console/api.js");
+      const { get, Lost } = await import("/console/node/api.js");
       const real = window.fetch;
       const broken = () => new ReadableStream({ start: (stream) => stream.error(new TypeError("network error")) });
       window.fetch = async () => new Response(broken(), { headers: { "content-type": "application/json" } });
@@ -127,7 +127,7 @@ def test_a_topic_whose_dialog_was_left_while_it_was_deleted_is_said_to_be_delete
     dialog = page.get_by_role("dialog", name=f"Delete {name}")
     dialog.get_by_label("Type the topic's name").fill(name)
     with page.expect_request(lambda request: request.method == "DELETE"):
-        dialog.get_by_role("button", name="Delete for ever").click()
+        dialog.get_by_role("button", name="Delete forever").click()
     page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
     held[0].continue_()
@@ -177,7 +177,7 @@ def test_a_dialog_goes_with_the_view_that_it_belongs_to(visitor: Visitor, shop: 
 def test_what_is_said_already_is_not_said_again_beside_it(visitor: Visitor, shop: Scene) -> None:
     page = visitor.visit(shop.url)
     script = """async () => {
-      const { notice } = await import("/console/dialog.js");
+      const { notice } = await import("/console/page/dialog.js");
       for (let time = 0; time < 5; time += 1) notice("the same", "trouble");
       notice("another", "trouble");
     }"""

@@ -9,15 +9,15 @@ from support.browser.scenes import Scene
 from support.browser.visitor import Visitor
 
 PARSE = """async ([text, kind]) => {
-  const units = await import("/console/units.js");
+  const units = await import("/console/text/units.js");
   try { return units.parseAmount(text, units[kind]).toString(); } catch (error) { return `no: ${error.message}`; }
 }"""
 WRITE = """async ([value, kind]) => {
-  const units = await import("/console/units.js");
+  const units = await import("/console/text/units.js");
   return units.writeAmount(BigInt(value), units[kind]);
 }"""
 ENCODE = """async (text) => {
-  const units = await import("/console/units.js");
+  const units = await import("/console/text/units.js");
   return units.encodeJson({ settings: { retention: { bytes: BigInt(text), records: null }, urls: ["a\\"b"] } });
 }"""
 

@@ -24,13 +24,13 @@ def call(page: Page, module: str, name: str, *arguments: Any) -> Any:
 
 def call_with_bytes(page: Page, name: str, data: bytes, *arguments: Any) -> Any:
     script = """async ([name, data, given]) =>
-      (await import("/console/value.js"))[name](Uint8Array.from(data), ...given)"""
+      (await import("/console/text/value.js"))[name](Uint8Array.from(data), ...given)"""
     return page.evaluate(script, [name, list(data), list(arguments)])
 
 
 def parse_place(page: Page, text: str) -> Any:
     script = """async ([text, now]) => {
-      const { parsePlace } = await import("/console/find.js");
+      const { parsePlace } = await import("/console/records/find.js");
       try { return parsePlace(text, new Date(now)); } catch (error) { return `! ${error.message}`; }
     }"""
     return page.evaluate(script, [text, NOW.astimezone(UTC).isoformat()])
@@ -53,16 +53,16 @@ UNSOUND = (
 def test_json_is_told_from_what_is_none(page: Page) -> None:
     for text in SOUND:
         json.loads(text)
-        assert call(page, "json", "findFault", text) is None, text
+        assert call(page, "text/json", "findFault", text) is None, text
     for text in UNSOUND:
-        assert call(page, "json", "findFault", text) is not None, text
+        assert call(page, "text/json", "findFault", text) is not None, text
 
 
 def test_a_fault_is_where_it_is(page: Page) -> None:
     text = '{"a": 1,\n "b": }'
-    fault = call(page, "json", "findFault", text)
+    fault = call(page, "text/json", "findFault", text)
     assert (fault["at"], fault["expected"]) == (15, "a value")
-    assert call(page, "json", "lineAt", text, fault["at"]) == {"line": 2, "column": 7}
+    assert call(page, "text/json", "lineAt", text, fault["at"]) == {"line": 2, "column": 7}
 
 
 def test_formatting_keeps_every_digit_and_every_name(page: Page) -> None:
@@ -71,20 +71,20 @@ def test_formatting_keeps_every_digit_and_every_name(page: Page) -> None:
         '{\n  "n": 12345678901234567890,\n  "n": 1.0,\n  "tiny": 1e-999,\n  "z": -0.0,\n  "e": [],\n'
         '  "s": "a\\"}{,:"\n}'
     )
-    assert call(page, "json", "format", source) == wanted
-    assert call(page, "json", "format", wanted) == wanted
+    assert call(page, "text/json", "format", source) == wanted
+    assert call(page, "text/json", "format", wanted) == wanted
 
 
 def test_entries_are_found_where_they_stand(page: Page) -> None:
     source = '{"a" : {"b": [1, "]"]}, "e":"x\\\\" , "z": 12345678901234567890 }'
-    found = call(page, "json", "entriesOf", source, 0)
+    found = call(page, "text/json", "entriesOf", source, 0)
     shown = [(entry["name"], source[entry["start"] : entry["end"]]) for entry in found["entries"]]
     assert shown == [('"a"', '{"b": [1, "]"]}'), ('"e"', '"x\\\\"'), ('"z"', "12345678901234567890")]
 
 
 def test_entries_come_in_parts_and_none_is_left_out(page: Page) -> None:
     script = """async (count) => {
-      const { entriesOf } = await import("/console/json.js");
+      const { entriesOf } = await import("/console/text/json.js");
       const text = `[${Array.from({ length: count }, (_, each) => each).join(" , ")}]`;
       const found = [];
       for (let next = 1; next !== null; ) {
@@ -110,7 +110,7 @@ def test_entries_come_in_parts_and_none_is_left_out(page: Page) -> None:
 )
 def test_no_json_is_too_deep_or_too_wide(page: Page, text: str) -> None:
     script = f"""async () => {{
-      const {{ findFault, endOfValue, format }} = await import("/console/json.js");
+      const {{ findFault, endOfValue, format }} = await import("/console/text/json.js");
       const text = {text};
       return [findFault(text), endOfValue(text, 0) === text.length];
     }}"""
@@ -119,7 +119,7 @@ def test_no_json_is_too_deep_or_too_wide(page: Page, text: str) -> None:
 
 def test_a_tree_opens_by_level_and_shows_a_part_of_many(page: Page) -> None:
     script = """async () => {
-      const { treeView } = await import("/console/views.js");
+      const { treeView } = await import("/console/records/views.js");
       const deep = treeView("[".repeat(10000) + "]".repeat(10000));
       const wide = treeView("[" + "12345678901234567890,".repeat(1000000) + "1]");
       const [first] = wide.querySelectorAll(".leaf .number");
@@ -132,7 +132,7 @@ def test_a_tree_opens_by_level_and_shows_a_part_of_many(page: Page) -> None:
 
 def test_a_large_value_is_shown_in_pieces(page: Page) -> None:
     script = """async () => {
-      const { hexView, textView } = await import("/console/views.js");
+      const { hexView, textView } = await import("/console/records/views.js");
       const bytes = new Uint8Array(16 * 1024 * 1024).fill(0xe4);
       const sizes = [hexView(bytes), textView(bytes.fill(0x61))].map((view) => {
         const before = view.querySelector("pre").textContent.length;
@@ -157,7 +157,7 @@ def test_a_page_of_records_keeps_the_digits_of_their_values(page: Page) -> None:
         + '","channel":null,"tags":[],"headers":[]}',
     ]
     answer = f'{{"records":[{",".join(records)}],"partition":4,"first":0,"committed":9,"next":"1x"}}'
-    found = call(page, "reading", "pageOf", answer)
+    found = call(page, "records/record_pages", "pageOf", answer)
     number, data, tombstone, text = (record["value"] for record in found["records"])
     assert number == {"kind": "json", "runs": [{"text": '{"n": 12345678901234567890.10}'}], "size": 30}
     assert data == {"kind": "bytes", "runs": [{"escape": "\\0"}, {"escape": "\\xff"}, {"escape": "\\n"}], "size": 3}
@@ -179,7 +179,7 @@ def test_a_page_of_records_keeps_the_digits_of_their_values(page: Page) -> None:
     ids=["plain", "controls", "bidi", "widthless", "tags-and-fillers", "joined-emoji"],
 )
 def test_what_cannot_be_seen_is_made_visible(page: Page, text: str, shown: str) -> None:
-    assert call(page, "value", "visible", text) == shown
+    assert call(page, "text/value", "visible", text) == shown
 
 
 def test_bytes_that_are_no_text_are_marked(page: Page) -> None:
@@ -194,8 +194,8 @@ def test_bytes_that_are_no_text_are_marked(page: Page) -> None:
 def test_hex_and_base64_come_back_as_they_were(page: Page) -> None:
     data = bytes(range(256)) * 40
     assert call_with_bytes(page, "hexDigits", data) == data.hex()
-    assert bytes(call(page, "value", "fromHex", f"0x{data.hex(' ')}\n")) == data
-    assert bytes(call(page, "value", "fromBase64", call_with_bytes(page, "toBase64", data))) == data
+    assert bytes(call(page, "text/value", "fromHex", f"0x{data.hex(' ')}\n")) == data
+    assert bytes(call(page, "text/value", "fromBase64", call_with_bytes(page, "toBase64", data))) == data
 
 
 def test_a_dump_has_offsets_bytes_and_letters(page: Page) -> None:
@@ -241,10 +241,10 @@ def test_what_is_no_place_is_answered_with_what_is_one(page: Page, text: str) ->
 
 def test_a_place_in_the_address_is_shown_in_local_time(page: Page) -> None:
     local = datetime(2026, 1, 31, 12, 0, 0, 120_000)
-    shown = call(page, "find", "showPlace", utc(2026, 1, 31, 12, 0, 0, 120_000))
+    shown = call(page, "records/find", "showPlace", utc(2026, 1, 31, 12, 0, 0, 120_000))
     assert shown == local.strftime("%Y-%m-%d %H:%M:%S.12")
     assert parse_place(page, shown) == utc(2026, 1, 31, 12, 0, 0, 120_000)
-    assert call(page, "find", "showPlace", "1200") == "1200"
+    assert call(page, "records/find", "showPlace", "1200") == "1200"
 
 
 def test_records_of_several_logs_are_merged_by_time_and_stay_in_order(page: Page) -> None:
@@ -253,5 +253,5 @@ def test_records_of_several_logs_are_merged_by_time_and_stay_in_order(page: Page
         [{"partition": partition, "seqno": seqno, "timestamp": time} for seqno, time in enumerate(each)]
         for partition, each in times.items()
     ]
-    merged = call(page, "reading", "mergeByTime", lists)
+    merged = call(page, "records/record_pages", "mergeByTime", lists)
     assert [(record["partition"], record["seqno"]) for record in merged] == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2)]

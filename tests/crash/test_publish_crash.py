@@ -17,7 +17,7 @@ from logboom.batch import build
 from logboom.broker.api import Part, Publication, PublishKey, Receipt, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
-from logboom.broker.publish import publisher
+from logboom.broker.publish import finisher
 from logboom.errors import LogboomError, OutcomeUnknown, StageError, Unavailable
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.staged import stage
@@ -51,10 +51,10 @@ def whole(number: int, log: Log) -> list[bytes]:
 
 @pytest.fixture(autouse=True)
 def _small_and_quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "SLICE_BYTES", 300)
+    monkeypatch.setattr(finisher, "SLICE_BYTES", 300)
     monkeypatch.setattr(stage, "LARGE_BYTES", 1500)
-    monkeypatch.setattr(publisher, "RETRY_S", 0.005)
-    monkeypatch.setattr(publisher, "RETRY_MAX_S", 0.02)
+    monkeypatch.setattr(finisher, "RETRY_S", 0.005)
+    monkeypatch.setattr(finisher, "RETRY_MAX_S", 0.02)
 
 
 @dataclass

@@ -13,7 +13,7 @@ import pytest
 from logboom.broker.api import PublishKey
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
-from logboom.broker.publish import publisher
+from logboom.broker.publish import finisher
 from logboom.errors import LogboomError, OutcomeUnknown, StorageError, SyncFailed
 from logboom.storage import Appended, Log, LogConfig
 from logboom.storage.data.topic import SegmentSettings, Settings
@@ -172,7 +172,7 @@ EXPECTED = {
 
 @pytest.mark.parametrize("many", [1, 3])
 def test_a_node_goes_on_after_any_open_that_was_refused(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "RETRY_S", 0.001)
+    monkeypatch.setattr(finisher, "RETRY_S", 0.001)
     monkeypatch.setattr(stage, "LARGE_BYTES", 2000)
     at, is_met = 1, True
     while is_met:

@@ -11,7 +11,7 @@ import pytest
 from logboom.broker.api import PublishKey, Settings
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
-from logboom.broker.publish import publisher
+from logboom.broker.publish import finisher
 from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.errors import LogboomError, PublishUnfinished
 from logboom.storage import DataDirectory
@@ -27,16 +27,18 @@ from logboom.storage.moving.reappend import AppendLoader
 from logboom.storage.moving.restore import EqualLoader
 from logboom.storage.staged.unfinished import MAGIC, InternalSnapshot, hold_unfinished, unfinished_in
 from support.disks.simulated import Call, PowerLoss, SimulatedDisk
-from support.simulation.staged import ROOT, Machine, append, killed, publish_values, read_logs, tell
+from support.simulation.staged import ROOT, Machine, append, killed, plain_parts, publish_values, read_logs, tell
 
 CONFIG = BrokerConfig(reserve_bytes=0)
 VALUES = {("a", 0): [b"a%d" % n for n in range(8)], ("b", 0): [b"b%d" % n for n in range(8)]}
 AGED = Settings(retention=RetentionSettings(age_ms=86_400_000))
 LATER = 4_000_000_000_000_000
+IN_ONE = [False]
+"""Whether what is cut off came in one call, without a stage."""
 
 
 @cache
-def _cut_off() -> SimulatedDisk:
+def _cut_off(in_one: bool) -> SimulatedDisk:
     disk = SimulatedDisk()
 
     async def prepare(broker: LocalBroker) -> None:
@@ -46,7 +48,10 @@ def _cut_off() -> SimulatedDisk:
 
     async def story(broker: LocalBroker) -> None:
         with suppress(LogboomError):
-            await publish_values(broker, PublishKey("k", 1), VALUES)
+            if in_one:
+                await broker.publish_batches(PublishKey("k", 1), plain_parts(VALUES))
+            else:
+                await publish_values(broker, PublishKey("k", 1), VALUES)
 
     def die(call: Call) -> int | None:
         if call.name == "write" and "/b~" in call.path and call.path.endswith(".log"):
@@ -63,7 +68,7 @@ def _cut_off() -> SimulatedDisk:
 
 def cut_off() -> SimulatedDisk:
     """A part of the publish is in `a`, and nothing of it in `b`."""
-    left = killed(_cut_off())
+    left = killed(_cut_off(IN_ONE[0]))
     with DataDirectory.open(ROOT, killed(left), reserve_bytes=0) as data:
         (unfinished,) = unfinished_in(data)
         assert (unfinished.name, unfinished.number) == ("k", 1)
@@ -72,9 +77,10 @@ def cut_off() -> SimulatedDisk:
     return left
 
 
-@pytest.fixture(autouse=True)
-def _small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "SLICE_BYTES", 300)
+@pytest.fixture(autouse=True, params=[False, True], ids=["stages", "one call"])
+def _small(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    IN_ONE[0] = request.param
+    monkeypatch.setattr(finisher, "SLICE_BYTES", 300)
 
 
 def finished(disk: SimulatedDisk) -> dict[tuple[str, int], list[bytes]]:

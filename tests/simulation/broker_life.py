@@ -33,7 +33,12 @@ from support.disks.simulated import SimulatedDisk
 from support.simulation.staged import ROOT, killed, publish_values
 
 CONFIG: Final = BrokerConfig(
-    upkeep=UpkeepSettings(recompress_bytes_per_second=None, scrub_bytes_per_second=None, retention_every_ms=60_000),
+    upkeep=UpkeepSettings(
+        recompress_bytes_per_second=64 * 1024,
+        scrub_bytes_per_second=16 * 1024,
+        scrub_every_ms=60_000,
+        retention_every_ms=60_000,
+    ),
     reserve_bytes=0,
 )
 SMALL: Final = SegmentSettings(bytes=32 * 1024)

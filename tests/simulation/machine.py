@@ -17,6 +17,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor, Future
 from functools import partial
 from random import Random
+from threading import Event
 from typing import Any, Final, ParamSpec, TypeVar
 
 from greenlet import getcurrent, greenlet
@@ -28,6 +29,8 @@ from support.disks.simulated import Call, PowerLoss, SimulatedDisk
 SLOW: Final = frozenset(("write", "sync", "sync_directory", "create", "rename"))
 """Calls of the disk before which a thread stands still."""
 START_US: Final = 1_700_000_000_000_000
+WAKE_S: Final = 0.01
+"""How soon a thread that waits sees that it need not any more."""
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
@@ -40,7 +43,9 @@ class SimulatedMachine:
         self.ahead_us = ahead_us
         """How far the clock on the wall is ahead of the time that passes: whoever sets it makes it jump."""
         self.loop = SimulatedLoop(self, now_s)
-        self.world = World(Random(f"{seed}/chance"), self._make_threads, self.now_us, self.loop.time, self._start)
+        self.world = World(
+            Random(f"{seed}/chance"), self._make_threads, self.now_us, self.loop.time, self._start, self._wait
+        )
         self.paused: dict[SimulatedThread, None] = {}
         self._delays = Random(f"{seed}/delays")
         self._calls_left: int | None = None
@@ -118,6 +123,14 @@ class SimulatedMachine:
     def _start(self, work: Callable[[], None], name: str) -> None:
         SimulatedThreads(self, 1).submit(work)
 
+    def _wait(self, event: Event, seconds: float) -> None:
+        """On a thread: others go on meanwhile. Looks every so often whether the event is set."""
+        thread, end_s = getcurrent(), self.loop.time() + seconds
+        assert isinstance(thread, SimulatedThread)
+        while not event.is_set() and self.loop.time() < end_s:
+            pause_s = min(WAKE_S, end_s - self.loop.time())
+            thread.pause(partial(self.loop.call_later, pause_s))
+
 
 class _Jump:
     """In the place of a selector: nothing ever comes from outside, so waiting is a jump in time."""
@@ -167,7 +180,7 @@ class SimulatedThread(greenlet):  # type: ignore[misc]
             self.parent = getcurrent()
             self.switch()
 
-    def pause(self, until: Callable[[Callable[[], None]], None]) -> None:
+    def pause(self, until: Callable[[Callable[[], None]], object]) -> None:
         """On this thread: others go on until somebody calls what `until` is given. Raises PowerLoss if it never is."""
         if self._machine.died:
             raise PowerLoss

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from logboom.errors import LogboomError
 from logboom.results.places import ResultPlace
 from logboom.spark import session
-from logboom.spark.jobs import archive, job_run
+from logboom.spark.jobs import archive, archive_spans, job_run
 from logboom.spark.jobs.lease import Lease
 from logboom.spark.jobs.tasks import run_tasks
 
@@ -71,7 +71,7 @@ def between(job: dict[str, Any], step: str, function: Callable[..., Any]) -> Cal
 
 def main() -> None:
     job = json.loads(Path(sys.argv[1]).read_text())
-    archive.TASK_BYTES = 1  # type: ignore[misc]
+    archive_spans.TASK_BYTES = 1  # type: ignore[misc]
     archive.run_tasks = partial(run_stepping, job)  # type: ignore[attr-defined]
     ResultPlace.write = between(job, "written", ResultPlace.write)  # type: ignore[method-assign]
     Lease.end = between(job, "ended", Lease.end)  # type: ignore[method-assign]

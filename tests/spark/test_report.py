@@ -16,11 +16,12 @@ import pytest
 
 from logboom.broker.api import Settings
 from logboom.client import Writer
-from logboom.client.catalog import NodeCatalog
+from logboom.client.node_catalog import NodeCatalog
 from logboom.errors import PipelineError, TopicNotFound
 from logboom.results.pipeline_state import Result, ResultFile
 from logboom.results.places import ResultPlace
-from logboom.results.report.report import Report, decode_report
+from logboom.results.report.account import Report
+from logboom.results.report.report import decode_report
 from logboom.results.report.sums import Cells, ReportSums, add
 from logboom.spark.jobs import report as job
 from logboom.spark.jobs.job_run import run_job

@@ -20,7 +20,8 @@ from checker import Recorder, make_value
 from checker.history import Publish, Published, Refused, Stage
 from logboom import Client
 from logboom.broker.publish.publication import Publication, PublishKey, Receipt
-from logboom.client.publish.stage_writer import StageWriter, publish
+from logboom.client.publish.publish_calls import publish
+from logboom.client.publish.stage_writer import StageWriter
 from logboom.errors import LogboomError, OutcomeUnknown
 
 TIMEOUT_S = float(os.environ.get("NODE_WRITER_TIMEOUT_S") or "120")

@@ -12,7 +12,8 @@ from pathlib import Path
 from checker import make_value
 from logboom import Client, Reader, connect
 from logboom.broker.publish.publication import Publication, PublishKey, Receipt
-from logboom.client.publish.stage_writer import StageWriter, publish
+from logboom.client.publish.publish_calls import publish
+from logboom.client.publish.stage_writer import StageWriter
 from logboom.errors import LogboomError
 from support.nodes.process import READY_S, NodeProcess
 

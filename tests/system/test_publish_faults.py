@@ -14,7 +14,8 @@ import pytest
 
 from logboom import Client, Writer, connect
 from logboom.broker.publish.publication import PublishKey, StageInfo
-from logboom.client.publish.stage_writer import StageWriter, publish
+from logboom.client.publish.publish_calls import publish
+from logboom.client.publish.stage_writer import StageWriter
 from logboom.errors import LowSpace, OutcomeUnknown, StageNotFound, TopicDeleted, TopicRecreated
 from logboom.storage.config import MIB
 from support.brokers.any_broker import AnyBroker

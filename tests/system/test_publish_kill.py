@@ -10,7 +10,8 @@ import pytest
 
 from logboom import Client
 from logboom.broker.publish.publication import PublishKey, Receipt
-from logboom.client.publish.stage_writer import StageWriter, publish
+from logboom.client.publish.publish_calls import publish
+from logboom.client.publish.stage_writer import StageWriter
 from support.effort import some_of
 from support.faults import WRITES, works
 from support.nodes.process import NodeProcess

@@ -148,7 +148,7 @@ def test_a_replica_takes_over_from_a_source_that_was_killed_and_has_an_equal_pre
         assert done.returncode == 0, done.stderr
         assert "takes writes" in done.stdout
         again = command("promote", "--server", twins.replica.address)
-        assert (again.returncode, "is no replica" in again.stderr) == (1, True)
+        assert (again.returncode, "is not a replica" in again.stderr) == (1, True)
         before = ends_of(twins.replica.address)
         for topic in TOPICS:
             with Writer(topic, twins.replica.address) as writer:

@@ -116,7 +116,7 @@ def test_a_file_name_that_is_no_text_is_shown_and_no_traceback(tmp_path: Path) -
     directory = bytes(tmp_path) + b"/\xff\x1b[2J"
     os.mkdir(directory)
     done = on_terminal("check", directory)
-    assert "/\\udcff\\x1b[2J is not a directory of ours" in done.text
+    assert "/\\udcff\\x1b[2J is not a Logboom directory" in done.text
     assert done.code == 2
     command: list[str | bytes] = [sys.executable, "-c", PRINTS, directory]
     assert subprocess.run(command, capture_output=True, check=True).stdout == directory + b"\n" + JSON_OF_NAME

@@ -19,7 +19,8 @@ import pytest
 from logboom import Client, Reader, Record, Transaction, connect
 from logboom.broker.api import Settings
 from logboom.broker.publish.publication import Publication, PublishKey
-from logboom.client.publish.stage_writer import StageWriter, discard, publish
+from logboom.client.publish.publish_calls import discard, publish
+from logboom.client.publish.stage_writer import StageWriter
 from logboom.errors import (
     InvalidKey,
     LocalProtocolError,
@@ -99,13 +100,15 @@ def test_a_block_is_published_at_its_end_and_not_before(node: NodeProcess, clien
             transaction.write("others", b"%d" % number, partition=number % 2)
         transaction.write_many("events", [b"%d" % number for number in range(300, 2000)], partition=1)
         assert values(node, "others", 0) == []
+        transaction.write_many("others", [bytes(1000)] * 2000, partition=0)
         assert [stage.note for stage in client.stages()] == ["k/1"]
     assert sorted(number for partition in range(3) for number in numbers(node, "events", partition)) == list(
         range(2000)
     )
     assert numbers(node, "events", 1)[-1700:] == list(range(300, 2000))
     for partition in range(2):
-        assert numbers(node, "others", partition) == list(range(partition, 300, 2))
+        found = [int(value or b"") for value in values(node, "others", partition) if value != bytes(1000)]
+        assert found == list(range(partition, 300, 2))
     publication = published(transaction)
     assert (publication.name, publication.number, publication.repeat) == ("k", 1, False)
     assert publication.parts is not None
@@ -116,7 +119,7 @@ def test_a_block_is_published_at_its_end_and_not_before(node: NodeProcess, clien
         *(("others", partition) for partition in range(2)),
     }
     assert client.stages() == []
-    assert shown_keys(client) == [("k", 1, 2300)]
+    assert shown_keys(client) == [("k", 1, 4300)]
 
 
 def test_every_field_of_a_record_arrives(node: NodeProcess, client: Client) -> None:
@@ -270,6 +273,48 @@ def test_a_topic_deleted_or_made_anew_inside_the_block_gets_nothing(node: NodePr
     assert (values(node), values(node, "others"), client.stages(), client.keys()) == ([], [], [], [])
 
 
+def test_a_small_block_has_no_stage_and_keeps_its_order(node: NodeProcess, client: Client) -> None:
+    create(node, "events", 2)
+    for number in range(20):
+        with client.transaction("k" if number % 2 else None, number) as transaction:
+            transaction.write("events", b"%d" % number, partition=0)
+            transaction.write_many("events", [b"%d" % number, b"%d" % (number + 100)], partition=1)
+            assert client.stages() == []
+        parts = published(transaction).parts
+        assert parts is not None
+        assert [(part.first, part.next) for part in parts] == [(number, number + 1), (2 * number, 2 * number + 2)]
+    assert numbers(node, partition=0) == list(range(20))
+    assert numbers(node, partition=1) == [n for number in range(20) for n in (number, number + 100)]
+
+
+def test_a_topic_made_anew_between_two_blocks_is_an_error_once(node: NodeProcess, client: Client) -> None:
+    def run(number: int) -> None:
+        with client.transaction("k", number) as transaction:
+            transaction.write("events", b"%d" % number)
+
+    create(node, "events")
+    run(1)
+    delete(node, "events")
+    create(node, "events", 2)
+    with pytest.raises(TopicRecreated):
+        run(2)
+    run(2)
+    assert sorted(numbers(node, partition=0) + numbers(node, partition=1)) == [2]
+
+
+def test_a_client_uses_its_connections_again_and_notices_those_that_are_lost(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path) as node, Client(node.address) as client:
+        create(node, "events")
+        for number in range(4):
+            with client.transaction("k", number) as transaction:
+                transaction.write("events", b"%d" % number)
+            assert len(client._idle) == 1
+            if number % 2:
+                node.kill()
+                node.start()
+        assert numbers(node) == list(range(4))
+
+
 def test_a_topic_that_may_not_be_made_is_an_error_where_it_is_named(tmp_path: Path) -> None:
     with NodeProcess(tmp_path, "--set", "topics.auto_create=false") as node, Client(node.address) as client:
         with pytest.raises(TopicNotAllowed), client.transaction("k", 1) as transaction:
@@ -346,6 +391,8 @@ def test_a_node_killed_while_a_block_runs_is_not_noticed(codec: str, tmp_path: P
         assert client.stages() == []
 
 
+FEW = [b"%d" % number for number in range(50)]
+"""So little that it is published in one call."""
 MANY = [b"%d" % number for number in range(20_000)]
 LARGE = [b"%d " % number + b"x" * 2000 for number in range(5000)]
 """More than a segment of SMALL takes: it becomes segments itself."""
@@ -402,13 +449,13 @@ def kill_while_publishing(root: Path, rounds: int, content: list[bytes]) -> None
         assert [(key.name, key.number, key.is_open) for key in keys] == [("k", rounds - 1, False)]
 
 
-@pytest.mark.parametrize("content", [MANY, LARGE], ids=["many", "large"])
+@pytest.mark.parametrize("content", [FEW, MANY, LARGE], ids=["few", "many", "large"])
 def test_a_node_killed_while_it_publishes_has_all_of_it_once(tmp_path: Path, content: list[bytes]) -> None:
     kill_while_publishing(tmp_path, 2, content)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("content", [MANY, LARGE], ids=["many", "large"])
+@pytest.mark.parametrize("content", [FEW, MANY, LARGE], ids=["few", "many", "large"])
 def test_a_node_killed_very_often_while_it_publishes_has_all_of_it_once(tmp_path: Path, content: list[bytes]) -> None:
     kill_while_publishing(tmp_path, 40, content)
 

@@ -166,6 +166,77 @@ def test_many_threads_share_one_writer(tmp_path: Path) -> None:
         assert mine == list(range(50))
 
 
+def test_threads_that_never_wait_for_the_lock_lose_nothing_and_keep_their_order(tmp_path: Path) -> None:
+    threads, each = 6, 4_000
+    told: list[Written | LogboomError] = []
+    interval = sys.getswitchinterval()
+    with NodeProcess(tmp_path) as node:
+        create(node)
+        with Writer("events", node.address, batch_bytes=3_000, linger_ms=0.5) as writer:
+
+            def run(number: int) -> None:
+                for count in range(each):
+                    value = b"%d" % (number * each + count)
+                    if count % 5 == 4:
+                        writer.write(value, key=b"%d" % number, callback=told.append)
+                    elif count % 501 == 500:
+                        writer.send(value, channel="a/b").result(60)
+                    else:
+                        writer.write(value)
+
+            workers = [threading.Thread(target=run, args=(number,)) for number in range(threads)]
+            sys.setswitchinterval(1e-6)
+            try:
+                for worker in workers:
+                    worker.start()
+                while any(worker.is_alive() for worker in workers):
+                    writer.flush()
+                    assert len(writer) >= 0
+                for worker in workers:
+                    worker.join()
+            finally:
+                sys.setswitchinterval(interval)
+            writer.flush()
+            assert writer.stats["written"] == threads * each
+            assert writer.stats["buffered_bytes"] == writer.stats["waiting"] == 0
+        written = values(node)
+    assert len(told) == sum(1 for count in range(each) if count % 5 == 4) * threads
+    assert all(isinstance(place, Written) for place in told)
+    assert sorted(written) == list(range(threads * each))
+    for number in range(threads):
+        mine = [value for value in written if value // each == number]
+        assert mine == sorted(mine)
+
+
+def test_a_record_is_written_or_told_of_while_another_thread_closes(tmp_path: Path) -> None:
+    interval = sys.getswitchinterval()
+    with NodeProcess(tmp_path) as node:
+        create(node)
+        sys.setswitchinterval(1e-6)
+        try:
+            for number in range(30):
+                lost: list[int] = []
+                refused = taken = 0
+
+                def tell(error: LogboomError, count: int, lost: list[int] = lost) -> None:
+                    lost.append(count)
+
+                writer = Writer("events", node.address, on_error=tell)
+                closer = threading.Timer(0.0005 * number, writer.close)
+                closer.start()
+                while not refused:
+                    try:
+                        writer.write(b"1")
+                        taken += 1
+                    except LocalProtocolError:
+                        refused += 1
+                closer.join()
+                assert len(writer) == 0
+                assert writer.stats["written"] + sum(lost) == taken
+        finally:
+            sys.setswitchinterval(interval)
+
+
 def test_callbacks_and_futures_are_told_without_anybody_waiting(tmp_path: Path) -> None:
     with NodeProcess(tmp_path) as node, Writer("events", node.address, linger_ms=1) as writer:
         told = threading.Event()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import importlib
+import keyword
 import re
+import tokenize
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -128,6 +130,17 @@ FILES_MAX = 18
 """A folder is one idea. One file for each command, or for each part of the API, is one idea however many there are."""
 LISTS = {"cli/commands"}
 NOT_GERUNDS = {"ping", "wording", "setting", "ranking"}
+REPEATED_MAX = 12
+"""Lines of code of the same shape, besides imports: more of them want one place."""
+DIFFERENT_MIN = 4
+"""Shapes of statements in such a stretch: below that it is a list, such as the fields of a class."""
+REPEATS = {
+    "errors/": "an error is its fields, and those of different errors look alike",
+    "client/write/": "both writers take the same, and each says so for those who read its signature",
+}
+SCREEN_ROWS = 24
+PASSED_OVER = {tokenize.COMMENT, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
+VALUES = {tokenize.STRING: "text", tokenize.NUMBER: "number"}
 
 
 def test_a_public_class_name_stands_for_one_idea() -> None:
@@ -169,12 +182,79 @@ def test_no_folder_holds_more_than_one_idea() -> None:
     assert crowded == {}
 
 
+def statements(module: Path) -> Iterator[tuple[str, int, int]]:
+    """The shape of each statement, without names and values; how many lines it has, and where it begins."""
+    shape: list[str] = []
+    lines: set[int] = set()
+    with tokenize.open(module) as file:
+        for token in tokenize.generate_tokens(file.readline):
+            if token.type == tokenize.NEWLINE:
+                if shape[0] not in ("import", "from") and shape != ["text"]:
+                    yield " ".join(shape), len(lines), min(lines)
+                shape, lines = [], set()
+            elif token.type not in PASSED_OVER:
+                lines.add(token.start[0])
+                is_name = token.type == tokenize.NAME and not keyword.iskeyword(token.string)
+                shape.append("name" if is_name else VALUES.get(token.type, token.string))
+
+
+def stretches(module: Path) -> Iterator[tuple[tuple[str, ...], int]]:
+    """Statements that follow each other and have just more lines than may be repeated."""
+    found = list(statements(module))
+    for first in range(len(found)):
+        size = 0
+        for last in range(first, len(found)):
+            size += found[last][1]
+            if size > REPEATED_MAX:
+                shapes = tuple(shape for shape, _, _ in found[first : last + 1])
+                if len(set(shapes)) >= DIFFERENT_MIN:
+                    yield shapes, found[first][2]
+                break
+
+
+def test_no_shape_of_code_is_repeated_over_many_lines() -> None:
+    places: dict[tuple[str, ...], list[str]] = {}
+    for module in MODULES:
+        for shapes, line in stretches(module):
+            places.setdefault(shapes, []).append(f"{module.relative_to(SOURCE).as_posix()}:{line}")
+    repeated = [found for found in places.values() if len(found) > 1]
+    files = [{place.partition(":")[0] for place in found} for found in repeated]
+    known = [any(all(name.startswith(part) for name in names) for part in REPEATS) for names in files]
+    assert [found for found, is_known in zip(repeated, known, strict=True) if not is_known] == []
+    assert all(any(all(name.startswith(part) for name in names) for names in files) for part in REPEATS)
+
+
 def test_the_glossary_names_files_that_are_there() -> None:
     rows = [line.split("|") for line in GLOSSARY.read_text().splitlines() if line.startswith("| ")]
     words = [(row[1].strip(), row[3].strip().strip("`")) for row in rows if row[1].strip() != "word"]
     assert len(words) > 50
     assert [owner for _, owner in words if not (SOURCE / owner).exists()] == []
     assert len({word for word, _ in words}) == len(words)
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "GLOSSARY.md", "howto/new-front-end.md"])
+def test_a_page_about_the_code_names_files_that_are_there(page: str) -> None:
+    """By their paths, or the end of them where the line says the rest."""
+    names = [path.as_posix() for folder in (SOURCE, TESTS) for path in folder.rglob("*") if path.is_file()]
+    text = (GLOSSARY.parent / page).read_text()
+    named = {name for line in text.splitlines() for name in re.findall(r"`([a-z_/]+\.(?:py|js))`", line)}
+    assert named
+    assert {name for name in named if not any(path.endswith(f"/{name}") for path in names)} == set()
+
+
+def test_the_way_of_a_record_leaves_no_file_more_than_twice_and_fits_a_screen() -> None:
+    text = (GLOSSARY.parent / "ARCHITECTURE.md").read_text()
+    for title in ("## The way of a record", "## The way back"):
+        part = text[text.index(title) :].split("\n## ")[0]
+        rows = [row for row in part.splitlines() if re.match(r"\| \d+ \|", row)]
+        assert 8 <= len(rows) <= SCREEN_ROWS
+        steps = [re.findall(r"`([a-z_/]+\.py)`", row) for row in rows]
+        assert all(steps)
+        visits: dict[str, int] = {}
+        for before, files in zip([[], *steps], steps, strict=False):
+            for file in files:
+                visits[file] = visits.get(file, 0) + (file not in before)
+        assert {file for file, count in visits.items() if count > 2} == set()
 
 
 def test_every_folder_with_tests_has_a_budget_and_every_budget_a_folder() -> None:

@@ -8,6 +8,7 @@ body: Arrow views share the memory it was parsed from, and keep it alive.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from logboom.batch import arrow
@@ -115,17 +116,29 @@ class Batch:
 
     def records(self, where: Selection | None = None) -> Iterator[Record]:
         """The records, made one by one as they are asked for."""
-        count = self.header.record_count
-        if count <= _FEW and where is None:
-            for row in zip(*map(self._few, _ORDER), self.seqnos(), strict=True):
-                yield Record(*row)
-            return
+        if where is None:
+            return self.numbered(iter(self.seqnos()))
         rows = self.to_arrow((*_ORDER, "seqno"), where)
-        for start in range(0, rows.num_rows, _CHUNK):
-            chunk = rows.slice(start, _CHUNK)
-            lists = [arrow.to_list(name, chunk.column(name)) for name in (*_ORDER, "seqno")]
-            for row in zip(*lists, strict=True):
-                yield Record(*row)
+        *columns, seqnos = rows.columns
+        return chain.from_iterable(_runs(columns, iter(seqnos.to_pylist()), 0, rows.num_rows))
+
+    def numbered(self, seqnos: Iterator[int], skip: int = 0) -> Iterator[Record]:
+        """The records behind the first `skip`, with these seqnos: each record takes one when it is made, no sooner."""
+        count = self.header.record_count
+        if count <= _FEW:
+            return map(Record, *[self._few(name)[skip:] for name in _ORDER], seqnos)
+        columns = [self._constant(name) or arrow.column(self, name) for name in _ORDER]
+        return chain.from_iterable(_runs(columns, seqnos, skip, count))
+
+    def _constant(self, name: str) -> repeat[Any] | None:
+        """What every record has in this column, where the batch has no column for it. Of values there is a column."""
+        columns, header = self.columns, self.header
+        if name == "timestamp":
+            moment = header.append_time if header.min_timestamp == NO_TIMESTAMP else header.min_timestamp
+            return repeat(moment) if columns.timestamp == ABSENT else None
+        if name == "value" or getattr(columns, name) is not None:
+            return None
+        return repeat(() if name in ("tags", "headers") else None)
 
     def values(self) -> list[bytes | None]:
         return self.to_list("value")
@@ -212,3 +225,18 @@ class Batch:
         steps = self.body[lists.offsets : lists.offsets + 4 * count + 4].cast("i").tolist()
         items = list(zip(*map(self._strings, lists.items), strict=True))
         return [items[steps[i] : steps[i + 1]] for i in range(count)]
+
+
+def _runs(columns: list[Any], seqnos: Iterator[int], start: int, until: int) -> Iterator[Iterator[Record]]:
+    """Records of these columns, in `_ORDER`, some at a time: what is decoded is still in the cache when it is used.
+
+    `map` makes them, so that no bytecode runs between two records. It asks for the value first: where there is none
+    left no seqno is taken.
+    """
+    for first in range(start, until, _CHUNK):
+        count = min(_CHUNK, until - first)
+        entries = (
+            column if isinstance(column, repeat) else arrow.to_list(name, column.slice(first, count))
+            for name, column in zip(_ORDER, columns, strict=True)
+        )
+        yield map(Record, *entries, seqnos)

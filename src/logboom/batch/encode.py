@@ -166,15 +166,32 @@ def long_text(name: str, entries: Any, nullable: bool) -> Pieces:
 def long_lists(name: str, entries: Any) -> Pieces:
     import pyarrow as pa
 
-    if not is_arrow(entries) and str in map(type, entries):
-        raise InvalidColumn(name, "str is not a list")
-    offsets, items = _list_parts(name, _array(name, entries, pa.list_(pa.string())))
+    offsets, items = _list_parts(name, _lists_array(name, entries))
     if not len(items):
         return []
     return [*offsets, *_text_buffers(_array(name, items, pa.string()))]
 
 
+def _lists_array(name: str, entries: Any) -> pa.Array:
+    import pyarrow as pa
+
+    if not is_arrow(entries) and str in map(type, entries):
+        raise InvalidColumn(name, "str is not a list")
+    return _array(name, entries, pa.list_(pa.string()))
+
+
 def long_pairs(name: str, entries: Any) -> Pieces:
+    pair = _pair_type()
+    offsets, items = _list_parts(name, _pairs_array(name, entries))
+    if not len(items):
+        return []
+    keys, values = _array(name, items, pair).flatten()
+    if keys.null_count or values.null_count:
+        raise InvalidColumn(name, "a header lacks its key or its value")
+    return [*offsets, *_text_buffers(keys), *_text_buffers(values)]
+
+
+def _pairs_array(name: str, entries: Any) -> pa.Array:
     import pyarrow as pa
 
     array = entries
@@ -184,14 +201,29 @@ def long_pairs(name: str, entries: Any) -> Pieces:
             array = pa.array(entries, pa.map_(pa.string(), pa.binary()))
         except (pa.ArrowException, TypeError, ValueError):
             array = _array(name, [_pairs(name, entry) for entry in entries], pa.map_(pa.string(), pa.binary()))
-    pair = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
-    offsets, items = _list_parts(name, _array(name, array, pa.list_(pair)))
-    if not len(items):
-        return []
-    keys, values = _array(name, items, pair).flatten()
-    if keys.null_count or values.null_count:
-        raise InvalidColumn(name, "a header lacks its key or its value")
-    return [*offsets, *_text_buffers(keys), *_text_buffers(values)]
+    return _array(name, array, pa.list_(_pair_type()))
+
+
+def _pair_type() -> pa.DataType:
+    import pyarrow as pa
+
+    return pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
+
+
+def as_array(name: str, entries: Any) -> pa.Array:
+    """A column as `build` names it, in the type that it has in a batch. No entry of it is refused later."""
+    pa = vector.pa
+    if name == "timestamps":
+        return pa.array(_long_timestamps(entries))
+    if name == "tags":
+        array = _lists_array(name, entries)
+        long_lists(name, array)
+    elif name == "headers":
+        array = _pairs_array(name, entries)
+        long_pairs(name, array)
+    else:
+        array = _array(name, entries, pa.string() if name == "channels" else pa.binary())
+    return array
 
 
 def timestamps(entries: Any, count: int) -> tuple[Pieces, int, int]:

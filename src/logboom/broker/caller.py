@@ -1,8 +1,8 @@
 """Who asks: every call of the broker says so.
 
 A front-end makes one for each connection, when the connection is made, and passes it on with everything that comes over
-it; nobody makes one for a single call. The broker alone decides by it what is allowed, once for all front-ends; so far
-everybody is allowed everything.
+it; nobody makes one for a single call. The broker alone decides by it what is allowed (`rules.py`), once for all
+front-ends.
 """
 
 from __future__ import annotations

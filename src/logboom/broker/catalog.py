@@ -18,8 +18,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from logboom.batch import BATCH_SIZE_MAX
 from logboom.broker.allowances import Allowances
-from logboom.broker.api import PartitionInfo, TopicInfo
+from logboom.broker.api import PIPELINE_TOPIC, PartitionInfo, TopicInfo
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.sync_rounds import SyncRounds, logger
 from logboom.broker.config import BrokerConfig
@@ -139,8 +140,8 @@ class Catalog:
         self.changing = asyncio.Lock()
         """Held by whoever changes which topics there are, or what their logs are made of."""
         self._change: asyncio.Task[Hosted] | None = None
-        self.busy: dict[str, set[str]] = {}
-        """Topics, by id, that records are being published to, and under which names: they cannot be deleted."""
+        self.busy: dict[str, set[tuple[str, int]]] = {}
+        """Topics, by id, that records are being published to, with name and number: they cannot be deleted."""
         self._terms: dict[str, int] = {}
         """Terms that could not be written down, by the log's name: the next append does it."""
 
@@ -169,8 +170,11 @@ class Catalog:
         """The same, at once."""
         return list(self._topics.values())
 
-    def log_config(self, settings: Settings) -> LogConfig:
-        return replace(settings.log_config(), batch_bytes_max=self._config.limits.batch_bytes)
+    def log_config(self, name: str, settings: Settings) -> LogConfig:
+        """What a topic's logs are to be like. The limit is for what clients send, not for what a node keeps itself."""
+        is_own = name.startswith("_") and name != PIPELINE_TOPIC
+        most = BATCH_SIZE_MAX if is_own else self._config.limits.batch_bytes
+        return replace(settings.log_config(), batch_bytes_max=most)
 
     def open_logs(self, takes_over: bool = False) -> dict[str, Log | LogboomError]:
         """Recover every log, many at a time; by its name. On a thread, before anything else.
@@ -179,7 +183,7 @@ class Catalog:
         """
         groups: dict[LogConfig, list[str]] = {}
         for topic in self._data.topics():
-            groups.setdefault(self.log_config(topic.settings), []).extend(topic.log_names)
+            groups.setdefault(self.log_config(topic.name, topic.settings), []).extend(topic.log_names)
         opened: dict[str, Log | LogboomError] = {}
         for config, names in groups.items():
             try:
@@ -333,7 +337,7 @@ class Catalog:
             self._half_made.discard(topic.name)
         self.deletions.take_back(topic.id)
         self._data.adopt_topic(topic)
-        config, names = self.log_config(topic.settings), topic.log_names
+        config, names = self.log_config(topic.name, topic.settings), topic.log_names
         try:
             return dict(zip(names, self._data.open_logs(names, config), strict=True))
         except Exception:
@@ -348,7 +352,7 @@ class Catalog:
         async with self._rounds.pause():
             if writer.gone is not None:
                 raise said_again(writer.gone)
-            config = self.log_config(hosted.topic.settings)
+            config = self.log_config(hosted.topic.name, hosted.topic.settings)
             try:
                 log = await asyncio.to_thread(self._data.begin_anew, name, snapshot, config)
             except OSError as error:
@@ -372,7 +376,7 @@ class Catalog:
                 writer.configure(self._written_as(hosted.topic))
         for writer in hosted.open_writers:
             writer.wake()  # whoever copies the log must learn of this
-            writer.log.config = self.log_config(settings)
+            writer.log.config = self.log_config(hosted.topic.name, settings)
             if writer.unsynced_bytes:
                 self._rounds.want(writer)  # it may be waiting for longer than is allowed now
         return hosted
@@ -400,7 +404,7 @@ class Catalog:
 
     def _check_idle(self, topic: Topic) -> None:
         if topic.id in self.busy:
-            raise TopicBusy(topic.name, min(self.busy[topic.id]))
+            raise TopicBusy(topic.name, min(self.busy[topic.id])[0])
 
     async def _take_away(self, hosted: Hosted) -> None:
         name = hosted.topic.name
@@ -422,6 +426,6 @@ class Catalog:
         topic = hosted.topic
         with suppress(TopicNotFound):
             self._data.topic(topic.name)
-            config = self.log_config(topic.settings)
+            config = self.log_config(topic.name, topic.settings)
             logs = await asyncio.to_thread(lambda: {name: self._open_one(name, config) for name in topic.log_names})
             self.host(topic, logs).refused = hosted.refused

@@ -57,8 +57,8 @@ from logboom.broker.monitor.incidents import listening
 from logboom.broker.monitor.lags import list_with_lags
 from logboom.broker.monitor.segments import SegmentLists
 from logboom.broker.monitor.watcher import Watcher, look_at_volume
+from logboom.broker.publish.key_book import LIMIT as PUBLISH_LIMIT
 from logboom.broker.publish.publisher import FILE as PUBLISH_FILE
-from logboom.broker.publish.publisher import LIMIT as PUBLISH_LIMIT
 from logboom.broker.publish.publisher import TOPIC as PUBLISH_TOPIC
 from logboom.broker.publish.publisher import Publisher
 from logboom.broker.publish.stages import Stages
@@ -67,6 +67,7 @@ from logboom.broker.read.feed import LocalFeed, begin_feed
 from logboom.broker.read.log_reader import LocalSubscription, LogReader, ReadPoint
 from logboom.broker.recovered import describe_recovery, describe_topics
 from logboom.broker.replica import Replica, claim_role, recover_logs
+from logboom.broker.rules import OPEN, ObjectKind, Right, Rules
 from logboom.broker.state.cursors import FILE as CURSORS_FILE
 from logboom.broker.state.cursors import LIMIT as CURSORS_LIMIT
 from logboom.broker.state.cursors import TOPIC as CURSORS_TOPIC
@@ -76,10 +77,7 @@ from logboom.broker.state.log_cursors import commit_in
 from logboom.broker.topics import Topics
 from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.broker.world import REAL, World
-from logboom.errors import (
-    ShuttingDown,
-    SyncFailed,
-)
+from logboom.errors import LogboomError, ShuttingDown, SyncFailed
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data.deletions import Deletion
 from logboom.storage.data.directory import DataDirectory
@@ -91,6 +89,8 @@ WRITE_THREADS: Final = 2
 STAGE_THREADS: Final = 4
 VALIDATION_SHARE: Final = 0.5
 """Of the time there is for closing: for validators; the rest is the disk's."""
+CLOCKS_APART_US: Final = 60_000_000
+"""The clock of a node that is copied may be ahead by so much."""
 Result = TypeVar("Result")
 
 
@@ -104,8 +104,10 @@ class LocalBroker:
         validators: Validators | None = None,
         role: Role | None = None,
         world: World = REAL,
+        rules: Rules = OPEN,
     ) -> None:
         loop = asyncio.get_running_loop()
+        self._rules = rules
         self.config = config
         self.world = world
         self.limits = config.limits
@@ -133,7 +135,7 @@ class LocalBroker:
         self._admission = admission = Admission(self.rejections, None if role is None or role.promoted else role.source)
         self._ids = IdIssuer(self._rounds, admission, self._spawn)
         writing = catalog, self._rounds, self._validation, admission
-        self._router = AppendRouter(loop, *writing, self._ids, config, self._spawn)
+        self._router = AppendRouter(loop, *writing, self._ids, config, self._spawn, rules)
         self._wake, self._ending = asyncio.Event(), asyncio.Event()
         self._topics = Topics(*writing, archives, self._its_cursors, self._wake)
         wake_upkeep = partial(loop.call_soon_threadsafe, self._wake.set)
@@ -179,6 +181,7 @@ class LocalBroker:
         validators: Validators | None = None,
         replicate: Role | None = None,
         world: World = REAL,
+        rules: Rules = OPEN,
     ) -> LocalBroker:
         """Take the directory, recover every log, and begin to look after them.
 
@@ -193,7 +196,7 @@ class LocalBroker:
         ears = ExitStack()
         try:
             role = await asyncio.to_thread(claim_role, data, replicate)
-            broker = cls(data, config, validators, role, world)
+            broker = cls(data, config, validators, role, world, rules)
             ears.enter_context(listening(broker.rejections.incidents))
             logs = await asyncio.to_thread(recover_logs, data, broker._catalog, role)
             for topic in data.topics():
@@ -226,9 +229,19 @@ class LocalBroker:
         await self._catalog.create(PIPELINE_TOPIC, 1, Settings(flush=FlushSettings("each")), "node")
         await asyncio.to_thread(self._stages.find_all)
         keys = await opened(StateHome(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, sys.maxsize)))  # Publishing counts
-        space, keys_max = self._data.files.space, self.limits.publish_keys
-        self._publishing = Publisher(keys, self._stages, self._catalog, space, self._router.admit, keys_max, self.world)
+        self._publishing = Publisher(
+            *(keys, self._stages, self._catalog, self._data.files.space),
+            *(self._router.admit, self._validation.judge, self.limits, self.world),
+        )
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
+
+    def _ask(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
+        """Raises what the rules raise, and counts it."""
+        try:
+            self._rules.check(caller, right, kind, name)
+        except LogboomError as error:
+            self.rejections.note(error)
+            raise
 
     def issue_id(self) -> int:
         """A producer id that no writer has had; 0 where there is none."""
@@ -237,55 +250,93 @@ class LocalBroker:
     async def create_topic(
         self, name: str, partitions: int | None = None, settings: Settings | None = None, *, caller: Caller = EVERYBODY
     ) -> TopicInfo:
+        self._ask(caller, "create", "topic", name)
         return await self._topics.create(name, partitions, settings)
 
     async def configure_topic(self, name: str, settings: Settings, *, caller: Caller = EVERYBODY) -> TopicInfo:
+        self._ask(caller, "configure", "topic", name)
         return await self._topics.configure(name, settings)
 
     async def describe_topic(self, name: str, create: bool = False, *, caller: Caller = EVERYBODY) -> TopicInfo:
+        self._ask(caller, "describe", "topic", name)
+        if create:
+            self._ask(caller, "create", "topic", name)
         return await self._topics.describe(name, create)
 
     async def list_topics(
         self, prefix: str = "", internal: bool = False, *, caller: Caller = EVERYBODY
     ) -> list[TopicInfo]:
+        self._ask(caller, "describe", "topic")
         return await self._topics.list(prefix, internal)
 
     async def delete_topic(self, name: str, topic_id: str | None = None, *, caller: Caller = EVERYBODY) -> None:
+        self._ask(caller, "delete", "topic", name)
         with self._admission.counting(self.replica is not None and self.replica.keeps(name)):
             check_not_internal(name)
+            await self._settle_publishes()
             await asyncio.shield(self._spawn(self._topics.delete(name, topic_id)))  # who asked may wait no longer
 
     async def trim(self, topic: str, partition: int | None, seqno: int, *, caller: Caller = EVERYBODY) -> PartitionInfo:
+        self._ask(caller, "delete", "topic", topic)
         return await self._topics.trim(topic, partition, seqno)
 
     def append(
         self, parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller = EVERYBODY
     ) -> asyncio.Future[list[Answer]]:
-        return self._router.append(parts, acks)
+        return self._router.append(parts, acks, caller)
 
     async def open_stage(self, note: str = "", *, caller: Caller = EVERYBODY) -> StageInfo:
+        self._ask(caller, "create", "stage")
         with self._admission.counting():
             self._admission.check_node()
             return await self._stages.open(note)
 
     def stage(self, stage: str, parts: Sequence[Part], *, caller: Caller = EVERYBODY) -> asyncio.Future[list[Answer]]:
+        try:
+            for part in parts:
+                self._ask(caller, "write", "topic", part.topic)
+        except LogboomError as error:
+            refused: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
+            refused.set_exception(error)
+            return refused
         return self._stages.stage(stage, parts)
 
     async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
+        self._ask(caller, "write", "key", key.name)
         with self._admission.counting():
             return await self._its_publishing().publish(key, stages)
 
+    async def publish_batches(
+        self, key: PublishKey, parts: Sequence[Part], *, caller: Caller = EVERYBODY
+    ) -> Publication:
+        self._ask(caller, "write", "key", key.name)
+        for part in parts:
+            self._ask(caller, "write", "topic", part.topic)
+        with self._admission.counting():
+            return await self._its_publishing().publish_batches(key, parts)
+
+    async def _settle_publishes(self) -> None:
+        """What is published holds its topics no longer. Where that cannot be written down, whoever asks is told."""
+        if self._publishing is not None:
+            with suppress(LogboomError):
+                await self._publishing.keys.settle()
+
     async def discard(self, stages: Sequence[str], *, caller: Caller = EVERYBODY) -> int:
+        for stage in stages:
+            self._ask(caller, "delete", "stage", stage)
         self._admission.check_open()
         return self._stages.discard(stages)
 
     async def list_stages(self, *, caller: Caller = EVERYBODY) -> list[StageInfo]:
+        self._ask(caller, "describe", "stage")
         return self._stages.list()
 
     async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[KeyInfo]:
+        self._ask(caller, "describe", "key")
         return await self._its_publishing().list_keys(prefix)
 
     async def forget_key(self, name: str, *, caller: Caller = EVERYBODY) -> bool:
+        self._ask(caller, "delete", "key", name)
         with self._admission.counting():
             return await self._its_publishing().forget(name)
 
@@ -295,15 +346,18 @@ class LocalBroker:
         return self._publishing
 
     async def read(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> Chunk:
-        position = await self._begin(request)
+        position = await self._begin(request, caller)
         return await self._reading.next(position, request.max_bytes, request.max_records, request.wait_ms)
 
     async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> LocalSubscription:
-        position = await self._begin(request)
+        position = await self._begin(request, caller)
         self._reading.counts.subscriptions += 1
         return LocalSubscription(self._reading, position, request.max_records)
 
-    async def _begin(self, request: ReadRequest) -> ReadPoint:
+    async def _begin(self, request: ReadRequest, caller: Caller) -> ReadPoint:
+        self._ask(caller, "read", "topic", request.topic)
+        if request.start.cursor is not None:
+            self._ask(caller, "read", "cursor", request.start.cursor)
         self._admission.check_open()
         hosted = self._catalog.find(request.topic, request.topic_id)
         partition = request.partition
@@ -323,6 +377,8 @@ class LocalBroker:
         *,
         caller: Caller = EVERYBODY,
     ) -> None:
+        self._ask(caller, "write", "cursor", cursor)
+        self._ask(caller, "read", "topic", topic)
         with self._admission.counting():
             hosted = self._catalog.find(topic)
             await commit_in(
@@ -332,15 +388,19 @@ class LocalBroker:
     async def fetch_cursor(
         self, cursor: str, topic: str, partition: int | None = None, *, caller: Caller = EVERYBODY
     ) -> str | None:
+        self._ask(caller, "read", "cursor", cursor)
+        self._ask(caller, "read", "topic", topic)
         hosted = self._catalog.find(topic)
         return self._its_cursors().fetch(cursor, topic, hosted.writers.index(hosted.writer(partition)))
 
     async def list_cursors(
         self, topic: str | None = None, prefix: str = "", *, caller: Caller = EVERYBODY
     ) -> list[CursorInfo]:
+        self._ask(caller, "describe", "cursor")
         return await list_with_lags(self._its_cursors(), self._catalog, topic, prefix)
 
     async def delete_cursor(self, cursor: str, topic: str | None = None, *, caller: Caller = EVERYBODY) -> int:
+        self._ask(caller, "delete", "cursor", cursor)
         with self._admission.counting():
             return await self._its_cursors().delete(cursor, topic)
 
@@ -353,30 +413,38 @@ class LocalBroker:
         return self._cursors
 
     async def refuse(self, topic: str | None = None, reason: str = "", *, caller: Caller = EVERYBODY) -> None:
+        self._ask(caller, "manage", "node" if topic is None else "topic", topic or "")
         self._topics.switch(topic, reason or "switched to read-only")
 
     async def accept(self, topic: str | None = None, *, caller: Caller = EVERYBODY) -> None:
+        self._ask(caller, "manage", "node" if topic is None else "topic", topic or "")
         self._topics.switch(topic, None)
 
     async def stats(self, *, caller: Caller = EVERYBODY) -> NodeStats:
+        self._ask(caller, "describe", "node")
         replica = None if self.replica is None else self.replica.stats()
         return self.counters.stats(self._admission.refused, replica, self.unreadable, self.watcher.disk)
 
     async def history(self, since: int = 0, *, caller: Caller = EVERYBODY) -> History:
+        self._ask(caller, "describe", "node")
         return self.watcher.history(since)
 
     async def activity(self, request: ActivityRequest, *, caller: Caller = EVERYBODY) -> Activity:
+        self._ask(caller, "describe", "topic")
         return await self.watcher.activity(request)
 
     async def topic_history(self, topic: str, *, caller: Caller = EVERYBODY) -> TopicHistory:
+        self._ask(caller, "describe", "topic", topic)
         return await self.watcher.topic_history(topic)
 
     async def measures(self, *, caller: Caller = EVERYBODY) -> Measures:
+        self._ask(caller, "describe", "topic")
         return await self.counters.measures()
 
     async def segments(
         self, topic: str, partition: int | None = None, limit: int = 1000, *, caller: Caller = EVERYBODY
     ) -> list[SegmentInfo]:
+        self._ask(caller, "describe", "topic", topic)
         self._admission.check_open()
         hosted = self._catalog.find(topic)
         writer = hosted.writer(partition)
@@ -384,19 +452,23 @@ class LocalBroker:
         return await self._segments.show_of(writer, findings, limit)
 
     async def incidents(self, *, caller: Caller = EVERYBODY) -> list[Incident]:
+        self._ask(caller, "describe", "node")
         return self.rejections.incidents.recent()
 
     async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> LocalFeed:
         """See broker.api.Feeds."""
+        self._ask(caller, "read", "topic", topic)
         self._admission.check_open()
         check_not_internal(topic)
         return await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
 
     def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         """See broker.api.Feeds."""
+        self._ask(caller, "describe", "topic")
         return self._catalog.deletions.find(topic_ids)
 
     async def promote(self, *, caller: Caller = EVERYBODY) -> None:
+        self._ask(caller, "manage", "node")
         self._admission.check_open()
         await asyncio.shield(self._spawn(self._take_over()))  # who asked may wait no longer
 
@@ -409,6 +481,7 @@ class LocalBroker:
             self.replica, self._admission.source = None, None
             self._upkeep.retains, self._reading.is_copy = True, False
             self._ids.outrun()
+            await self._its_publishing().keys.forget_until(self.world.now_us() + CLOCKS_APART_US)
             self._wake.set()
 
     def replica_of(self) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Thread
+from threading import Event, Thread
 from typing import Final
 
 from logboom.storage.means import Means
@@ -36,6 +36,8 @@ class World(Means):
     """Seconds since any moment. Never goes back."""
     start_thread: Callable[[Callable[[], None], str], None] = _start_thread
     """For work that may never end: on a thread that nobody waits for. Raises RuntimeError where there is none."""
+    wait: Callable[[Event, float], object] = Event.wait
+    """On a thread: until the event is set, or so many seconds have passed."""
 
 
 REAL: Final = World()

@@ -29,29 +29,29 @@ _COMMANDS = {
         "write": "Write records.",
         "read": "Read records.",
     },
-    Group("Look and steer", sort_key=1): {
-        "head": "Where do a topic's logs begin and end?",
+    Group("Inspect and control", sort_key=1): {
+        "head": "Show where a topic's logs begin and end.",
         "sql": "Query topics with SQL.",
         "pipeline": "Run checkpoints, archives, checks and reports on Spark.",
         "cursor": "List, show, set and delete cursors.",
-        "stage": "List and discard stages; list and forget keys of what was published.",
+        "stage": "List and discard stages; list and forget publish keys.",
         "top": "Watch a node in the terminal: rates, latencies, health, topics.",
-        "stats": "What is a node doing?",
-        "refuse": "Take no more writes: of a topic, or of the whole node.",
-        "accept": "Take writes again, after `logboom refuse`.",
-        "promote": "Let a replica take over from its source.",
-        "ping": "Does a node answer, and how soon?",
-        "bench": "How fast is a node? Load with latency percentiles.",
+        "stats": "Show a node's counters and state.",
+        "refuse": "Make a topic, or the whole node, read-only.",
+        "accept": "Allow writes again after `logboom refuse`.",
+        "promote": "Turn a replica into a node that takes writes.",
+        "ping": "Check that a node answers, and how fast.",
+        "bench": "Measure a node's throughput and latency percentiles.",
         "config": "Show, check and explain a node's configuration.",
         "completion": "Print a script that completes commands, options and names in a shell.",
     },
     Group("Data directories", sort_key=2): {
-        "doctor": "What is wrong with a node or a data directory, and what to do?",
-        "check": "Is everything in a directory as it was written?",
-        "repair": "Mend what a check finds.",
-        "upkeep": "Drop, recompress and scrub what is due.",
-        "dump": "Write logs as one portable stream.",
-        "load": "Make logs of a dump again.",
+        "doctor": "Find problems of a node or a data directory, and say what to do.",
+        "check": "Verify every byte of a data directory.",
+        "repair": "Repair damage that a check found.",
+        "upkeep": "Run retention, recompression and scrub on a stopped node's directory.",
+        "dump": "Export logs as one portable stream.",
+        "load": "Import logs from a dump.",
     },
 }
 app = App(
@@ -95,7 +95,7 @@ def run(arguments: list[str]) -> int:
         sys.stdout.flush()
     except CycloptsError as error:
         command = " ".join(("logboom", *(error.command_chain or ())))
-        return _fail(f"{str(error).strip()}\nlogboom: `{command} --help` says what there is")
+        return _fail(f"{str(error).strip()}\nlogboom: `{command} --help` lists the commands and options")
     except KeyboardInterrupt:
         return _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:

@@ -16,37 +16,15 @@ from typing import Final, TypeVar
 
 from msgspec.msgpack import Decoder
 
-from logboom.broker.api import (
-    Acks,
-    Activity,
-    ActivityRequest,
-    Answer,
-    Appended,
-    Chunk,
-    CursorInfo,
-    History,
-    Incident,
-    KeyInfo,
-    Measures,
-    NodeStats,
-    Part,
-    PartitionInfo,
-    Publication,
-    PublishKey,
-    ReadRequest,
-    Receipt,
-    SegmentInfo,
-    Settings,
-    StageInfo,
-    Subscription,
-    TopicHistory,
-    TopicInfo,
-)
+from logboom.batch import Producer
+from logboom.batch.header import Buffer
+from logboom.batch.rewrite import without_producer
+from logboom.broker import api
 from logboom.broker.caller import EVERYBODY, Caller
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.async_link import CONNECT_TIMEOUT_S, AsyncLink
 from logboom.client.link.backoff import Backoff
-from logboom.errors import OutcomeUnknown, Overloaded, RemoteProtocolError, Unavailable
+from logboom.errors import InvalidKey, LogboomError, OutcomeUnknown, Overloaded, RemoteProtocolError, Unavailable
 from logboom.protocols.binary import messages
 from logboom.protocols.binary.errors import decode_failure
 from logboom.protocols.binary.messages import Append, AppendPart, Appends, Kind, Read, Welcome
@@ -56,21 +34,21 @@ SEQNO_UNKNOWN: Final = -1
 
 Result = TypeVar("Result")
 
-_topic = Decoder(TopicInfo)
-_topics = Decoder(list[TopicInfo])
-_partition = Decoder(PartitionInfo)
-_cursors = Decoder(list[CursorInfo])
-_stats = Decoder(NodeStats)
-_measures = Decoder(Measures)
-_history = Decoder(History)
-_activity = Decoder(Activity)
-_topic_history = Decoder(TopicHistory)
-_segments = Decoder(list[SegmentInfo])
-_incidents = Decoder(list[Incident])
-_stage = Decoder(StageInfo)
-_stages = Decoder(list[StageInfo])
-_publication = Decoder(Publication)
-_keys = Decoder(list[KeyInfo])
+_topic = Decoder(api.TopicInfo)
+_topics = Decoder(list[api.TopicInfo])
+_partition = Decoder(api.PartitionInfo)
+_cursors = Decoder(list[api.CursorInfo])
+_stats = Decoder(api.NodeStats)
+_measures = Decoder(api.Measures)
+_history = Decoder(api.History)
+_activity = Decoder(api.Activity)
+_topic_history = Decoder(api.TopicHistory)
+_segments = Decoder(list[api.SegmentInfo])
+_incidents = Decoder(list[api.Incident])
+_stage = Decoder(api.StageInfo)
+_stages = Decoder(list[api.StageInfo])
+_publication = Decoder(api.Publication)
+_keys = Decoder(list[api.KeyInfo])
 _count = Decoder(int)
 _flag = Decoder(bool)
 _text: Decoder[str | None] = Decoder(str | None)
@@ -140,25 +118,32 @@ class RemoteBroker:
         return loop.time() - began
 
     async def create_topic(
-        self, name: str, partitions: int | None = None, settings: Settings | None = None, *, caller: Caller = EVERYBODY
-    ) -> TopicInfo:
+        self,
+        name: str,
+        partitions: int | None = None,
+        settings: api.Settings | None = None,
+        *,
+        caller: Caller = EVERYBODY,
+    ) -> api.TopicInfo:
         return await self._call(messages.CreateTopic(name, partitions, settings), _topic)
 
-    async def configure_topic(self, name: str, settings: Settings, *, caller: Caller = EVERYBODY) -> TopicInfo:
+    async def configure_topic(self, name: str, settings: api.Settings, *, caller: Caller = EVERYBODY) -> api.TopicInfo:
         return await self._call(messages.ConfigureTopic(name, settings), _topic)
 
-    async def describe_topic(self, name: str, create: bool = False, *, caller: Caller = EVERYBODY) -> TopicInfo:
+    async def describe_topic(self, name: str, create: bool = False, *, caller: Caller = EVERYBODY) -> api.TopicInfo:
         return await self._call(messages.DescribeTopic(name, create), _topic)
 
     async def list_topics(
         self, prefix: str = "", internal: bool = False, *, caller: Caller = EVERYBODY
-    ) -> list[TopicInfo]:
+    ) -> list[api.TopicInfo]:
         return await self._call(messages.ListTopics(prefix, internal), _topics)
 
     async def delete_topic(self, name: str, topic_id: str | None = None, *, caller: Caller = EVERYBODY) -> None:
         await self._call(messages.DeleteTopic(name, topic_id), _nothing)
 
-    async def trim(self, topic: str, partition: int | None, seqno: int, *, caller: Caller = EVERYBODY) -> PartitionInfo:
+    async def trim(
+        self, topic: str, partition: int | None, seqno: int, *, caller: Caller = EVERYBODY
+    ) -> api.PartitionInfo:
         return await self._call(messages.Trim(topic, partition, seqno), _partition)
 
     async def commit_cursor(
@@ -181,7 +166,7 @@ class RemoteBroker:
 
     async def list_cursors(
         self, topic: str | None = None, prefix: str = "", *, caller: Caller = EVERYBODY
-    ) -> list[CursorInfo]:
+    ) -> list[api.CursorInfo]:
         return await self._call(messages.ListCursors(topic, prefix), _cursors)
 
     async def delete_cursor(self, cursor: str, topic: str | None = None, *, caller: Caller = EVERYBODY) -> int:
@@ -193,83 +178,113 @@ class RemoteBroker:
     async def accept(self, topic: str | None = None, *, caller: Caller = EVERYBODY) -> None:
         await self._call(messages.Accept(topic), _nothing)
 
-    async def stats(self, *, caller: Caller = EVERYBODY) -> NodeStats:
+    async def stats(self, *, caller: Caller = EVERYBODY) -> api.NodeStats:
         return await self._call(messages.Stats(), _stats)
 
-    async def measures(self, *, caller: Caller = EVERYBODY) -> Measures:
+    async def measures(self, *, caller: Caller = EVERYBODY) -> api.Measures:
         return await self._call(messages.GetMeasures(), _measures)
 
     async def promote(self, *, caller: Caller = EVERYBODY) -> None:
         await self._call(messages.Promote(), _nothing)
 
-    async def history(self, since: int = 0, *, caller: Caller = EVERYBODY) -> History:
+    async def history(self, since: int = 0, *, caller: Caller = EVERYBODY) -> api.History:
         return await self._call(messages.GetHistory(since), _history)
 
-    async def activity(self, request: ActivityRequest, *, caller: Caller = EVERYBODY) -> Activity:
+    async def activity(self, request: api.ActivityRequest, *, caller: Caller = EVERYBODY) -> api.Activity:
         return await self._call(messages.GetActivity(request), _activity)
 
-    async def topic_history(self, topic: str, *, caller: Caller = EVERYBODY) -> TopicHistory:
+    async def topic_history(self, topic: str, *, caller: Caller = EVERYBODY) -> api.TopicHistory:
         return await self._call(messages.GetTopicHistory(topic), _topic_history)
 
     async def segments(
         self, topic: str, partition: int | None = None, limit: int = 1000, *, caller: Caller = EVERYBODY
-    ) -> list[SegmentInfo]:
+    ) -> list[api.SegmentInfo]:
         return await self._call(messages.GetSegments(topic, partition, limit), _segments)
 
-    async def incidents(self, *, caller: Caller = EVERYBODY) -> list[Incident]:
+    async def incidents(self, *, caller: Caller = EVERYBODY) -> list[api.Incident]:
         return await self._call(messages.GetIncidents(), _incidents)
 
-    async def open_stage(self, note: str = "", *, caller: Caller = EVERYBODY) -> StageInfo:
+    async def open_stage(self, note: str = "", *, caller: Caller = EVERYBODY) -> api.StageInfo:
         return await self._call(messages.OpenStage(note), _stage)
 
-    async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
+    async def publish(
+        self, key: api.PublishKey, stages: Sequence[api.Receipt], *, caller: Caller = EVERYBODY
+    ) -> api.Publication:
         return await self._call(messages.Publish(key, list(stages)), _publication)
+
+    async def publish_batches(
+        self, key: api.PublishKey, parts: Sequence[api.Part], *, caller: Caller = EVERYBODY
+    ) -> api.Publication:
+        """Through a stage where the node does not take it in one call."""
+        if not self.welcome.limits.publish_bytes:
+            if not key.lasting:  # said again, it would come with another stage
+                raise InvalidKey(key.name, "it does not last, and the node takes no publish in one call: use a stage")
+            return await self._publish_staged(key, parts)
+        heads, payload = _flatten(parts)
+        head = messages.PublishBatches(key, heads)
+        publication: api.Publication = await self._link.request(
+            Kind.PUBLISH, head, payload, _publication.decode, OutcomeUnknown
+        )
+        return publication
+
+    async def _publish_staged(self, key: api.PublishKey, parts: Sequence[api.Part]) -> api.Publication:
+        opened = await self.open_stage(f"{key.name}/{key.number}")
+        counts: dict[tuple[str, int | None], int] = {}
+        staged = []
+        for part in parts:
+            log, batches = (part.topic, part.partition), []
+            for batch in part.batches:
+                seq = counts.setdefault(log, 0)
+                batches.append(without_producer(batch, Producer(opened.producer_id, 0, seq)))
+                counts[log] += len(batch)
+            staged.append(api.Part(part.topic, batches, part.partition, None, part.topic_id))
+        for answer in await self.stage(opened.id, staged):
+            if isinstance(answer, LogboomError):
+                await self.discard([opened.id])
+                raise answer
+        return await self.publish(key, [api.Receipt(opened.id, sum(counts.values()))])
 
     async def discard(self, stages: Sequence[str], *, caller: Caller = EVERYBODY) -> int:
         return await self._call(messages.Discard(list(stages)), _count)
 
-    async def list_stages(self, *, caller: Caller = EVERYBODY) -> list[StageInfo]:
+    async def list_stages(self, *, caller: Caller = EVERYBODY) -> list[api.StageInfo]:
         return await self._call(messages.ListStages(), _stages)
 
-    async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[KeyInfo]:
+    async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[api.KeyInfo]:
         return await self._call(messages.ListKeys(prefix), _keys)
 
     async def forget_key(self, name: str, *, caller: Caller = EVERYBODY) -> bool:
         return await self._call(messages.ForgetKey(name), _flag)
 
-    def stage(self, stage: str, parts: Sequence[Part], *, caller: Caller = EVERYBODY) -> Future[list[Answer]]:
+    def stage(self, stage: str, parts: Sequence[api.Part], *, caller: Caller = EVERYBODY) -> Future[list[api.Answer]]:
         return self._send(parts, None, stage)
 
     def append(
-        self, parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller = EVERYBODY
-    ) -> Future[list[Answer]]:
+        self, parts: Sequence[api.Part], acks: api.Acks | None = None, *, caller: Caller = EVERYBODY
+    ) -> Future[list[api.Answer]]:
         """With acks none the answers say SEQNO_UNKNOWN: the node sends none."""
         return self._send(parts, acks, None)
 
-    def _send(self, parts: Sequence[Part], acks: Acks | None, stage: str | None) -> Future[list[Answer]]:
-        heads, payload = [], []
-        for part in parts:
-            size = 0
-            for batch in part.batches:
-                payload.append(batch.data)
-                size += len(batch.data)
-            heads.append(AppendPart(part.topic, size, part.partition, part.expect_seqno, part.topic_id))
+    def _send(self, parts: Sequence[api.Part], acks: api.Acks | None, stage: str | None) -> Future[list[api.Answer]]:
+        heads, payload = _flatten(parts)
         link, limit = self._link, 2 * self.welcome.limits.in_flight_bytes
         if link.waiting_bytes > limit:
             return _failed(Overloaded(f"the connection to {link.address}", link.waiting_bytes, limit))
         if acks != "none":
             return link.request(Kind.APPEND, Append(heads, acks, stage), payload, _answers, OutcomeUnknown)
-        done: Future[list[Answer]] = get_running_loop().create_future()
+        done: Future[list[api.Answer]] = get_running_loop().create_future()
         link.send(Kind.APPEND, Append(heads, acks), payload)
-        unknown = [Appended(SEQNO_UNKNOWN, len(batch), SEQNO_UNKNOWN, 0) for part in parts for batch in part.batches]
+        unknown = [
+            api.Appended(SEQNO_UNKNOWN, len(batch), SEQNO_UNKNOWN, 0) for part in parts for batch in part.batches
+        ]
         done.set_result(list(unknown))
         return done
 
-    async def read(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> Chunk:
-        chunk: Chunk = await self._link.request(Kind.READ, Read(request), decode=_chunk)
+    async def read(self, request: api.ReadRequest, *, caller: Caller = EVERYBODY) -> api.Chunk:
+        chunk: api.Chunk = await self._link.request(Kind.READ, Read(request), decode=_chunk)
         return chunk
 
-    async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> Subscription:
+    async def subscribe(self, request: api.ReadRequest, *, caller: Caller = EVERYBODY) -> api.Subscription:
         """What is wrong with the request, the first `next` raises."""
         return self._link.subscribe(request)
 
@@ -278,11 +293,24 @@ class RemoteBroker:
         return answer
 
 
-def _answers(appends: Appends) -> list[Answer]:
-    found: list[Answer] = []
+def _flatten(parts: Sequence[api.Part]) -> tuple[list[AppendPart], list[Buffer]]:
+    """What is said of them, and their bytes."""
+    heads: list[AppendPart] = []
+    payload: list[Buffer] = []
+    for part in parts:
+        size = 0
+        for batch in part.batches:
+            payload.append(batch.data)
+            size += len(batch.data)
+        heads.append(AppendPart(part.topic, size, part.partition, part.expect_seqno, part.topic_id))
+    return heads, payload
+
+
+def _answers(appends: Appends) -> list[api.Answer]:
+    found: list[api.Answer] = []
     for number, at in enumerate(appends.answers):
         if at is not None:
-            found.append(Appended(at.base_seqno, at.record_count, at.index, at.append_time, at.repeat))
+            found.append(api.Appended(at.base_seqno, at.record_count, at.index, at.append_time, at.repeat))
         elif number in appends.failures:
             found.append(decode_failure(appends.failures[number]))
         else:
@@ -290,13 +318,13 @@ def _answers(appends: Appends) -> list[Answer]:
     return found
 
 
-def _chunk(answer: object) -> Chunk:
-    if not isinstance(answer, Chunk):
+def _chunk(answer: object) -> api.Chunk:
+    if not isinstance(answer, api.Chunk):
         raise RemoteProtocolError("a read was answered with something else")
     return answer
 
 
-def _failed(error: Exception) -> Future[list[Answer]]:
-    future: Future[list[Answer]] = get_running_loop().create_future()
+def _failed(error: Exception) -> Future[list[api.Answer]]:
+    future: Future[list[api.Answer]] = get_running_loop().create_future()
     future.set_exception(error)
     return future

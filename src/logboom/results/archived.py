@@ -47,7 +47,7 @@ BATCH_BYTES: Final = MIB // 2
 BATCH_RECORDS: Final = 65_536
 """As many as a batch may have that have nothing in them."""
 _PIECE_BYTES: Final = 4 * MIB
-ADVICE: Final = "restore it from a copy, or read on behind it"
+ADVICE: Final = "restore it from a backup, or skip it"
 
 Renew = Callable[[str, int], "ArchivedLogReader | None"]
 """What is archived of a log as of now, by topic id and partition. Called by the thread that reads."""

@@ -37,7 +37,7 @@ RUNS_KEPT: Final = 20
 TAKEN_OVER: Final = "its runner was not heard of any more, and another took over"
 """The error of a run that could not say one itself."""
 UNREAD: Final = "something that cannot be read was said of the job, and it may be another's"
-UNKNOWN: Final = "somebody unknown"
+UNKNOWN: Final = "an unknown runner"
 UNKNOWN_LEASE_MS: Final = 30_000
 """Of a runner who could not be read, where nobody before him has said how long."""
 

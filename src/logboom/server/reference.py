@@ -15,11 +15,12 @@ _HOME: Final = "~/.local/share/logboom"
 _INTRODUCTION: Final = """\
 # Configuration
 
-A node needs none. What it can be told comes from four sources, and the later wins: the defaults, a TOML file (`--config
-FILE`, else the one `LOGBOOM_CONFIG` names, else `logboom.toml` in the working directory), environment variables, flags.
+A node needs none. Settings come from four sources, and a later one overrides an earlier one: the defaults, a TOML file
+(`--config FILE`, else the one `LOGBOOM_CONFIG` names, else `logboom.toml` in the working directory), environment
+variables, flags.
 
 ```shell
-logboom config                        # what counts here, and where each value comes from
+logboom config                        # the settings in effect, and where each comes from
 logboom config example > logboom.toml # every key with its default, to be edited
 logboom config check logboom.toml     # what is wrong with a file
 ```
@@ -28,10 +29,10 @@ The variable of a key is its name in capitals after `LOGBOOM_`, with two undersc
 `LOGBOOM_LIMITS__BATCH_BYTES=32MiB`. The flag of `logboom serve` is `--set limits.batch_bytes=32MiB`. Sizes are bytes,
 or have a unit (`kB`, `MB`, `GB`, `TB`, `KiB`, `MiB`, `GiB`, `TiB`); durations are milliseconds, or have one (`ms`, `s`,
 `m`, `h`, `d`, `w`; `1h30m` works too). Lists are lists in TOML, and have commas between their parts elsewhere. `none`
-takes an optional value away. A hook is one key for each name: `LOGBOOM_HOOKS__ARCHIVE`, `--set hooks.archive=COMMAND`.
-A wrong name or value stops the start, and is told with what is allowed.
+unsets an optional value. A hook is one key for each name: `LOGBOOM_HOOKS__ARCHIVE`, `--set hooks.archive=COMMAND`.
+With a wrong name or value the node does not start; the error names the allowed values.
 
-This page is made from the code; `logboom config example` says the same.
+This page is generated from the code; `logboom config example` prints the same.
 """
 
 

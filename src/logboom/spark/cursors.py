@@ -24,7 +24,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from logboom.client.catalog import NodeCatalog
+from logboom.client.node_catalog import NodeCatalog
 from logboom.errors import ConfigError, CursorMovedBack, LogboomError, ReadOnlyReplica, Unavailable
 from logboom.spark.read.offsets import Log, OffsetMark, Offsets
 from logboom.spark.read.stream import commit_cursor

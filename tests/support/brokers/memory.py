@@ -248,6 +248,19 @@ class MemoryBroker:
         self.keys[key.name] = Publication(key.name, key.number, False, parts)
         return self.keys[key.name]
 
+    async def publish_batches(
+        self, key: PublishKey, parts: Sequence[Part], *, caller: Caller = EVERYBODY
+    ) -> Publication:
+        logs = [self.log(part.topic) for part in parts]
+        published = []
+        for part, log in zip(parts, logs, strict=True):
+            first = log.next
+            for batch in part.batches:
+                log.append(bytes(batch.data), len(batch))
+            published.append(PublishedPart(part.topic, TOPIC_ID, 0, first, log.next, log.next - first))
+        self.keys[key.name] = Publication(key.name, key.number, False, published)
+        return self.keys[key.name]
+
     async def discard(self, stages: Sequence[str], *, caller: Caller = EVERYBODY) -> int:
         return sum(self.stages.pop(stage, None) is not None for stage in stages)
 

@@ -23,7 +23,7 @@ from typing import Any, Final, cast
 import msgspec
 
 from logboom.batch import build
-from logboom.broker.api import Broker, Filter, ReadRequest, Settings, Start
+from logboom.broker.api import Broker, Filter, PublishKey, ReadRequest, Settings, Start
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits, Rejections, TopicRules
 from logboom.broker.local import LocalBroker
@@ -40,6 +40,7 @@ from logboom.protocols.binary.messages import (
     Hello,
     Kind,
     ListTopics,
+    PublishBatches,
     Read,
     Stats,
     Trim,
@@ -73,6 +74,8 @@ def sources() -> list[Source]:
         (Kind.APPEND, Append([AppendPart("events", len(ONE) + len(MANY), 0, None, None)], "durable"), ONE + MANY),
         (Kind.APPEND, Append([AppendPart("events", len(ONE)), AppendPart("nothing", len(MANY))]), ONE + MANY),
         (Kind.APPEND, Append([AppendPart("events", len(MANY), 0, 7)], "none"), MANY),
+        (Kind.PUBLISH, PublishBatches(PublishKey("k", 7), [AppendPart("events", len(ONE), 0)]), ONE),
+        (Kind.PUBLISH, PublishBatches(PublishKey("u", 1, False), [AppendPart("events", len(ONE + MANY))]), ONE + MANY),
         (Kind.READ, Read(ReadRequest("events", wait_ms=20)), b""),
         (Kind.READ, Read(request), b""),
         (Kind.SUBSCRIBE, Read(ReadRequest("events", Start(at="latest")), 1 << 20), b""),

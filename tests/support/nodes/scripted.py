@@ -147,7 +147,8 @@ class Line:
     def write(self, value: bytes | None, key: bytes | None = None, waits: bool = False, **fields: Any) -> None:
         more = (fields.get("timestamp"), fields.get("channel"), fields.get("tags", ()), fields.get("headers", ()))
         waiter = self.told.append if waits else None
-        if self.core.routing.add(value, key, *more, waiter):
+        routing = self.core.routing
+        if not routing.inbox.leave(value, key, *more, waiter) and routing.add(value, key, *more, waiter):
             self.core.turn(self.now)
 
     def send(self) -> int:

@@ -174,3 +174,11 @@ async def read_log(broker: AnyBroker, log: Log) -> list[bytes]:
 
 async def read_logs(broker: AnyBroker, logs: Sequence[Log]) -> dict[Log, list[bytes]]:
     return {log: await read_log(broker, log) for log in logs}
+
+
+def plain_parts(values: Values, size: int = 2) -> list[Part]:
+    """The same without a stage: batches that no producer has numbered."""
+    return [
+        Part(topic, [build(list(some[at : at + size])) for at in range(0, len(some), size)], partition)
+        for (topic, partition), some in values.items()
+    ]

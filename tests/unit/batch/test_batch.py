@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from operator import length_hint
 from typing import Any
 
 import msgspec
@@ -20,7 +21,7 @@ from logboom.batch import (
 from logboom.errors import BodyCorrupt, UnsupportedBatch
 from support.mutants.batches import mixed_records, with_fields
 
-COUNTS = [1, 7, 8, 9, 16, 17, 48, 49, 1000]
+COUNTS = [1, 7, 8, 9, 16, 17, 48, 49, 1000, 1024, 1025, 2500]
 CODECS = ["none", "lz4", "zstd"]
 BASE, APPENDED = 5_000, 1_800_000_000_000_000
 
@@ -69,6 +70,26 @@ def test_records_lists_and_arrow_agree(count: int, codec: str) -> None:
         )
         for row in rows
     ] == expected
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_a_record_takes_its_seqno_when_it_is_made_and_no_sooner(count: int) -> None:
+    batch = stamped(build([b"%d" % number for number in range(count)]))
+    skip = count // 3
+    seqnos = iter(range(skip, count))
+    for number, record in enumerate(batch.numbered(seqnos, skip), skip):
+        assert (record.seqno, record.value) == (number, b"%d" % number)
+        assert length_hint(seqnos) == count - number - 1
+    assert number == count - 1
+
+
+@pytest.mark.parametrize("count", COUNTS)
+def test_records_with_nothing_but_a_key_come_as_often_as_they_are(count: int) -> None:
+    batch = stamped(build([None] * count, keys=[b"%d" % number for number in range(count)]))
+    records = list(batch.records())
+    assert [record.key for record in records] == [b"%d" % number for number in range(count)]
+    assert [record.seqno for record in records] == list(range(BASE, BASE + count))
+    assert {record.value for record in records} == {None}
 
 
 @pytest.mark.parametrize("count", COUNTS)

@@ -212,7 +212,7 @@ def test_a_role_that_cannot_be_read_keeps_the_node_from_starting(tmp_path: Path)
     async def story(_: LocalBroker, copy: LocalBroker) -> None:
         await copy.close()
         (tmp_path / "copy" / "internal" / "replica.json").write_bytes(b"{")
-        with pytest.raises(DirectoryUnusable, match="nobody knows whether this is a replica"):
+        with pytest.raises(DirectoryUnusable, match="the node cannot tell whether it is a replica"):
             await LocalBroker.open(str(tmp_path / "copy"))
 
     tell(tmp_path, story)

@@ -57,7 +57,7 @@ def test_damage_exits_with_1_and_says_where_which_seqnos_and_what_to_do(data: Pa
     assert done.returncode == 1
     assert f"damage in {LOG}/{path.name} at byte " in done.stdout
     assert "(seqnos 14 to 15)" in done.stdout
-    assert "to do: restore the file from a copy, or run `logboom repair`" in done.stdout
+    assert "to do: restore the file from a backup, or run `logboom repair`" in done.stdout
     assert "damaged (findings: 1 damage)" in done.stdout
 
 

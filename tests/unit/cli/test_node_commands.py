@@ -354,7 +354,7 @@ def test_trimmed_records_are_an_error_with_the_first_seqno_or_passed_over(
     assert run(["read", topic, "--from", "3", "--skip-gaps", "--limit", "1"]) == 0
     captured = capfdbinary.readouterr()
     assert captured.out == b"v12\n"
-    assert b"9 records were passed over" in captured.err
+    assert b"9 records were skipped" in captured.err
 
 
 def test_head_tells_where_logs_begin_and_end(call: Call, topic: str) -> None:

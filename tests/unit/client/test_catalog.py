@@ -12,7 +12,9 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import SegmentInfo
-from logboom.client.catalog import FileCatalog, LogCatalog, NodeCatalog, cut_evenly, open_files
+from logboom.client.catalog import LogCatalog
+from logboom.client.file_catalog import FileCatalog, open_files
+from logboom.client.node_catalog import NodeCatalog, cut_evenly
 from logboom.errors import Damage, DirectoryUnusable, NotOpened, TopicNotFound, Unavailable
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import SegmentSettings, Settings

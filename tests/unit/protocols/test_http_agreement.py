@@ -17,6 +17,7 @@ RIGHT = {
     "seqno": 0,
     "id": 1,
     "stage": "0" * 32,
+    "folder": "page",
     "file": "main.js",
     "name": "n",
     "job": "archive/events",

@@ -12,9 +12,28 @@ from logboom.protocols.http import console
 from support.nodes.web import WebNode, tell
 
 DIRECTORY = Path(console.__file__).parent
-FILES = sorted(path for path in DIRECTORY.iterdir() if path.is_file() and path.suffix != ".py")
+FILES = sorted(
+    path
+    for path in DIRECTORY.rglob("*")
+    if path.is_file() and path.suffix != ".py" and path.parent.name != "__pycache__"
+)
 SERVED = [path for path in FILES if path.suffix in console.MEDIA_TYPES]
+SHARED = ("text", "page", "node")
+"""What pages share. Each of these imports only what stands before it."""
+TABS = ("records", "cursors", "segments", "settings")
+"""Of the page of a topic."""
+IN_FOLDER_MAX = 15
 SVG = "http://www.w3.org/2000/svg"
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(DIRECTORY).as_posix()
+
+
+def imports_of(script: Path) -> list[str]:
+    """The files that a script imports, as the console names them."""
+    found = re.findall(r"""^import (?:[^"]* from )?"([^"]+)";$""", script.read_text(), re.MULTILINE)
+    return [name_of((script.parent / name).resolve()) for name in found]
 
 
 def test_the_root_is_the_console(tmp_path: Path) -> None:
@@ -30,7 +49,7 @@ def test_the_root_is_the_console(tmp_path: Path) -> None:
 def test_every_file_is_served_as_what_it_is(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         for path in SERVED:
-            answer = await node.client.get(f"/console/{path.name}")
+            answer = await node.client.get(f"/console/{name_of(path)}")
             assert answer.status_code == 200, path.name
             assert answer.headers["content-type"].startswith(console.MEDIA_TYPES[path.suffix]), path.name
             assert answer.content == path.read_bytes()
@@ -51,7 +70,24 @@ def test_what_the_page_asks_for_is_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["", "nothing.js", "index.html", "__init__.py", "../page.py", "..%2Fpage.html", "%2e%2e/page.html", "a/b.js", "."],
+    [
+        "",
+        "nothing.js",
+        "index.html",
+        "__init__.py",
+        "../page.py",
+        "..%2Fpage.html",
+        "%2e%2e/page.html",
+        "a/b.js",
+        ".",
+        "dom.js",
+        "page/",
+        "page/index.html",
+        "page/../__init__.py",
+        "page/..%2Fmain.js",
+        "page/dom.js/",
+        "page/a/dom.js",
+    ],
 )
 def test_nothing_else_can_be_reached(name: str, tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
@@ -122,23 +158,38 @@ def test_a_head_tells_what_a_get_would(tmp_path: Path) -> None:
 
 
 def test_every_script_that_another_one_imports_is_there() -> None:
-    names = {path.name for path in FILES}
+    names = {name_of(path) for path in FILES}
+    imported = {name for path in FILES if path.suffix == ".js" for name in imports_of(path)}
+    assert imported <= names
+    assert {name for name in names if name.endswith(".js")} - imported == {"main.js"}
+
+
+def test_a_page_imports_its_own_folder_and_what_pages_share() -> None:
+    allowed = {name: SHARED[: level + 1] for level, name in enumerate(SHARED)}
+    allowed["topic"] = ("topic", *SHARED, *TABS)
     for path in FILES:
-        if path.suffix == ".js":
-            assert set(re.findall(r"""["']\./([^"']+)["']""", path.read_text())) <= names, path.name
+        folder = path.parent.name
+        if path.suffix == ".js" and path.parent != DIRECTORY:
+            found = {name.partition("/")[0] for name in imports_of(path)}
+            assert found <= set(allowed.get(folder, (folder, *SHARED))), name_of(path)
+
+
+def test_no_folder_of_the_console_is_crowded() -> None:
+    folders = [path.parent for path in FILES]
+    assert {folder.name for folder in folders if folders.count(folder) > IN_FOLDER_MAX} == set()
 
 
 def test_all_of_it_is_small() -> None:
-    assert sum(path.stat().st_size for path in FILES) <= 300 * 1024
+    assert sum(path.stat().st_size for path in FILES) <= 304 * 1024
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_needs_nothing_from_elsewhere(path: Path) -> None:
     assert path.suffix in {*console.MEDIA_TYPES, ".html"}
     assert set(re.findall(r"(?:https?:)?//[\w.-]+\.\w[\w./-]*", path.read_text())) <= {SVG}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", FILES, ids=name_of)
 def test_a_file_makes_no_markup_of_text(path: Path) -> None:
     text = path.read_text()
     for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function"):

@@ -171,7 +171,7 @@ def test_what_cannot_be_read_of_a_job_may_be_a_lease_so_nobody_has_it_who_had_it
     assert job.lease is not None
     assert (job.epoch, job.lease.epoch, job.lease.seqno, job.lease.heard) == (3, 3, 3, 5000)
     assert "seqno 3 cannot be read" in job.lease.doing
-    with pytest.raises(LeaseLost, match="somebody unknown has it since"):
+    with pytest.raises(LeaseLost, match="an unknown runner has it since"):
         pipeline.check(JOB, 2, "two")
     assert job.runs[-1].error == UNREAD
     assert job.result is not None, "what was published counts still"

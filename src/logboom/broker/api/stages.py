@@ -38,6 +38,15 @@ class StageCalls(Protocol):
         """
         ...
 
+    async def publish_batches(self, key: PublishKey, parts: Sequence[Part], *, caller: Caller) -> Publication:
+        """Append these batches, which no producer has numbered; or, where this raises, nothing: a stage and its publish
+        in one call. For no more than BUNDLE_BYTES_MAX and BUNDLE_BATCHES_MAX.
+
+        A name that does not last has the node's time as its number. InvalidKey: it is not, or may have been forgotten;
+        where this was said before, that leaves open whether it was published then.
+        """
+        ...
+
     async def discard(self, stages: Sequence[str], *, caller: Caller) -> int:
         """Throw stages away that are not being published; how many there were."""
         ...

@@ -13,25 +13,21 @@ same file is synced. What waits for a sync anyway waits for the round of the Syn
 
 from __future__ import annotations
 
-import logging
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from logboom.batch import Batch
 from logboom.broker.append.commitment import Due
+from logboom.broker.append.entry_appender import EntryAppender
 from logboom.broker.append.promise import Adoption, Entry
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.append.turn import LogTurn
-from logboom.errors import BatchError, LogboomError, LogReadOnly, Overloaded, RepeatForgotten, SyncFailed
-from logboom.storage.append import Answer, Appended
+from logboom.errors import LogboomError, LogReadOnly, Overloaded, SyncFailed
+from logboom.storage.append import Answer
 from logboom.storage.appender import PendingSync
 from logboom.storage.data.topic import Settings
 from logboom.storage.log import Log
-from logboom.storage.tail import new_lineage
-
-logger: Final = logging.getLogger("logboom.broker")
 
 INLINE_BYTES: Final = 1024 * 1024
 """More than this in one append is left to a thread."""
@@ -53,9 +49,7 @@ class LogWriter:
         self._rounds = rounds
         self._account = rounds.open_account(self)
         self._loop: AbstractEventLoop = rounds.loop
-        self._now_us = rounds.world.now_us
-        self._term = term
-        """What is appended is of this one, which is not in the log yet, durably; None where the log's own is."""
+        self._into_log = EntryAppender(name, log, rounds, term)
         self._term_index: int | None = None
         """Up to where the log must be durable to have it."""
         self.busy = False
@@ -110,7 +104,7 @@ class LogWriter:
             self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and self.log.is_quick(entry.size)
         )
         if inline and self._account.has_room(entry.size):
-            self._append((entry,))
+            self._into_log.append((entry,))
             return self._written((entry,))
         return self._enqueue(entry)
 
@@ -193,7 +187,7 @@ class LogWriter:
         return LogTurn(self, entries, pending)
 
     def write(self, turn: LogTurn) -> None:
-        self._append(turn.entries)
+        self._into_log.append(turn.entries)
         turn.pending = self.log.begin_sync()
 
     def written(self, turn: LogTurn) -> None:
@@ -219,100 +213,8 @@ class LogWriter:
 
     def _write_queue(self, entries: list[Entry]) -> None:
         """On a thread."""
-        self._append(entries)
+        self._into_log.append(entries)
         self._rounds.call_soon(self._wrote, entries)
-
-    def _append(self, entries: Sequence[Entry]) -> None:
-        """On whatever thread has the log: one call for all of them. Their answers are not given to anybody yet."""
-        together: list[Entry] = []
-        for entry in entries:
-            if isinstance(entry, Adoption):
-                self._append_together(together)
-                self._adopt(entry)
-                together = []
-            elif entry.is_repeat:
-                self._append_together(together)
-                self._answer_again(entry)
-                together = []
-            elif entry.stamped:
-                self._append_together(together)
-                self._replicate(entry)
-                together = []
-            elif entry.expect is not None and len(entry.batches) > 1:  # the first one's seqno decides for all
-                self._append_together(together)
-                self._append_together([entry])
-                together = []
-            else:
-                together.append(entry)
-        self._append_together(together)
-
-    def _append_together(self, entries: list[Entry]) -> None:
-        if not entries:
-            return
-        batches: Sequence[Batch] = entries[0].batches
-        expect: list[int | None] | None = None
-        if len(entries) > 1 or entries[0].expect is not None:
-            batches = [batch for entry in entries for batch in entry.batches]
-            expect = [seqno for entry in entries for seqno in entry.expected(self.log.next)]
-        try:
-            self._begin_owed_term()
-            answers = self.log.append(batches, self._now_us(), self._term, expect)
-        except LogboomError as error:  # the term could not be begun
-            answers = [error] * len(batches)
-        except Exception as error:  # nothing of ours: what was written is not known
-            failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
-            self._rounds.call_soon(self._rounds.fail, failure, error)
-            answers = [failure] * len(batches)
-        offset = 0
-        for entry in entries:
-            entry.answers = answers[offset : offset + len(entry.batches)]
-            offset += len(entry.batches)
-
-    def _answer_again(self, entry: Entry) -> None:
-        """As the first time, from what the log remembers. What it has forgotten meanwhile is not written: no validator
-        has seen it."""
-        answers: list[Answer] = []
-        for batch in entry.batches:
-            header = batch.header
-            try:
-                batch.verify(self.log.config.batch_bytes_max)
-                found = self.log.repeat_of(header)
-                answers.append(found or RepeatForgotten(header.producer_id, header.producer_seq, 0))
-            except BatchError as error:
-                answers.append(error)
-        entry.answers = answers
-
-    def _replicate(self, entry: Entry) -> None:
-        """As above, for batches that have their numbers already."""
-        failure: LogboomError | None = None
-        try:
-            self.log.replicate(entry.batches)
-        except LogboomError as error:
-            failure = error
-        except Exception as error:  # nothing of ours: what was written is not known
-            failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
-            self._rounds.call_soon(self._rounds.fail, failure, error)
-        last, headers = self.log.last_index, [batch.header for batch in entry.batches]
-        entry.answers = [
-            failure
-            if failure is not None and header.index > last
-            else Appended(header.base_seqno, header.record_count, header.index, header.append_time)
-            for header in headers
-        ]
-
-    def _adopt(self, entry: Adoption) -> None:
-        """Where it cannot be, whoever asked appends the batches: what stands in the way of that is said then."""
-        try:
-            batches = list(entry.piece.batches())
-            self._begin_owed_term()
-            entry.answers = self.log.adopt(entry.piece.file(), batches, self._now_us(), self._term)
-            entry.batches = batches
-        except (LogboomError, OSError) as error:
-            logger.warning("%s: %s does not become a segment: %s", self.name, entry.piece.path, error)
-        except Exception as error:  # nothing of ours: what was written is not known
-            failure = SyncFailed(f"{self.name}: {type(error).__name__}: {error}")
-            self._rounds.call_soon(self._rounds.fail, failure, error)
-        entry.piece.let_go()
 
     def _wrote(self, entries: list[Entry]) -> None:
         self._written(entries)
@@ -352,9 +254,10 @@ class LogWriter:
         if size:
             self._unsynced_from.append((log.last_index, size))
             self._account.note_unsynced(size)
-            if self._term is not None and self._term_index is None and log.term >= self._term:
+            term = self._into_log.term
+            if term is not None and self._term_index is None and log.term >= term:
                 self._term_index = log.last_index
-            if self._commits_written and self._term is None:
+            if self._commits_written and term is None:
                 log.commit(log.last_index, tell=False)
                 self.wake()
                 self._rounds.tell_later(self)
@@ -372,7 +275,7 @@ class LogWriter:
 
     def _see_to_sync(self, now: bool) -> None:
         """At once where somebody waits for it, or nothing can be shown before it; else as the topic says."""
-        if now or not self._sync_after_s or self._term is not None or self.unsynced_bytes >= LAZY_SYNC_BYTES:
+        if now or not self._sync_after_s or self._into_log.term is not None or self.unsynced_bytes >= LAZY_SYNC_BYTES:
             self._rounds.want(self)
         elif self._timer is None:
             self._timer = self._loop.call_later(self._sync_after_s, self._due)
@@ -414,7 +317,7 @@ class LogWriter:
             return self._stop_all()
         durable = self.durable_index
         if self._term_index is not None and self._term_index <= durable:
-            self._term = self._term_index = None
+            self._into_log.term = self._term_index = None
         while self._unsynced_from and self._unsynced_from[0][0] <= durable:
             self._account.note_unsynced(-self._unsynced_from.popleft()[1])
         self._commit(durable)
@@ -535,7 +438,7 @@ class LogWriter:
 
     def begin_anew(self, log: Log) -> None:
         """Another log is in the place of this one, of which nobody waits for anything."""
-        self.log = log
+        self.log = self._into_log.log = log
         self.wake()
 
     def begin_term(self, term: int) -> None:
@@ -543,12 +446,7 @@ class LogWriter:
 
         Nothing of it is shown before it is durable: else it could be lost with what it tells of, and begin twice.
         """
-        self._term, self._term_index = term, None
-
-    def _begin_owed_term(self) -> None:
-        """A term that could not be written down before begins with the first batch that can be."""
-        if self._term is not None and self.log.term < self._term:
-            self.log.begin_term(self._term, self._now_us(), new_lineage(self._rounds.world.chance))
+        self._into_log.term, self._term_index = term, None
 
     def stop(self, error: OSError) -> None:
         """A sync of this or another log has failed: no more writes, though reads go on."""

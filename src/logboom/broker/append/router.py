@@ -16,9 +16,11 @@ from logboom.broker.append.id_issuer import IdIssuer, Spawn
 from logboom.broker.append.promise import Entry, Promise
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.append.validation import Validation
+from logboom.broker.caller import Caller
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import said_again
+from logboom.broker.rules import Rules
 from logboom.errors import LogboomError, MalformedBatch, ProducerForgotten, ReadOnlyReplica, WritesRefused
 
 _STRENGTH: Final = {"none": 0, "leader": 1, "durable": 2}
@@ -35,6 +37,7 @@ class AppendRouter:
         ids: IdIssuer,
         config: BrokerConfig,
         spawn: Spawn,
+        rules: Rules,
     ) -> None:
         self._loop = loop
         self._catalog = catalog
@@ -45,24 +48,26 @@ class AppendRouter:
         self._ids = ids
         self._config = config
         self._spawn = spawn
-        self._making: dict[str, list[tuple[Part, Promise, int, Acks | None]]] = {}
+        self._rules = rules
+        self._making: dict[str, list[tuple[Part, Promise, int, Acks | None, Caller]]] = {}
         """Appends that wait for their topic to be made."""
 
-    def append(self, parts: Sequence[Part], acks: Acks | None) -> asyncio.Future[list[Answer]]:
+    def append(self, parts: Sequence[Part], acks: Acks | None, caller: Caller) -> asyncio.Future[list[Answer]]:
         promise = Promise(self._loop, sum(len(part.batches) for part in parts), len(parts))
         offset = 0
         for part in parts:
-            self._route(part, promise, offset, acks)
+            self._route(part, promise, offset, acks, caller)
             offset += len(part.batches)
         return promise.future
 
-    def _route(self, part: Part, promise: Promise, offset: int, acks: Acks | None) -> None:
+    def _route(self, part: Part, promise: Promise, offset: int, acks: Acks | None, caller: Caller) -> None:
         """From a part to the owner of its log."""
         try:
+            self._rules.check(caller, "write", "topic", part.topic)
             self._admission.check_open()
             self._admission.check_original()
             if part.topic in self._making or (part.topic_id is None and self._catalog.get(part.topic) is None):
-                self._route_later(part, promise, offset, acks)
+                self._route_later(part, promise, offset, acks, caller)
                 return
             hosted = self.admit(part)
             writer = hosted.writer(part.partition)
@@ -110,13 +115,14 @@ class AppendRouter:
         check_not_internal(part.topic, PIPELINE_TOPIC if part.expect_seqno is not None else None)
         return hosted
 
-    def _route_later(self, part: Part, promise: Promise, offset: int, acks: Acks | None) -> None:
+    def _route_later(self, part: Part, promise: Promise, offset: int, acks: Acks | None, caller: Caller) -> None:
         """The topic is not there yet: a write makes it, where the rules allow that."""
         if part.topic not in self._making:
+            self._rules.check(caller, "create", "topic", part.topic)
             self._config.topics.admit(part.topic, len(self._catalog), self._config.limits, by_write=True)
             self._making[part.topic] = []
             self._spawn(self._make(part.topic))
-        self._making[part.topic].append((part, promise, offset, acks))
+        self._making[part.topic].append((part, promise, offset, acks, caller))
 
     async def _make(self, name: str) -> None:
         error: LogboomError | None = None
@@ -126,9 +132,9 @@ class AppendRouter:
             error = failure
         except OSError as failure:
             error = LogboomError(f"topic {name!r} could not be made: {failure}")
-        for part, promise, offset, acks in self._making.pop(name):
+        for part, promise, offset, acks, caller in self._making.pop(name):
             if error is None:
-                self._route(part, promise, offset, acks)
+                self._route(part, promise, offset, acks, caller)
             else:
                 self._rejections.note(said_again(error))
                 promise.settle(offset, [error] * len(part.batches))

@@ -292,7 +292,7 @@ def _of_upkeep(upkeep: dict[str, Any] | None) -> Iterator[Complaint]:
         )
         yield Complaint("warning", "failing hook", where, reason, "fix the command: the node runs it again by itself")
     for finding in upkeep["scrub"]["findings"]:
-        advice = "stop the node and run `logboom check`, then `logboom repair`, or restore the file from a copy"
+        advice = "stop the node and run `logboom check`, then `logboom repair`, or restore the file from a backup"
         yield Complaint("damage", "found by a scrub", f"{finding['log']}/{finding['file']}", finding["reason"], advice)
     lost = upkeep["dropped_without_hook"]
     if lost["segments"]:
@@ -351,7 +351,7 @@ def _of_stage(stage: StageInfo, now: int) -> Iterator[Complaint]:
         if left < STAGE_END * (stage.expires - stage.touched):
             size, unused = size_of(stage.size_bytes), age_of(now - stage.touched)
             reason = f"{size}, unused for {unused}: it expires in {age_of(max(0, left))}"
-            advice = "publish it now, if anybody wants its records; else nothing. limits.stage_idle_ms says how long"
+            advice = "publish it now if its records are needed; else nothing. limits.stage_idle_ms sets the time"
             yield Complaint("warning", "stage expires", where, reason, advice)
 
 

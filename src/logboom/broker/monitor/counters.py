@@ -185,5 +185,5 @@ class Counters:
             "opened": stages.opened,
             "discarded": stages.discarded,
             "expired": stages.expired,
-            "keys": 0 if publishing is None else len(publishing),
+            "keys": 0 if publishing is None else len(publishing.keys),
         }

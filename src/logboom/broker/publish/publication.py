@@ -9,6 +9,10 @@ import msgspec
 
 from logboom.errors import InvalidKey
 
+BUNDLE_BYTES_MAX: Final = 256 * 1024
+"""What one call may stage and publish at once: bytes of batches,"""
+BUNDLE_BATCHES_MAX: Final = 64
+"""and batches."""
 _NAME: Final = re.compile(r"[\x21-\x7e]{1,249}")
 
 
@@ -16,7 +20,8 @@ class PublishKey(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a publish is known by. Of one name numbers rise; what was published is never published again.
 
     The highest number of a name is kept for ever; of one that is not `lasting`, as long as there is room: random names,
-    which nobody will ever say again with other stages.
+    which nobody will ever say again with other stages. Where such a name is published in one call, without a stage,
+    its number is the node's time in microseconds: by that a repeat of what was forgotten is known.
 
     A `digest` says what is published: where the number was published with another one, or a number above it with any,
     that is an error and no repeat.

@@ -14,11 +14,10 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop, Future, Task
 from collections import deque
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence, Set
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from functools import partial
-from typing import Final, Literal, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from logboom.batch import Batch
 from logboom.batch.header import STAGED_IDS
@@ -27,6 +26,8 @@ from logboom.broker.append.promise import Promise
 from logboom.broker.append.sync_rounds import logger
 from logboom.broker.catalog import Hosted
 from logboom.broker.limits import Limits, Rejections, said_again
+from logboom.broker.publish.stage import Stage, StageJob
+from logboom.broker.publish.stage_folder import StageFolder
 from logboom.broker.world import REAL, World
 from logboom.errors import (
     BatchError,
@@ -43,8 +44,7 @@ from logboom.errors import (
 from logboom.storage.config import MIB
 from logboom.storage.files.disk import SCARCE
 from logboom.storage.files.open_files import OpenFiles
-from logboom.storage.staged.piece import PieceName
-from logboom.storage.staged.stage import SUFFIX, Opened, StageFile, StageTarget, remove_stages, stage_id
+from logboom.storage.staged.stage import Opened, StageFile, StageTarget
 
 QUEUED_BYTES: Final = 256 * MIB
 """What may wait for one stage."""
@@ -61,51 +61,6 @@ NOTE_CHARACTERS: Final = 200
 Result = TypeVar("Result")
 Judge = Callable[[Hosted, int, Sequence[Batch]], Awaitable[LogboomError | None]]
 """Why the topic's validators refuse these batches."""
-
-
-class _Job(NamedTuple):
-    hosted: Hosted
-    target: StageTarget
-    batches: Sequence[Batch]
-    promise: Promise
-    offset: int
-    size: int
-
-    def is_same(self, other: _Job) -> bool:
-        """Whether one of them repeats the other."""
-        mine, theirs = ([batch.data for batch in job.batches] for job in (self, other))
-        return self.target == other.target and mine == theirs
-
-
-@dataclass(slots=True, eq=False)
-class Stage:
-    id: str
-    path: str
-    touched: int
-    file: StageFile | None = None
-    """None until it is used first after a restart."""
-    size_bytes: int = 0
-    is_claimed: bool = False
-    failed: StageFailed | None = None
-    jobs: deque[_Job] = field(default_factory=deque)
-    queued_bytes: int = 0
-    work: Task[None] | None = None
-    sync: Task[None] | None = None
-
-    @property
-    def loaded(self) -> StageFile:
-        assert self.file is not None
-        return self.file
-
-    @property
-    def failure(self) -> StageFailed | None:
-        return self.failed or (None if self.file is None else self.file.failure)
-
-    @property
-    def state(self) -> Literal["open", "publishing", "failed"]:
-        if self.is_claimed:
-            return "publishing"
-        return "open" if self.failure is None else "failed"
 
 
 class Stages:
@@ -125,7 +80,7 @@ class Stages:
         self._loop = loop
         self._threads = threads
         self._files = files
-        self._directory = directory
+        self.folder = StageFolder(loop, threads, files.disk, directory)
         self._limits = limits
         self._rejections = rejections
         self._admit = admit
@@ -134,11 +89,8 @@ class Stages:
         self._now_us = world.now_us
         self._stages: dict[str, Stage] = {}
         self._wake = asyncio.Event()
-        self._removals: set[Future[None]] = set()
         self.staged_bytes = 0
         self._queued_bytes = 0
-        self._unsure = False
-        """Whether a sync of the directory has failed: then nobody knows which names are durable."""
         self.opened = self.discarded = self.expired = 0
 
     def __len__(self) -> int:
@@ -146,20 +98,9 @@ class Stages:
 
     def find_all(self) -> None:
         """On a thread, before anybody is served: what is there from before."""
-        disk, now = self._files.disk, self._now_us()
-        disk.make_directory(self._directory)
-        names = [name for name in disk.list(self._directory) if not disk.is_directory(f"{self._directory}/{name}")]
-        for name in names:
-            found = stage_id(name)
-            if found is not None:
-                self._stages[found] = Stage(found, f"{self._directory}/{name}", now)
-        for name in names:
-            piece = PieceName.parse(name)
-            stage = self._stages.get(piece.stage if piece is not None else stage_id(name) or "")
-            if stage is not None:
-                stage.size_bytes += disk.open(f"{self._directory}/{name}").size()
-            elif piece is not None:
-                disk.unlink(f"{self._directory}/{name}")
+        now = self._now_us()
+        for stage, size in self.folder.find_all().items():
+            self._stages[stage] = Stage(stage, self.folder.file_path(stage), now, size_bytes=size)
         self.staged_bytes = sum(stage.size_bytes for stage in self._stages.values())
 
     async def open(self, note: str) -> StageInfo:
@@ -168,15 +109,15 @@ class Stages:
             raise LimitExceeded("limits.stages", limits.stages, "discard some (logboom stage list), or raise it")
         chance = self._world.chance
         opened = Opened(chance.randbytes(16).hex(), STAGED_IDS | chance.getrandbits(63), now, note[:NOTE_CHARACTERS])
-        stage = self._stages[opened.id] = Stage(opened.id, f"{self._directory}/{opened.id}{SUFFIX}", now)
+        stage = self._stages[opened.id] = Stage(opened.id, self.folder.file_path(opened.id), now)
         stage.work = self._loop.create_task(self._create(stage, opened), name=f"logboom-stage-{stage.id}")
         await asyncio.shield(stage.work)  # where whoever asked has gone away, it expires
-        return self._describe(stage)
+        return stage.describe(self._limits.stage_idle_ms)
 
     async def _create(self, stage: Stage, opened: Opened) -> None:
         disk, space = self._files.disk, self._files.space
         try:
-            stage.file = await self._on_thread(lambda: StageFile.create(disk, space, self._directory, opened))
+            stage.file = await self._on_thread(lambda: StageFile.create(disk, space, self.folder.path, opened))
         except (LogboomError, OSError) as error:
             self.remove([stage])
             if isinstance(error, OSError):
@@ -213,7 +154,7 @@ class Stages:
         if self.staged_bytes + self._queued_bytes + size > limits.staged_bytes:
             raise LimitExceeded("limits.staged_bytes", limits.staged_bytes, "publish or discard stages")
         target = StageTarget(hosted.topic.name, hosted.topic.id, partition)
-        stage.jobs.append(_Job(hosted, target, part.batches, promise, offset, size))
+        stage.jobs.append(StageJob(hosted, target, part.batches, promise, offset, size))
         self._count_queued(stage, size)
         if stage.work is None:
             stage.work = self._loop.create_task(self._work(stage), name=f"logboom-stage-{name}")
@@ -261,11 +202,11 @@ class Stages:
             if stage.id not in self._stages:  # thrown away meanwhile, but what was under way
                 self.remove([stage])
 
-    async def _judged(self, stage: Stage, jobs: deque[_Job]) -> deque[_Job]:
+    async def _judged(self, stage: Stage, jobs: deque[StageJob]) -> deque[StageJob]:
         """Those that the validators of their topics have nothing against. A repeat is not asked about: neither of what
         the stage has, nor of what comes before it here."""
-        refused: list[tuple[_Job, LogboomError]] = []
-        asked: list[tuple[_Job, LogboomError | None]] = []
+        refused: list[tuple[StageJob, LogboomError]] = []
+        asked: list[tuple[StageJob, LogboomError | None]] = []
         for job in jobs:
             has_validators = bool(job.hosted.topic.settings.validators.urls)
             if not has_validators or all(stage.loaded.holds(job.target, batch.header) for batch in job.batches):
@@ -282,7 +223,7 @@ class Stages:
             self._answer(stage, job, [refusal] * len(job.batches))
         return jobs
 
-    def _settle(self, stage: Stage, jobs: deque[_Job], answers: list[Answer]) -> None:
+    def _settle(self, stage: Stage, jobs: deque[StageJob], answers: list[Answer]) -> None:
         start = 0
         for job in jobs:
             self._answer(stage, job, answers[start : start + len(job.batches)])
@@ -295,7 +236,7 @@ class Stages:
         if stage.sync is None and file.unsynced_bytes >= SYNC_BYTES:
             stage.sync = self._loop.create_task(self._sync(stage))
 
-    def _answer(self, stage: Stage, job: _Job, answers: Sequence[Answer]) -> None:
+    def _answer(self, stage: Stage, job: StageJob, answers: Sequence[Answer]) -> None:
         self._count_queued(stage, -job.size)
         for answer in answers:
             if isinstance(answer, LogboomError):
@@ -371,13 +312,8 @@ class Stages:
         lanes = [files[number::PREPARED_AT_ONCE] for number in range(PREPARED_AT_ONCE)]
         await all_done(self._make_sure(lane) for lane in lanes)
         try:
-            directory = self._files.disk.open_directory(self._directory)
-        except OSError as error:
-            raise WriteFailed(f"{self._directory}: {error.strerror}") from error
-        try:
-            await self._on_thread(directory.sync)
+            await self.folder.sync()
         except OSError as error:  # nobody knows which names are durable, and it is said only once
-            self._unsure = True
             for stage in self._stages.values():
                 stage.failed = StageFailed(stage.id, f"its name could not be synced: {error}")
             raise said_again(stages[0].failed or StageFailed(stages[0].id, str(error))) from error
@@ -396,41 +332,7 @@ class Stages:
         for stage in stages:
             if self._stages.pop(stage.id, None) is not None:
                 self.staged_bytes -= stage.size_bytes
-        removal = self._loop.run_in_executor(self._threads, self._unlink, [stage.id for stage in stages])
-        self._removals.add(removal)
-        removal.add_done_callback(self._removals.discard)
-
-    async def find_gone(self, names: Collection[str]) -> Set[str]:
-        """Those of these, all of which were removed, whose files no crash brings back."""
-        if self._removals:
-            await asyncio.wait(list(self._removals))
-        try:
-            return await self._on_thread(partial(self._sync_gone, names))
-        except OSError as error:
-            logger.warning("whether files of stages are gone for good is not known: %s", error)
-            return frozenset()
-
-    def _sync_gone(self, names: Collection[str]) -> Set[str]:
-        disk = self._files.disk
-        if self._unsure or not names:
-            return frozenset()
-        directory = disk.open_directory(self._directory)
-        left = {name for name in names if disk.exists(f"{self._directory}/{name}{SUFFIX}")}
-        if left:
-            self._unlink(list(left))
-        left = {name for name in left if disk.exists(f"{self._directory}/{name}{SUFFIX}")}
-        try:
-            directory.sync()
-        except OSError:
-            self._unsure = True  # a second sync would say that all is well
-            raise
-        return set(names) - left
-
-    def _unlink(self, stages: Sequence[str]) -> None:
-        try:
-            remove_stages(self._files.disk, self._directory, stages)
-        except OSError as error:
-            logger.warning("files of stages could not be removed: %s", error)
+        self.folder.remove([stage.id for stage in stages])
 
     def discard(self, names: Sequence[str]) -> int:
         found = [stage for name in dict.fromkeys(names) if (stage := self._stages.get(name)) is not None]
@@ -444,19 +346,8 @@ class Stages:
         self.remove([stage for name in names if (stage := self._stages.get(name)) is not None])
 
     def list(self) -> list[StageInfo]:
-        return [self._describe(stage) for stage in sorted(self._stages.values(), key=lambda stage: stage.touched)]
-
-    def _describe(self, stage: Stage) -> StageInfo:
-        expires = stage.touched + self._limits.stage_idle_ms * 1000
-        file = stage.file
-        if file is None:
-            return StageInfo(stage.id, 0, stage.touched, stage.touched, expires, 0, stage.size_bytes, [], stage.state)
-        opened, targets = file.opened, list(file.targets)[:LOGS_SHOWN]
-        logs = [f"{target.topic}/{target.partition}" for target in targets]
-        return StageInfo(
-            *(stage.id, opened.producer_id, opened.at, stage.touched, expires, file.records, stage.size_bytes),
-            *(logs, stage.state, opened.note),
-        )
+        stages = sorted(self._stages.values(), key=lambda stage: stage.touched)
+        return [stage.describe(self._limits.stage_idle_ms) for stage in stages]
 
     async def tend(self) -> None:
         """Throw away what nobody wants any more; sync what is left alone. Until it is cancelled."""
@@ -483,7 +374,7 @@ class Stages:
     async def close(self) -> None:
         """Wait for what was taken in."""
         tasks = [task for stage in self._stages.values() for task in (stage.work, stage.sync) if task is not None]
-        pending: list[Future[None] | Task[None]] = [*tasks, *self._removals]
+        pending: list[Future[None] | Task[None]] = [*tasks, *self.folder.removals]
         if pending:
             await asyncio.wait(pending)
 

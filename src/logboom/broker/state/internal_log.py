@@ -217,7 +217,7 @@ def _load(disk: Disk, path: str, log: InternalLog) -> InternalSnapshot:
         return InternalSnapshot(log.topic_id, 0, {})
     raise DirectoryUnusable(
         f"{path} {reason}, and its log, the topic with id {log.topic_id}, has only seqnos {log.first} to "
-        f"{log.committed}: restore it from a copy; or, to begin anew without what it held, move it and the topic's "
+        f"{log.committed}: restore it from a backup; or, to begin again without its content, move it and the topic's "
         "directory away"
     )
 

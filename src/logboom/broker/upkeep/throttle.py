@@ -27,15 +27,15 @@ class Throttle:
         self,
         bytes_per_second: int | None,
         clock: Callable[[], float] = REAL.monotonic_s,
-        sleep: Callable[[float], object] | None = None,
+        wait: Callable[[threading.Event, float], object] = REAL.wait,
     ) -> None:
-        """None is no limit. A `sleep` of one's own is not woken by `stop`, which it must then see to itself."""
+        """None is no limit. Clock and wait are those of the world that the job lives in."""
         if bytes_per_second is not None and bytes_per_second <= 0:
             raise ValueError(f"bytes_per_second is {bytes_per_second}, allowed is 1 or more, or None for no limit")
         self._bytes_per_second = bytes_per_second
         self._clock = clock
         self._stopped = threading.Event()
-        self._sleep = sleep or self._stopped.wait
+        self._wait = wait
         self._lock = threading.Lock()
         self._paid_until = float("-inf")
         """When everything let through so far will have been paid for at the rate."""
@@ -50,7 +50,7 @@ class Throttle:
             self._paid_until = max(self._paid_until, now - BURST_S) + size / self._bytes_per_second
             wait_s = self._paid_until - now
         if wait_s > 0:
-            self._sleep(min(wait_s, threading.TIMEOUT_MAX))
+            self._wait(self._stopped, min(wait_s, threading.TIMEOUT_MAX))
             self._raise_if_stopped()
 
     def stop(self) -> None:

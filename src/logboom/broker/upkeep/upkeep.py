@@ -72,12 +72,12 @@ class Upkeep:
         self._tally = Tally()
         self._jobs = Jobs(settings.hooks_max + 3, wake, threads, world)
         self._retainer = Retainer(data.files.disk, f"{data.path}/internal/hooks", self._tally, self._allowed)
-        self._rewriter = Recompressor(
-            data.files, self._tally, self._jobs, Throttle(settings.recompress_bytes_per_second, world.monotonic_s)
-        )
+        recompressed = Throttle(settings.recompress_bytes_per_second, world.monotonic_s, world.wait)
+        self._rewriter = Recompressor(data.files, self._tally, self._jobs, recompressed)
+        scrubbed = Throttle(settings.scrub_bytes_per_second, world.monotonic_s, world.wait)
         self._scrubber = Scrubber(
             *(data.files.disk, f"{data.path}/internal/scrub", self._tally, self._jobs),
-            *(Throttle(settings.scrub_bytes_per_second, world.monotonic_s), settings.scrub_every_ms * 1000),
+            *(scrubbed, settings.scrub_every_ms * 1000),
         )
         self._trash = Trash(data, self._tally, self._jobs)
         self.retains = not is_copying(read_role(data.files.disk, data.path))

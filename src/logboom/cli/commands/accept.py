@@ -8,7 +8,7 @@ from logboom.cli.connection import ask
 from logboom.cli.options import Server, Topic
 
 DETAILS = """\
-A topic that was refused by name is accepted by name.
+A topic that was made read-only by name needs its name here too.
 
 Examples:
   logboom accept events

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from logboom.cli.load_run import Load, LoadRun
 
 DETAILS = """\
-Puts load on a node and tells how it did. It makes a topic of its own and
-deletes it in the end; with --topic it uses that one and leaves what it wrote
-there.
+Puts load on a node and reports throughput and latency. It creates a topic of
+its own and deletes it at the end; with --topic it uses that topic and leaves
+the records there.
 
-Latency is the time from giving a record to the writer, which gathers batches,
-to its answer; with --one-by-one each record waits for the answer to the one
-before. Consume first writes what it reads; its latency is the wait for each
-next piece.
+Latency is the time from passing a record to the writer, which gathers batches,
+to the node's answer; with --one-by-one each record waits for the answer to the
+one before. Consume writes the records first; its latency is the wait for each
+next chunk.
 
 Examples:
   logboom bench produce
@@ -34,7 +34,7 @@ Examples:
   logboom bench produce --one-by-one --count 10000 --acks leader
   logboom bench consume --count 5000000 --form tables --json
 """
-app = App(name="bench", help="How fast is a node? Load with latency percentiles.", help_epilogue=DETAILS)
+app = App(name="bench", help="Measure a node's throughput and latency percentiles.", help_epilogue=DETAILS)
 Acks = Literal["none", "leader", "durable"]
 
 
@@ -54,7 +54,7 @@ def produce(
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Write as fast as it goes.
+    """Write as fast as possible.
 
     Parameters
     ----------
@@ -65,7 +65,7 @@ def produce(
     count
         How many records, over all writers.
     seconds
-        Go on for so long instead.
+        Write for this many seconds, instead of a number of records.
     writers
         How many processes write at once.
     batch_bytes
@@ -100,7 +100,7 @@ def consume(
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Read as fast as it goes.
+    """Read as fast as possible.
 
     Parameters
     ----------

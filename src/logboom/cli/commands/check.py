@@ -14,7 +14,7 @@ from logboom.cli.show.wording import describe, summarise
 
 SOUND, DAMAGED = 0, 1
 DETAILS = """\
-Reads every byte of every log, verifies it, and goes on behind damage. Changes nothing, and may run beside a server.
+Reads and verifies every byte of every log, and continues after damage. Changes nothing, and may run beside a server.
 
 Exit code 0: sound. 1: damage found. 2: the directory cannot be checked.
 

@@ -9,8 +9,7 @@ from cyclopts import App
 
 DETAILS = """\
 Commands, options, and the names of topics, cursors and settings. Names come from
-the node that --server or $LOGBOOM_SERVERS names, where it answers within a
-second.
+the node at --server or $LOGBOOM_SERVERS, if it answers within a second.
 
 Examples:
   logboom completion bash > ~/.local/share/bash-completion/completions/logboom

@@ -15,9 +15,9 @@ from logboom.cli.show.output import show_json
 RIGHT, WRONG = 0, 1
 DETAILS = """\
 Values come from the defaults, a TOML file (--config, else $LOGBOOM_CONFIG, else ./logboom.toml), the environment
-(LOGBOOM_LIMITS__BATCH_BYTES=32MiB) and the flags of `logboom serve`; the later wins.
+(LOGBOOM_LIMITS__BATCH_BYTES=32MiB) and the flags of `logboom serve`; a later source overrides an earlier one.
 
-Exit code 0: right. 1: `check` found something wrong. 2: there is something wrong, or no such file.
+Exit code 0: valid. 1: `check` found errors. 2: the configuration has errors, or there is no such file.
 
 Examples:
   logboom config
@@ -62,13 +62,13 @@ def show(
     for name, text in written.items():
         print(f"{name:{name_width}}  {text:{value_width}}  {loaded.sources[name]}")
     for variable in loaded.ignored:
-        print(f"{variable} in the environment is no setting of a node", file=sys.stderr)
+        print(f"{variable} in the environment is not a setting of a node", file=sys.stderr)
     return RIGHT
 
 
 @app.command
 def check(file: Path, /, *, as_json: Json = False) -> int:
-    """Is a configuration file right?
+    """Check a configuration file.
 
     Parameters
     ----------

@@ -21,8 +21,8 @@ DONE, REFUSED = 0, 2
 NAMED_MAX = 10
 """So many topics are named in a question."""
 DETAILS = """\
-A cursor is a named bookmark that the node keeps, one per partition: where a
-reader of that name goes on.
+A cursor is a named bookmark that the node stores for each partition: a reader
+of that name continues there.
 
 Examples:
   logboom cursor list events
@@ -48,14 +48,14 @@ def list_cursors(
     topic
         Only those of this topic.
     prefix
-        Only those whose names begin with it.
+        Only cursors whose names begin with this.
     """
     _show(ask(server, lambda broker: broker.list_cursors(topic, prefix)), as_json)
 
 
 @app.command
 def show(cursor: Cursor, topic: Topic | None = None, /, *, server: Server = None, as_json: Json = False) -> None:
-    """Show where a cursor stands, in each log it has been used on.
+    """Show a cursor's position in each log.
 
     Parameters
     ----------
@@ -81,20 +81,20 @@ def set_cursor(
     expect: str | None = None,
     server: Server = None,
 ) -> None:
-    """Put a cursor somewhere.
+    """Move a cursor to a place in a log.
 
     Parameters
     ----------
     cursor
-        Its name; made where there is none.
+        Its name; created if it does not exist.
     log
         A topic with one partition, or topic/partition.
     place
         earliest, latest, a seqno, a time (RFC 3339, or -10m), a bookmark, or cursor:NAME.
     force
-        Move it back, too: to a place before the one where it stands.
+        Allow moving it back.
     expect
-        Only if it stands at this bookmark; "" for a cursor that is not there yet.
+        Only if it is at this bookmark; "" for a cursor that does not exist yet.
     """
     from logboom.broker.api import ReadRequest
     from logboom.cli.start import parse_start
@@ -125,7 +125,7 @@ def delete(
     ] = False,
     server: Server = None,
 ) -> int:
-    """Forget a cursor: in one topic, or in all of them.
+    """Delete a cursor, in one topic or in all topics.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def delete(
     topic
         Only in this topic.
     all_topics
-        In every topic it stands in, without being asked. Where nobody can be asked this is needed, or a topic.
+        In all its topics, without confirmation. Without a terminal, this or a topic is needed.
     """
     if topic is None and not all_topics:
         infos = ask(server, lambda broker: broker.list_cursors(None, cursor))

@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 
 WELL, WRONG = 0, 1
 DETAILS = """\
-Of a directory it reads and verifies everything, as `logboom check` does, and
-looks at all else that a server needs: topics, delete hooks, scrubs, space,
-permissions, the file system. With the node's configuration (--config, else
-$LOGBOOM_CONFIG, else ./logboom.toml) it looks up whether that has the hooks
-and validators that topics name. A running node it asks: what it refuses, which
-limits are near, how far behind cursors are, what upkeep could not do. Where
-the node's directory can be read from here, it looks at that too. With --spark
-it looks at what Spark needs here instead: pyspark, Java, the workers' Python.
+For a data directory: reads and verifies all logs, as `logboom check` does, and
+checks topics, delete hooks, scrubs, free space, permissions and the file
+system. With the node's configuration (--config, else $LOGBOOM_CONFIG, else
+./logboom.toml) it checks that the hooks and validators of topics are in it.
+For a running node: asks what the node refuses, which limits are near, how far
+cursors are behind, and what upkeep could not do; if this machine can read the
+node's directory, it checks that too. With --spark it checks what Spark needs
+on this machine instead: pyspark, Java, the workers' Python.
 
 Each finding says what to do. Changes nothing, and may run beside a server.
 
-Exit code 0: nothing is wrong. 1: something is (damage or a warning). 2: it
-cannot be examined.
+Exit code 0: no problems. 1: problems found (damage or a warning). 2: it cannot
+be checked.
 
 Examples:
   logboom doctor data
@@ -169,7 +169,7 @@ def _examine_node(server: str | None, quick: bool, as_json: bool, quiet: bool) -
         print(f"\nits files in {files.path}")
         _show(files, quiet)
     elif not quiet:
-        print(f"\nits files are not looked at: {found.directory or 'the directory'} is not to be read from here")
+        print(f"\nits files were not checked: {found.directory or 'the directory'} cannot be read from here")
     _mention_spark(quiet)
     return WRONG if wrong else WELL
 

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 DONE, DAMAGED, REFUSED = 0, 1, 2
 DETAILS = """\
-Everything committed, or some topics, or a range of one log, as one stream: portable, compressed, checked while it is
-written and again by whoever loads it. May run beside a server. A dump to a file that was cut off goes on with --resume.
-Topics whose names begin with _ are the node's own: they are dumped where --topic names them.
+Exports all committed records, some topics, or a range of one log as one portable, compressed stream. Checksums are
+verified while it is written and again by `logboom load`. May run beside a server. --resume continues a dump to a file
+that was interrupted. Internal topics, whose names begin with _, are dumped only if --topic names them.
 
 Exit code 0: done. 1: damage found; the dump is not complete. 2: refused, or an error. 130: interrupted.
 

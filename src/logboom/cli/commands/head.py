@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from logboom.broker.api import PartitionInfo
 
 DETAILS = """\
-first is the first seqno that can be read, committed the one behind the last,
-next the one the next record will get, newest the time of the last append.
+first: the first seqno that can be read. committed: the seqno after the last one
+that can be read. next: the seqno of the next record. newest: the time of the
+last append.
 
 Examples:
   logboom head events

@@ -28,9 +28,9 @@ DONE, DAMAGED, REFUSED = 0, 1, 2
 _BEGUN = {"lock", "node.json.tmp", "lost+found"}
 """What a new volume has, or a load that found no space leaves, before there is a data directory."""
 DETAILS = """\
-A loaded log is equal to the one that was dumped: ids, seqnos, times, segments and producers are kept. With --append the
-records are added as new ones instead. Stop the server first. A load that was stopped half way goes on when it is run
-again with the same dump. A dump that was cut off loads as far as it goes; topics that are not whole stay hidden.
+A loaded log is identical to the dumped one: ids, seqnos, times, segments and producers are kept. With --append the
+records are added as new ones instead. Stop the server first. To continue a load that was interrupted, run it again with
+the same dump. An incomplete dump loads as far as it goes; topics that are not complete stay hidden.
 
 Exit code 0: done. 1: the dump is damaged or not complete. 2: refused, or an error. 130: interrupted.
 
@@ -53,7 +53,7 @@ def load(
     as_json: Json = False,
     quiet: Quiet = False,
 ) -> int:
-    """Make logs of a dump again.
+    """Import logs from a dump.
 
     Parameters
     ----------

@@ -26,10 +26,10 @@ PROBLEMS = "problems"
 """The fact of a result that says how many a check has found."""
 DETAILS = """\
 Jobs run on Spark (pip install '.[spark]'): checkpoint, archive, verify,
-report. They are configured in a TOML file: --config, else $LOGBOOM_PIPELINE,
-else ./pipeline.toml; one job can also be run without any. What they make is
-published in the node's log _pipeline, all of it or nothing; a job that is
-started twice, here or on another machine, runs once.
+report. A TOML file configures them: --config, else $LOGBOOM_PIPELINE, else
+./pipeline.toml; a single job also runs without a file. Results are published in
+the node's log _pipeline, all or nothing; a job that is started twice, here or
+on another machine, runs once.
 
 Examples:
   logboom pipeline run archive-events
@@ -43,7 +43,7 @@ Config = Annotated[
     Parameter(help="A TOML file with jobs. Default: $LOGBOOM_PIPELINE, else ./pipeline.toml."),
 ]
 Directory = Annotated[
-    str | None, Parameter(help="Where results go, a path or a URI such as s3://bucket/logs; before what the file says.")
+    str | None, Parameter(help="Where results go, a path or a URI such as s3://bucket/logs; overrides the file.")
 ]
 Verbose = Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", show_default=False)]
 JOBS = ("job", "state", "lag", "succeeded", "records", "bytes", "note")
@@ -68,14 +68,14 @@ def run(
     """Run a job once.
 
     Exit code 0: done, or there was nothing new. 1: it failed, or a check has found problems. 2: wrong usage, no node,
-    or somebody else runs it.
+    or another process runs it.
 
     Parameters
     ----------
     name
         A job of the configuration; or a kind of job, with its options: checkpoint, archive, verify, report.
     no_wait
-        Where somebody else runs the job: fail, instead of waiting for it.
+        If another process runs the job, fail instead of waiting.
     quiet
         No progress.
     verbose
@@ -115,10 +115,10 @@ def serve(
     server: Server = None,
     verbose: Verbose = False,
 ) -> int:
-    """Run all jobs that have an interval, each when it is due, until told to end.
+    """Run all jobs that have an interval, each when it is due, until it is stopped.
 
-    One job at a time. Any number of these may run, on any machines: they share the work, and none is done twice.
-    Ctrl-C or SIGTERM ends it: a job that runs is given back, and what it has made so far is thrown away.
+    One job at a time. Several may run, on any machines: they share the jobs, and no job runs twice.
+    Ctrl-C or SIGTERM stops it: a running job is given back, and its unfinished results are discarded.
 
     Parameters
     ----------

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 DETAILS = """\
 The replica stops copying, syncs what it has received, begins a new term in
-every log, and takes writes. What its source acknowledged and it has not
-received is not there. It never becomes a replica again: stop the old source,
-or see to it that nobody writes there any more.
+every log, and takes writes. Records that its source acknowledged
+and that the replica has not received are missing. It cannot become a replica
+again: stop the old source, or make sure that no client writes to it.
 
-Exit code 0: it takes writes. 1: it is no replica.
+Exit code 0: it takes writes. 1: it is not a replica.
 
 Examples:
   logboom promote --server copy7:1773
@@ -43,7 +43,7 @@ def promote(*, server: Server = None, as_json: Json = False) -> int:
     before = ask(server, take_over)
     was = before.replica
     if was is None:
-        print(f"logboom: node {before.node_id} is no replica: it takes writes already", file=sys.stderr)
+        print(f"logboom: node {before.node_id} is not a replica: it takes writes already", file=sys.stderr)
         return 1
     if as_json:
         show_json({"node_id": before.node_id, "source": was.source, "lag_records": was.lag_records})

@@ -28,23 +28,23 @@ Places: earliest, latest, a seqno, a time (2026-01-31T12:00:00Z, 2026-01-31, or
 -10m for ten minutes ago; local where there is no zone), a bookmark,
 cursor:NAME, or checkpoint. A time means the first record at or after it.
 
-From checkpoint, the latest record of each key comes first, in no order, as the
-pipeline has kept it; then what was written since. checkpoint:key and
-checkpoint:channel choose where there are both. With --cursor that happens once:
-run again, it goes on where the cursor stands.
+From checkpoint: first the latest record of each key from the pipeline's
+checkpoint, in no order, then the records written since. checkpoint:key and
+checkpoint:channel choose if there are both. With --cursor this happens once:
+the next run continues at the cursor.
 
-Without --follow it ends where the log ended when it began. With --cursor it
-begins where the cursor stands and moves it behind what was printed: run again,
-it goes on there. After a crash some records may come a second time, none is
-missed. It is moved back only where --from says where to begin; where another
-reader with the same cursor is ahead it stays, with a word on stderr.
+Without --follow it stops where the log ended at the start. With --cursor it
+begins at the cursor and moves it after the records it printed: the next run
+continues there. After a crash some records may be printed twice, none is
+missed. Only --from moves the cursor back; if another reader has moved the same
+cursor further, it stays there, with a message on standard error.
 
-Values are printed as they are, each with a line end; NDJSON can be written
-again with `logboom write --ndjson`. On a terminal, what it would obey is shown
-as an escape instead, such as \\x1b.
+Values are printed unchanged, each with a newline; NDJSON can be written again
+with `logboom write --ndjson`. On a terminal, control characters are printed as
+escapes, such as \\x1b.
 
-Exit code 0: done. 2: an error, such as records that are gone; what came before
-is printed. 130: interrupted.
+Exit code 0: done. 2: an error, such as dropped records; the records before it
+are printed. 130: interrupted.
 
 Examples:
   logboom read events
@@ -91,9 +91,9 @@ def read(
     until
         Where to end: before this seqno, or before the first record at or after this time.
     follow
-        Wait for more at the end, until Ctrl-C.
+        Wait for new records at the end, until Ctrl-C.
     limit
-        No more than so many records.
+        Stop after this many records.
     tag
         Only records with this tag, or one of several.
     all_tags
@@ -107,15 +107,15 @@ def read(
     output
         Write to this file instead of standard output.
     force
-        Write over a file that is there.
+        Overwrite an existing file.
     numbers
         Print the seqno and a tab in front of each line.
     cursor
-        A name under which the node remembers how far this reader has come.
+        A name under which the node stores how far this reader has read.
     skip_gaps
-        Go on behind records that are gone, dropped or damaged, instead of giving up.
+        Skip records that are dropped or damaged, instead of stopping.
     quiet
-        No progress, and no word about gaps.
+        No progress, and no messages about gaps.
     """
     from logboom.cli.bounds import Bounds
     from logboom.cli.record_pump import RecordPump
@@ -157,7 +157,7 @@ def _gaps_told(reader: Reader, quiet: bool) -> Iterator[None]:
         yield
     finally:
         if reader.skipped and not quiet:
-            print(f"logboom: {reader.skipped:,} records were passed over: {reader.last_gap}", file=sys.stderr)
+            print(f"logboom: {reader.skipped:,} records were skipped: {reader.last_gap}", file=sys.stderr)
 
 
 def _open_reader(target: LogTarget, servers: list[str], begin: Start, **which: Any) -> Reader:
@@ -192,11 +192,11 @@ def _problem_with_bounds(by: str | None, until: str | None, limit: int | None) -
 
 def _problem_with_output(form: Format, output: Path | None, force: bool, numbers: bool) -> str | None:
     if form in BINARY and output is None and sys.stdout.isatty():
-        return f"{form} is nothing to look at: name a file with --output, or pipe it somewhere"
+        return f"{form} is binary: name a file with --output, or pipe it"
     if form in BINARY and numbers:
         return f"-n is for lines; {form} has a column of seqnos"
     if output is not None and output.exists() and not force and not output.is_char_device() and not output.is_fifo():
-        return f"{output} is there already: write over it (--force), or name another file"
+        return f"{output} already exists: overwrite it (--force), or name another file"
     return None
 
 

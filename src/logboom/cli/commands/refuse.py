@@ -8,8 +8,8 @@ from logboom.cli.connection import ask
 from logboom.cli.options import Server, Topic
 
 DETAILS = """\
-Writers are told the reason. Readers go on. Lasts until `logboom accept`, or
-until the node is started again.
+Writers get the reason as an error; reads continue. Lasts until `logboom accept`,
+or until the node restarts.
 
 Examples:
   logboom refuse events --reason "moved to the new cluster"
@@ -28,7 +28,7 @@ def refuse(topic: Topic | None = None, /, *, reason: str = "", server: Server = 
     topic
         The topic; without one the whole node.
     reason
-        What writers are told.
+        The reason that writers get.
     """
     ask(server, lambda broker: broker.refuse(topic, reason))
     print(f"{topic or 'the node'} takes no writes")

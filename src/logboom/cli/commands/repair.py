@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 DONE, DAMAGED, REFUSED = 0, 1, 2
 DETAILS = """\
-Everything sound keeps its seqnos. What cannot be saved is marked as lost: readers are told, and can skip it. What is
-taken away is kept beside the log as .damaged or .torn. Stop the server first. A repair that is stopped half way can be
-run again.
+Sound records keep their seqnos. Records that cannot be saved are marked as lost: readers get an error there, and can
+skip them. Files and bytes that repair replaces are kept beside the log as .damaged or .torn. Stop the server first. A
+repair that was interrupted can be run again.
 
-Exit code 0: nothing is left to mend. 1: some damage is beyond repair. 2: refused, nothing was changed.
+Exit code 0: nothing is left to repair. 1: some damage cannot be repaired. 2: refused, nothing was changed.
 
 Examples:
   logboom repair --dry-run data
@@ -58,7 +58,7 @@ def repair(
     yes
         Do not ask.
     dry_run
-        Say what would be done, and do nothing.
+        Print the steps, and change nothing.
     as_json
         One JSON object on standard output instead of text; to mend something it needs --yes.
     quiet
@@ -114,7 +114,7 @@ def _show_json(plan: RepairPlan, path: str, done: bool) -> None:
 
 def _show(plan: RepairPlan, path: str) -> None:
     for finding in plan.beyond:
-        print(f"beyond repair: {describe(finding, path)}")
+        print(f"cannot be repaired: {describe(finding, path)}")
     if not plan.steps:
         print("nothing to repair")
     for number, step in enumerate(plan.steps, 1):

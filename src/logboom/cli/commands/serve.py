@@ -14,14 +14,14 @@ from logboom.cli.options import Json
 from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
 
 DETAILS = """\
-Needs no configuration: data goes to ~/.local/share/logboom (of root to /var/lib/logboom), and it listens on
-127.0.0.1: 1773 for clients, 1774 for the logd text protocol, 1775 for HTTP. A default port that is taken is left out.
-There is no authentication: whoever reaches an address may read and write.
+Needs no configuration: data goes to ~/.local/share/logboom (for root /var/lib/logboom), and it listens on 127.0.0.1:
+1773 for clients, 1774 for the logd text protocol, 1775 for HTTP. A default port that is in use is left out. There is
+no authentication: every client that can connect may read and write.
 
-Ctrl-C or SIGTERM ends it: no new requests, what was promised is kept, everything is synced. A second signal ends it at
-once, and the next start recovers.
+Ctrl-C or SIGTERM stops it: it takes no new requests, answers the open ones, and syncs all data. A second signal stops
+it at once, and the next start recovers.
 
-Exit code 0: ended as it should. 1: something could not be made durable. 2: it could not start. 130, 143: ended at once.
+Exit code 0: stopped cleanly. 1: some data could not be synced. 2: it could not start. 130, 143: stopped at once.
 
 Examples:
   logboom serve
@@ -71,7 +71,7 @@ def serve(
     Parameters
     ----------
     data
-        The data directory; it is made where there is none.
+        The data directory; created if it does not exist.
     replicate_from
         The logd address of a node to copy: this node is a read-only replica of it until `logboom promote`.
     config
@@ -79,7 +79,7 @@ def serve(
     set_
         KEY=VALUE: any key of the configuration. May be given several times.
     ready_file
-        Written once it listens: JSON with process id, addresses, node and data directory. Removed at the end.
+        Written when the node listens: JSON with process id, addresses, node and data directory. Removed when it stops.
     as_json
         One line of JSON when it listens, instead of text: the same as in the ready file.
     """

@@ -28,15 +28,15 @@ DONE, REFUSED = 0, 2
 ROWS = 1000
 DETAILS = """\
 Every topic that the query names is a table with the columns topic, partition,
-seqno, timestamp, key, value, channel, tags and headers; names with dashes or
-dots stand in double quotes. Key and value are bytes: decode(value) is their
-text, and decode(value)->>'$.name' a field of JSON in it. Records are read
-through the node while the query runs, all partitions one after another, up to
-where the logs end then.
+seqno, timestamp, key, value, channel, tags and headers; put names with dashes or
+dots in double quotes. Key and value are bytes: decode(value) is their
+text, and decode(value)->>'$.name' a field of JSON in it. The query
+reads all partitions one after another, up to the end of the logs when it
+starts.
 
-The query runs in DuckDB (pip install '.[sql]'), in memory. It can reach
-nothing but topics: files, the network, extensions and Python objects are
-switched off, and so is switching them on.
+The query runs in DuckDB (pip install '.[sql]'), in memory. It can read
+only topics: files, the network, extensions and Python objects are switched off,
+and a query cannot switch them on.
 
 Examples:
   logboom sql "SELECT count(*), min(timestamp), max(timestamp) FROM events"
@@ -62,7 +62,7 @@ def sql(
     Parameters
     ----------
     query
-        What to ask.
+        The query.
     topic
         Only these topics can be named; may be given more than once. Needed for internal ones.
     as_json
@@ -70,7 +70,7 @@ def sql(
     as_csv
         CSV with a header line instead of text.
     skip_gaps
-        Go on behind records that are gone, dropped or damaged, instead of giving up.
+        Skip records that are dropped or damaged, instead of stopping.
     """
     try:
         import duckdb

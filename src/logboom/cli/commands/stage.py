@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 DONE, REFUSED = 0, 2
 DETAILS = """\
-A stage holds records that nobody sees until they are published, all at once.
-What was published is known by a key, a name and a number: the same is never
-published twice. Stages that nobody uses expire by themselves.
+A stage holds records that readers do not see until they are published, all at
+once. Each publish has a key, a name and a number: the same key is never
+published twice. Unused stages expire.
 
 Examples:
   logboom stage list
@@ -29,16 +29,14 @@ Examples:
   logboom stage keys orders/
   logboom stage forget orders/import --yes
 """
-app = App(
-    name="stage", help="List and discard stages; list and forget keys of what was published.", help_epilogue=DETAILS
-)
+app = App(name="stage", help="List and discard stages; list and forget publish keys.", help_epilogue=DETAILS)
 STAGES = ("stage", "state", "records", "bytes", "logs", "touched", "expires", "note")
 KEYS = ("name", "number", "records", "published", "expires", "state")
 
 
 @app.command(name="list")
 def list_stages(*, server: Server = None, as_json: Json = False) -> None:
-    """List what is staged and not published, longest unused first."""
+    """List stages that are not published, longest unused first."""
     found = ask(server, lambda broker: broker.list_stages())
     if as_json:
         show_json(found)
@@ -48,9 +46,9 @@ def list_stages(*, server: Server = None, as_json: Json = False) -> None:
 
 @app.command
 def discard(stage: str, /, *more: str, server: Server = None) -> int:
-    """Throw stages away, with what is in them.
+    """Discard stages with their records.
 
-    Whoever fills one of them is told that it is gone. Stages that are being published stay.
+    A client that writes to one of them gets an error. Stages that are being published stay.
 
     Parameters
     ----------
@@ -79,7 +77,7 @@ async def _discard(broker: RemoteBroker, stages: list[str]) -> list[StageBusy | 
 
 @app.command
 def keys(prefix: str = "", /, *, server: Server = None, as_json: Json = False) -> None:
-    """List what was published: of each name the highest number.
+    """List publish keys: the highest number of each name.
 
     Parameters
     ----------
@@ -101,16 +99,16 @@ def forget(
     yes: Annotated[bool, Parameter(name=["--yes", "-y"], negative="", show_default=False)] = False,
     server: Server = None,
 ) -> int:
-    """Forget a key: whoever repeats its publish appends everything again.
+    """Forget a publish key: a repeated publish appends its records again.
 
-    Where a publish can never be finished, this gives it up: what is in the logs stays there, the rest goes.
+    Gives up a publish that can never be finished: records that are in the logs stay, the rest is discarded.
 
     Parameters
     ----------
     name
-        Of the key, all of it.
+        The whole name of the key.
     yes
-        Do not ask. Where nobody can be asked this is needed.
+        Do not ask for confirmation; needed without a terminal.
     """
     listed = ask(server, lambda broker: broker.list_keys(name))
     found = next((info for info in listed if info.name == name), None)
@@ -127,7 +125,7 @@ def forget(
 
 def _agreed(key: KeyInfo) -> bool:
     if not sys.stdin.isatty():
-        print("logboom: to forget a key without being asked, say --yes", file=sys.stderr)
+        print("logboom: no terminal to ask for confirmation: pass --yes", file=sys.stderr)
         return False
     cost = "Give up what is not in its logs yet" if key.is_open else "A repeat will be appended again"
     print(f"{cost}. Forget {key.name}, number {key.number}? [y/N] ", end="", file=sys.stderr, flush=True)

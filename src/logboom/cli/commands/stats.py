@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from logboom.client.remote import RemoteBroker
 
 DETAILS = """\
-Counts begin with the process. With --watch one line comes every so many
-seconds: what happened in between, per second.
+Counters start at 0 with the process. With --watch it prints a line every N
+seconds with the rates per second since the last line.
 
 Examples:
   logboom stats
@@ -39,7 +39,7 @@ def stats(*, watch: float | None = None, server: Server = None, as_json: Json = 
     Parameters
     ----------
     watch
-        Go on, every so many seconds, until Ctrl-C.
+        Print a line every N seconds, until Ctrl-C.
     as_json
         JSON on standard output instead of text; with --watch one object a line, with counts as they are.
     """

@@ -30,9 +30,8 @@ WIDTH: Final = 120
 PLAIN_SIGNS: Final = str.maketrans("▁▂▃▄▅▆▇█░…▼▲", "_.:-=+*#.~v^")
 """What is drawn where the encoding of standard output has no such signs."""
 DETAILS = """\
-What a node does, how it is, and which topics are busiest, in a terminal: the
-last minutes of records, bytes and latencies, how full disk and memory are,
-what is wrong and what to do. Press ? for the keys, q to quit.
+Shows the last minutes of records, bytes and latencies, the use of disk and
+memory, problems and what to do about them, and the busiest topics. Press ? for the keys, q to quit.
 
 Without a terminal, or with TERM=dumb, it prints the same once, as --once does.
 --json prints once, too: stats, the last sample, topics, findings, incidents.
@@ -66,11 +65,11 @@ def top(
     sort
         What the topics are sorted by: names from a to z, anything else the largest first.
     search
-        Only topics whose names hold all these words.
+        Only topics whose names contain all these words.
     interval
-        Seconds between two looks.
+        Seconds between two updates.
     once
-        Print it once as plain text, and end.
+        Print it once as plain text, and exit.
     limit
         How many topics to print, with --once and --json.
     """

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 DONE, REFUSED = 0, 2
 DETAILS = """\
-A topic is a name for one or more logs, its partitions. Settings are those of
-topic.json, with sizes and durations as 64MiB, 7d, 12h: retention.age,
+A topic is a name for one or more logs, its partitions. Settings take
+sizes and durations such as 64MiB, 7d, 12h: retention.age,
 retention.bytes, retention.records, segment.bytes, flush.policy, acks.default
 and so on; `logboom topic describe` lists them all.
 
@@ -46,14 +46,14 @@ def create(
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Make a topic.
+    """Create a topic.
 
     Parameters
     ----------
     name
         Up to 249 letters, digits, dots, dashes and underscores.
     partitions
-        How many logs it has. This stays as it is. Default: what the node says, usually 1.
+        How many logs it has. This cannot be changed later. Default: the node's setting, usually 1.
     changes
         A setting, key=value; may be given more than once.
     """
@@ -86,9 +86,9 @@ def list_topics(prefix: Topic = "", /, *, internal: Flag = False, server: Server
     Parameters
     ----------
     prefix
-        Only those whose names begin with it.
+        Only topics whose names begin with this.
     internal
-        Also the node's own, whose names begin with _.
+        Also internal topics, whose names begin with _.
     """
     found = ask(server, lambda broker: broker.list_topics(prefix, internal))
     if as_json:
@@ -147,14 +147,14 @@ def set_settings(name: Topic, /, *changes: Change, server: Server = None, as_jso
 
 @app.command
 def trim(log: Topic, seqno: int, /, *, server: Server = None, as_json: Json = False) -> None:
-    """Never serve anything below a seqno again.
+    """Discard the records below a seqno, for good.
 
     Parameters
     ----------
     log
         A topic with one partition, or topic/partition.
     seqno
-        The first record to keep. What lies below is given up for good.
+        The first record to keep. Records below it can never be read again.
     """
     from logboom.cli.target import parse_target
 
@@ -181,7 +181,7 @@ def delete(
     name
         The topic.
     yes
-        Do not ask. Where nobody can be asked this is needed.
+        Do not ask for confirmation; needed without a terminal.
     """
     found = ask(server, lambda broker: broker.describe_topic(name))
     if not yes and not _agreed(found):
@@ -194,7 +194,7 @@ def delete(
 
 def _agreed(topic: TopicInfo) -> bool:
     if not sys.stdin.isatty():
-        print("logboom: to delete a topic without being asked, say --yes", file=sys.stderr)
+        print("logboom: no terminal to ask for confirmation: pass --yes", file=sys.stderr)
         return False
     print(
         f"Delete {topic.name} with {_records(topic.partitions):,} records? [y/N] ", end="", file=sys.stderr, flush=True

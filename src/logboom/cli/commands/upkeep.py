@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 DONE, FAILED = 0, 1
 LOOK_S = 0.2
 DETAILS = """\
-A running server does all this by itself. This is for directories that no server has open: from cron, or before a copy.
-Segments that may go get their delete hooks and are dropped, cold ones are recompressed, and read again for damage when
-that is due. Each hook runs at most once; one that fails stays queued, and so does its segment. Hooks are those of the
-node's configuration: --config names it, as for `logboom serve`. Segments whose hook is not there are held, and named.
-Nothing is dropped from logs that a publish was cut off on its way into: start the node once, which finishes it.
+A running server does all this by itself. Use this for directories that no server has open: from cron, or before a
+backup. It runs the delete hooks of segments that retention may drop, drops them, recompresses cold segments, and reads
+cold segments again for damage if that is due. Each hook runs at most once; if it fails, it stays queued and its segment
+stays. Hooks come from the node's configuration (--config, as for `logboom serve`); segments whose hook is missing there
+stay, and are listed. Nothing is dropped from logs with an unfinished publish: start the node once, it finishes it.
 
 Ctrl-C, SIGTERM and SIGHUP stop it: hooks get five seconds to end and stay queued; a second signal kills them at once.
 
@@ -71,15 +71,15 @@ def upkeep(
     config
         The node's TOML file, as for `logboom serve`; else $LOGBOOM_CONFIG, else ./logboom.toml.
     scrub
-        Read every cold segment now, not only those that are due.
+        Scrub every cold segment now, not only those that are due.
     no_throttle
-        As fast as the machine can.
+        Ignore the limits on reading speed.
     as_json
         One JSON object on standard output instead of text.
     verbose
-        Say what is done, and what hooks print, on standard error.
+        Print each step, and the output of hooks, on standard error.
     quiet
-        No progress, and no summary where nothing failed.
+        No progress, and no summary unless something failed.
     """
     from dataclasses import replace
 

@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 DONE, FAILED = 0, 1
 PROGRESS_BYTES = 64 * 1024
 DETAILS = """\
-Values are arguments, or lines of standard input or a file; of a line only its
-end is taken off. With --ndjson a line is an object: {"value": ..., "key": ...,
+Values are arguments, or lines of standard input or a file, without their
+newlines. With --ndjson a line is an object: {"value": ..., "key": ...,
 "timestamp": ..., "channel": ..., "tags": [...], "headers": {...}}, of which
 only value is needed. A value that is no string is stored as its JSON text,
 null is a tombstone, and bytes are {"base64": "..."}: what `logboom read
---format ndjson` prints. What a line does not say, the options say.
+--format ndjson` prints. Options fill in what a line leaves out.
 
 Exit code 0: everything was written. 1: not everything: a line was wrong, or the
 node refused some; the summary says what was. 2: wrong usage, no node, or an
@@ -72,7 +72,7 @@ def write(
     Parameters
     ----------
     log
-        A topic, or one partition of it as topic/partition. Without one the key, else the channel chooses.
+        A topic, or one partition of it as topic/partition. Without a partition, the key chooses it, else the channel.
     values
         One record each. Without any, lines of standard input.
     ndjson
@@ -86,7 +86,7 @@ def write(
     channel
         The channel of every record that brings none.
     acks
-        What to wait for: none, leader (written), durable (synced). Default: what the topic says.
+        What to wait for: none, leader (written), durable (synced). Default: the topic's setting.
     codec
         How batches are compressed.
     batch_bytes

@@ -12,55 +12,27 @@ Works on local file systems only: readers share the writer's page cache. One thr
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
-from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, microseconds
+from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection
 from logboom.batch.tables import BatchFailure, join_tables, to_table
-from logboom.client.files.file_archives import FileArchives
-from logboom.client.files.file_watch import FileWatch, ReadPace
+from logboom.client.files.file_runs import FileRuns
 from logboom.client.files.sieve import choose, columns_for, sift
-from logboom.client.files.whole_log import WholeLog
 from logboom.client.keywords import explained
-from logboom.client.read.start import At, Gaps, check_seqno, check_start
-from logboom.errors import (
-    BookmarkLost,
-    Damage,
-    DirectoryUnusable,
-    InvalidBookmark,
-    LogboomError,
-    NotLocal,
-    NotOpened,
-    PartitionNotFound,
-    SeqnoOutOfRange,
-    TopicDeleted,
-    TopicNotFound,
-    TopicRecreated,
-)
-from logboom.results.archived import ArchivedLogReader
-from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, Term
-from logboom.storage.data.directory import read_node
-from logboom.storage.data.near_names import near_names
-from logboom.storage.data.state import StateReader
-from logboom.storage.data.topic import Topic, find_topic, read_topics
-from logboom.storage.files.disk import OsDisk, is_network
-from logboom.storage.files.open_files import OpenFiles
+from logboom.client.read.start import At, Gaps, check_start
+from logboom.errors import Damage, LogboomError
+from logboom.storage.bookmark import Bookmark
+from logboom.storage.data.topic import Topic
 from logboom.storage.readable_log import READ_BYTES, SeqnoRange
 from logboom.storage.run import Run
-from logboom.storage.view import LogGone, LogView
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 TABLE_BYTES: Final = 64 * 1024 * 1024
-FILES_MAX: Final = 64
-RETRIES: Final = 3
-LOOK_AGAIN_S: Final = 1.0
-"""How long a reader sleeps at most before it looks whether its files are still the ones that have the names."""
 
 
 class FileReader:
@@ -88,49 +60,18 @@ class FileReader:
         gaps: Gaps = "raise",
     ) -> None:
         check_start(at, gaps, seqno=seqno, timestamp=timestamp, bookmark=bookmark)
-        self.directory = os.path.abspath(directory)
-        if not os.path.isdir(self.directory):
-            raise DirectoryUnusable(f"{self.directory} is not there: name a data directory")
-        self._disk = OsDisk(self.directory, read_only=True)
-        file_system = self._disk.file_system
-        if file_system is not None and is_network(file_system):
-            raise NotLocal(self.directory, file_system)
-        node = read_node(self._disk, self.directory)
-        if node is None:
-            raise DirectoryUnusable(f"{self.directory} is no data directory: it has no node.json")
-        self.node_id = node.node_id
-        self._files = OpenFiles(self._disk, FILES_MAX)
-        self._watch: FileWatch | None = None  # made when it first waits: the kernel takes milliseconds to forget one
-        self._pace = ReadPace()
-        self._states: StateReader | None = None
-        self._archives = FileArchives(self._disk, self.directory)
-        self._skip = gaps == "skip"
-        self.skipped = 0
-        """Records that were passed over."""
-        self.last_gap: LogboomError | None = None
+        self._runs = FileRuns(
+            directory,
+            topic,
+            partition,
+            seqno=seqno,
+            timestamp=timestamp,
+            bookmark=bookmark,
+            at_end=at == "latest",
+            skip_gaps=gaps == "skip",
+        )
         self.bytes_read = 0
         """Of the files, for tables: what was verified and looked at."""
-        self._topic = _find_topic(self._disk, self.directory, topic)
-        self.partition = _choose_partition(self._topic, partition)
-        self._log: WholeLog | None = None
-        """None while no writer has opened the log."""
-        self._moment = None if timestamp is None else microseconds(timestamp)
-        self._at_end = at == "latest"
-        self._seqno = None if seqno is None else check_seqno(seqno)
-        self._term: int | None = None
-        self._lineage = 0
-        """Of a bookmark that was given; what was read since has the one that its term has in the log."""
-        self._log_term: int | None = None
-        self._run: Run | None = None
-        self._retries = 0
-        self._looked = time.monotonic()
-        self._unsure = False
-        """Whether what stands before the position has to be compared with what was read."""
-        if bookmark is not None:
-            self._resume(bookmark if isinstance(bookmark, Bookmark) else Bookmark.parse(bookmark))
-        self.refresh()
-        if self._log is None and not self._disk.exists(self._log_path):
-            self._at_end = False  # nobody has begun the log: all of it is still to come
 
     def __enter__(self) -> FileReader:
         return self
@@ -141,55 +82,65 @@ class FileReader:
         self.close()
 
     def __repr__(self) -> str:
-        return f"<FileReader {self._topic.name}/{self.partition} at {self._seqno}>"
+        return f"<FileReader {self.topic.name}/{self.partition} at {self.seqno}>"
 
     def close(self) -> None:
-        if self._watch is not None:
-            self._watch.close()
-        self._files.clear()
-        self._archives.close()
-        self._log = self._states = None
+        self._runs.close()
+
+    @property
+    def directory(self) -> str:
+        return self._runs.directory
+
+    @property
+    def node_id(self) -> str:
+        return self._runs.node_id
+
+    @property
+    def partition(self) -> int:
+        return self._runs.partition
+
+    @property
+    def skipped(self) -> int:
+        """Records that were passed over."""
+        return self._runs.skipped
+
+    @property
+    def last_gap(self) -> LogboomError | None:
+        return self._runs.last_gap
 
     @property
     def topic(self) -> Topic:
         """The topic as its file says; another one after it was made again."""
-        return self._topic
+        return self._runs.topic
 
     @property
     def seqno(self) -> int | None:
         """The seqno that is read next; None while no writer has opened the log yet."""
-        return self._seqno
+        return self._runs.seqno
 
     @property
     def first(self) -> int:
         """The first readable seqno, at the last look."""
-        return self._log.first if self._log else 0
+        return self._runs.first
 
     @property
     def committed(self) -> int:
         """The seqno behind the last readable one, at the last look."""
-        return self._log.view.committed if self._log else 0
+        return self._runs.committed
 
     @property
     def stated(self) -> int:
         """As `committed`, by the state file alone: more than that where the end of the log is damaged."""
-        return self._log.view.standing.committed if self._log else 0
+        return self._runs.stated
 
     @property
     def bookmark(self) -> str:
         """Where the reader stands, to be given to a later one. Inside a loop: behind what the loop was given last."""
-        seqno = self._seqno or 0
-        term = self._term
-        if term is None and self._log is not None:
-            term = self._log.term_before(seqno)
-        if term is None or term == TERM_UNKNOWN:
-            return str(Bookmark(self._topic.id_bytes, self.partition, seqno, TERM_UNKNOWN))
-        lineage = self._lineage or self.lineage_of(term)
-        return str(Bookmark(self._topic.id_bytes, self.partition, seqno, term, lineage))
+        return self._runs.bookmark
 
     def seek(self, seqno: int) -> None:
         """The next call of `records`, `tables` and so on begins there."""
-        self._seqno, self._term, self._lineage, self._run = check_seqno(seqno), None, 0, None
+        self._runs.seek(seqno)
 
     def batches(self, follow: bool = False, timeout_s: float | None = None) -> Iterator[Batch]:
         """Batches as they are stored. The first may begin before the position.
@@ -197,28 +148,29 @@ class FileReader:
         With `follow` this waits for more, for ever, or until nothing has come for `timeout_s`.
         """
         for batch in self._batches(follow, timeout_s):
-            self._move(batch.header.next_seqno, batch.header.term)
+            self._runs.move(batch.header.next_seqno, batch.header.term)
             yield batch
 
     def records(
         self, follow: bool = False, timeout_s: float | None = None, where: Selection | None = None
     ) -> Iterator[Record]:
         """Record by record; `where` leaves out what is not wanted."""
+        runs = self._runs
         for batch in self._batches(follow, timeout_s):
-            start = self._seqno or 0
+            start = runs.seqno or 0
             for record in batch.records(where):
                 if record.seqno is not None and record.seqno >= start:
-                    self._move(record.seqno + 1, batch.header.term)
+                    runs.move(record.seqno + 1, batch.header.term)
                     yield record
-            self._move(batch.header.next_seqno, batch.header.term)
+            runs.move(batch.header.next_seqno, batch.header.term)
 
     def lists(
         self, columns: Sequence[str] = ("value",), follow: bool = False, timeout_s: float | None = None
     ) -> Iterator[tuple[list[Any], ...]]:
         """Some columns as lists of Python objects, a batch at a time."""
         for batch in self._batches(follow, timeout_s):
-            skip = max(0, (self._seqno or 0) - batch.header.base_seqno)
-            self._move(batch.header.next_seqno, batch.header.term)
+            skip = max(0, (self._runs.seqno or 0) - batch.header.base_seqno)
+            self._runs.move(batch.header.next_seqno, batch.header.term)
             yield tuple(batch.to_list(name)[skip:] for name in columns)
 
     def tables(
@@ -235,14 +187,15 @@ class FileReader:
         Ends before the seqno `until`. `where` leaves out what is not wanted: segments and batches that cannot hold it
         are passed over, and of the others `bytes_read` counts what was looked at.
         """
-        end = self._until(follow)
+        runs = self._runs
+        end = runs.until(follow)
         if until is not None:
             end = until if end is None else min(end, until)
         needed = columns_for(columns, where)
         one_by_one = 0  # batches below this seqno
         while True:
-            size = 1 if (self._seqno or 0) < one_by_one else max_bytes
-            if (run := self._next_run(size, follow, timeout_s, end, until, where)) is None:
+            size = 1 if (runs.seqno or 0) < one_by_one else max_bytes
+            if (run := runs.next(size, follow, timeout_s, end, until, where)) is None:
                 return
             try:
                 view = self._view_of(run)
@@ -250,23 +203,23 @@ class FileReader:
                     one_by_one = run.next_seqno
                     continue
                 for stretch in sift(run, view, where):
-                    self._pass(stretch.base_seqno)
-                    start, part = self._seqno or 0, view[stretch.offset : stretch.offset + stretch.size]
+                    runs.pass_to(stretch.base_seqno)
+                    start, part = runs.seqno or 0, view[stretch.offset : stretch.offset + stretch.size]
                     found = to_table(part, stretch.base_seqno, stretch.first_index, needed, budget_bytes=2 * max_bytes)
                     self.bytes_read += found.size
                     stop = found.next_seqno if end is None else min(end, found.next_seqno)
                     if stop > start:
-                        self._move(stop, found.term)
+                        runs.move(stop, found.term)
                         yield choose(found.table.slice(start - stretch.base_seqno, stop - start), columns, where)
                     if found.failure is not None:
                         raise _damage(run, stretch.offset, found.failure)
                     if found.size < stretch.size:
                         break  # the rest would take too much memory now
                 else:
-                    self._pass(run.next_seqno if end is None else min(end, run.next_seqno))
-                self._pace.end(run.size)
+                    runs.pass_to(run.next_seqno if end is None else min(end, run.next_seqno))
+                runs.end_read(run.size)
             except Damage as damage:
-                self._pass_over(damage)
+                runs.pass_over(damage)
 
     def _view_of(self, run: Run) -> memoryview | None:
         """None where it cannot be read and has several batches: some of them may be readable."""
@@ -275,7 +228,7 @@ class FileReader:
         except Damage:
             if run.next_index == run.first_index + 1:
                 raise
-            self._run = None
+            self._runs.forget_last()
             return None
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
@@ -284,67 +237,32 @@ class FileReader:
 
     def seqno_at(self, timestamp: datetime | int) -> int:
         """The first record at or after this time; behind the last one where there is none."""
-        self.refresh()
-        try:
-            return 0 if self._log is None else self._find_moment(self._log, microseconds(timestamp))
-        except LogGone:
-            self._lose_log()
-            return 0
+        return self._runs.seqno_at(timestamp)
 
     def term_before(self, seqno: int) -> int | None:
         """The term of the record before this one; None where nobody knows any more."""
-        self.refresh()
-        return None if self._log is None else self._log.term_before(seqno)
+        return self._runs.term_before(seqno)
 
     def lineage_of(self, term: int) -> int:
         """Which of all terms of this number the log has; 0 where nobody knows."""
-        return 0 if self._log is None else self._log.view.lineage_of(term)
+        return self._runs.lineage_of(term)
 
     def cut(self, seqno_from: int, seqno_until: int, every_bytes: int) -> list[SeqnoRange]:
         """What there is of these records, in pieces of about so many bytes, for several to read."""
-        self.refresh()
-        try:
-            return [] if self._log is None else self._log.cut(seqno_from, seqno_until, every_bytes)
-        except LogGone:
-            self._lose_log()
-            return []
+        return self._runs.cut(seqno_from, seqno_until, every_bytes)
 
     def refresh(self) -> bool:
         """Look where the log stands now; whether that is news. Reading does this by itself."""
-        try:
-            if time.monotonic() - self._looked >= LOOK_AGAIN_S:
-                self._look_again()
-            news = self._log.view.refresh() if self._log is not None else self._open_log()
-            if news:
-                if self._watch is not None:
-                    self._watch.found()
-                self._settle()
-        except LogGone:
-            self._lose_log()
-            return False
-        return news
+        return self._runs.refresh()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Sleep until there is something to read; False where nothing has come for `timeout_s`."""
-        began = time.monotonic()
-        while True:
-            self.refresh()
-            if self._log is not None and self._seqno is not None and self._seqno < self._log.view.committed:
-                return True
-            now = time.monotonic()
-            rest_s = LOOK_AGAIN_S if timeout_s is None else began + timeout_s - now
-            if rest_s <= 0:
-                return False
-            if self._watch is None:
-                self._watch = FileWatch(f"{self.directory}/state")
-                continue  # what was written before it watched is to be seen first
-            self._watch.wait(min(rest_s, LOOK_AGAIN_S))
-            self._pace.begin()
+        return self._runs.wait(timeout_s)
 
     def _batches(self, follow: bool, timeout_s: float | None) -> Iterator[Batch]:
         """Every data batch from the position on; whoever takes one moves the position."""
-        until = self._until(follow)
-        while (run := self._next_run(READ_BYTES, follow, timeout_s, until)) is not None:
+        until = self._runs.until(follow)
+        while (run := self._runs.next(READ_BYTES, follow, timeout_s, until)) is not None:
             try:
                 for batch in run.batches():
                     header = batch.header
@@ -353,231 +271,9 @@ class FileReader:
                     if header.kind == KIND_DATA:
                         yield batch
             except Damage as damage:
-                self._pass_over(damage)
-
-    def _until(self, follow: bool) -> int | None:
-        """Where a loop that does not follow ends: a busy log has no end of its own."""
-        self.refresh()
-        return None if follow else self.committed
-
-    def _next_run(
-        self,
-        max_bytes: int,
-        follow: bool,
-        timeout_s: float | None,
-        until: int | None,
-        limit: int | None = None,
-        where: Selection | None = None,
-    ) -> Run | None:
-        """What comes next, as a range of one file; None at the end. No batch comes that begins at `limit` or later."""
-        if follow:
-            self._pace.rest()
-        self._pace.begin()
-        self.refresh()
-        while not self._has_ended(until, limit):
-            log, seqno = self._log, self._seqno
-            if log is None and not follow and self._has_files():
-                raise NotOpened(self._log_path)
-            if log is not None and seqno is not None:
-                try:
-                    if (archive := self._archive_needed(log, seqno, follow)) is not None:
-                        if (held := log.read_archive(archive, seqno, max_bytes, limit)) is None:
-                            continue
-                        self._run = held
-                        return held
-                    if seqno < log.view.committed:
-                        if where is not None and self._skip_segments(log.view, seqno, where, until):
-                            continue
-                        return self._read_files(log.view, seqno, max_bytes, limit)
-                    if log.view.damage is not None and not (follow and self._skip):
-                        raise log.view.damage
-                except (Damage, SeqnoOutOfRange) as gap:
-                    self._pass_over(gap)
-                    continue
-                except LogGone:
-                    self._lose_log()
-                    continue
-            if not follow or not self.wait(timeout_s):
-                return None
-        return None
-
-    def _has_ended(self, until: int | None, limit: int | None) -> bool:
-        """Whether a loop that ends is at its end. Damage there is an error, unless nobody wants what is damaged."""
-        if self._log is None or self._seqno is None or until is None:
-            return False
-        view, seqno = self._log.view, self._seqno
-        if not until <= seqno <= view.committed:
-            return False
-        return view.damage is None or seqno != view.committed or seqno == limit
-
-    def _archive_needed(self, log: WholeLog, seqno: int, follow: bool) -> ArchivedLogReader | None:
-        """The archive, where the files do not have this record any more. Raises where nothing has it, or ever will."""
-        view = log.view
-        if view.damage is not None and view.committed < seqno < view.standing.committed and not follow:
-            raise view.damage
-        archive = log.archive_of(seqno) if seqno < view.first else None
-        if archive is None and (seqno < view.first or (seqno > view.committed and not follow)):
-            raise SeqnoOutOfRange(seqno, log.first, view.committed)
-        return archive
-
-    def _skip_segments(self, view: LogView, seqno: int, where: Selection, until: int | None) -> bool:
-        """Pass over segments that cannot hold what is wanted; whether there were any."""
-        behind = view.skip(seqno, where)
-        if behind <= seqno:
-            return False
-        self._pass(behind if until is None else min(behind, until))
-        return True
-
-    def _read_files(self, view: LogView, seqno: int, max_bytes: int, limit: int | None) -> Run | None:
-        count = None if limit is None else limit - seqno
-        self._run = run = view.read(seqno, max_bytes, count, after=self._run)
-        self._pace.end(run.size if run else 0)
-        return run
-
-    def _move(self, seqno: int, term: int) -> None:
-        self._seqno, self._term, self._lineage = seqno, term, 0
-        self._retries = 0
-
-    def _pass(self, seqno: int) -> None:
-        """Nothing before this is wanted."""
-        if seqno > (self._seqno or 0):
-            self._seqno, self._term, self._lineage, self._retries = seqno, None, 0, 0
-
-    def _pass_over(self, gap: Damage | SeqnoOutOfRange) -> None:
-        """Go on behind what cannot be read, or raise."""
-        if self._log is None or self._seqno is None:
-            raise gap
-        view = self._log.view
-        if isinstance(gap, SeqnoOutOfRange):
-            until: int | None = gap.first if gap.seqno < gap.first else None
-        else:
-            # What looks like damage may be a file that was swapped for another meanwhile.
-            self._retries += 1
-            try:
-                if self._retries <= RETRIES and view.refresh(relist=True):
-                    return
-                if gap.seqno_until is None:
-                    gap = view.locate_damage(gap)
-            except LogGone:
-                self._lose_log()
-                return
-            until = gap.seqno_until
-        if not self._skip or until is None or until <= self._seqno:
-            raise gap
-        self.skipped += until - self._seqno
-        self.last_gap = gap
-        self._seqno, self._term, self._lineage, self._retries = until, None, 0, 0
-
-    def _open_log(self) -> bool:
-        """Whether a writer has opened the log by now."""
-        if self._states is None:
-            try:
-                self._states = StateReader(self._disk, f"{self.directory}/state")
-            except FileNotFoundError:
-                raise LogGone from None
-        view = LogView.open(self._files, self._log_path, self._states, self._topic.id_bytes, self.partition)
-        self._log = WholeLog(view, self._archives, self._topic, self.partition)
-        return True
-
-    @property
-    def _log_path(self) -> str:
-        return f"{self.directory}/{self._topic.log_name(self.partition)}"
-
-    def _settle(self) -> None:
-        """Find the position, where it is not a seqno yet; compare what stands before it, where that is in doubt."""
-        log = self._log
-        assert log is not None
-        view = log.view
-        if self._seqno is None:
-            if self._moment is not None:
-                self._seqno = self._find_moment(log, self._moment)
-            else:
-                self._seqno = view.committed if self._at_end else log.first
-        if view.standing.term != self._log_term:
-            self._unsure, self._log_term = True, view.standing.term
-        if not self._unsure or self._seqno > view.committed:
-            return
-        self._unsure = False
-        if self._term is None or self._term == TERM_UNKNOWN:
-            return
-        found = log.term_before(self._seqno)
-        lineage = view.lineage_of(found) if found is not None and self._lineage else 0
-        if found is not None and Term(self._term, self._lineage).differs(Term(found, lineage)):
-            lost = BookmarkLost(self._seqno, self._term, found)
-            if not self._skip:
-                raise lost
-            self.last_gap, self._term, self._lineage = lost, found, lineage
-
-    def _find_moment(self, log: WholeLog, moment: int) -> int:
-        try:
-            return log.seqno_at(moment)
-        except Damage as damage:
-            if not self._skip or damage.seqno_until is None:
-                raise
-            self.last_gap = damage
-            return max(log.first, damage.seqno_until)
-
-    def _has_files(self) -> bool:
-        """Whether somebody has written to the log."""
-        names = self._disk.list(self._log_path) if self._disk.exists(self._log_path) else []
-        return any(name.endswith(".log") for name in names)
-
-    def _resume(self, bookmark: Bookmark) -> None:
-        if bookmark.topic_id != self._topic.id_bytes:
-            recreated = TopicRecreated(self._topic.name, bookmark.topic_id.hex(), self._topic.id)
-            if not self._skip:
-                raise recreated
-            self.last_gap = recreated
-            return
-        if bookmark.partition != self.partition:
-            raise InvalidBookmark(f"the bookmark is of partition {bookmark.partition}, not {self.partition}")
-        self._seqno, self._term, self._lineage = bookmark.seqno, bookmark.term, bookmark.lineage
-        self._unsure = True
-
-    def _lose_log(self) -> None:
-        """The state file knows nothing of the log: was the topic deleted, or has no writer opened it yet?"""
-        self._log = None
-        old, found = self._topic, find_topic(self._disk, self.directory, self._topic.name)
-        if found is not None and found.id == old.id:
-            return
-        gap = TopicDeleted(old.name, old.id) if found is None else TopicRecreated(old.name, old.id, found.id)
-        if not self._skip:
-            raise gap
-        self.last_gap = gap
-        if found is not None:
-            self.partition = _choose_partition(found, self.partition)
-            self._topic = found
-            self._seqno = self._term = self._moment = None
-            self._at_end = False
-
-    def _look_again(self) -> None:
-        """The state file may be another one than the reader has open; the log's directory may be gone."""
-        self._looked = time.monotonic()
-        if self._watch is not None:
-            self._watch.renew()
-        if self._states is not None:
-            with suppress(FileNotFoundError):
-                self._states.reopen()
-        if self._log is not None and not self._disk.exists(self._log.view.directory):
-            raise LogGone
+                self._runs.pass_over(damage)
 
 
 def _damage(run: Run, offset: int, failure: BatchFailure) -> Damage:
     position = run.position + offset + failure.offset
     return Damage(run.file.path, position, failure.seqno_from, failure.seqno_until, failure.reason)
-
-
-def _find_topic(disk: OsDisk, directory: str, name: str) -> Topic:
-    topic = find_topic(disk, directory, name)
-    if topic is None:
-        names = [topic.name for topic in read_topics(disk, directory)]
-        raise TopicNotFound(name, directory, near_names(name, names))
-    return topic
-
-
-def _choose_partition(topic: Topic, partition: int | None) -> int:
-    if partition is None and topic.partitions == 1:
-        return 0
-    if partition is None or not 0 <= partition < topic.partitions:
-        raise PartitionNotFound(topic.name, partition, topic.partitions)
-    return partition

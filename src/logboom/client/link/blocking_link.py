@@ -54,6 +54,7 @@ class BlockingLink:
         """How long the other side may take nothing before the link counts as lost."""
         self.lost: LogboomError | None = None
         self._heard = time.monotonic()
+        self._welcomed = 0.0
 
     @classmethod
     def connect(cls, address: Address, timeout_s: float = CONNECT_TIMEOUT_S) -> BlockingLink:
@@ -67,6 +68,7 @@ class BlockingLink:
         try:
             link._send(link._session.hello())
             link._answer(link._session.newest, deadline)
+            link._welcomed = time.monotonic()
         except BaseException:
             link.close()
             raise
@@ -77,6 +79,12 @@ class BlockingLink:
         welcome = self._session.welcome
         assert welcome is not None
         return welcome
+
+    @property
+    def node_time_us(self) -> int:
+        """The node's clock, or a little behind it; 0 where the node has not said what it shows."""
+        now = self.welcome.now
+        return now and now + int((time.monotonic() - self._welcomed) * 1e6)
 
     def send(self, kind: int, head: Any = None, payload: Sequence[Buffer] = ()) -> int:
         """The correlation id that events about this will carry."""

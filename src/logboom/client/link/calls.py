@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from msgspec import MsgspecError
 from msgspec.msgpack import Decoder
 
+from logboom.batch.header import Buffer
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.async_link import CONNECT_TIMEOUT_S
 from logboom.client.link.backoff import Backoff
@@ -88,6 +91,15 @@ class Calls:
             raise error
         time.sleep(wait_s)
 
+    def look(self) -> None:
+        """Before it is used again: a link that was lost meanwhile is none."""
+        link = self._link
+        if link is not None:
+            with suppress(LogboomError):
+                while link.next_event(0.0) is not None:
+                    pass
+            self.drop_lost()
+
     def proved(self) -> None:
         """The link is of use."""
         self._backoff.reset()
@@ -104,10 +116,14 @@ class Calls:
         timeout_s: float,
         passing: tuple[type[LogboomError], ...] = PASSING,
         is_doubtful: bool = False,
+        kind: int = Kind.CALL,
+        payload: Sequence[Buffer] = (),
+        unsure: tuple[type[LogboomError], ...] = (),
     ) -> Result:
         """The answer to a CALL, which is said as often as it takes. Raises the node's error.
 
-        With `is_doubtful` it raises OutcomeUnknown where it was said and never answered.
+        With `is_doubtful` it raises OutcomeUnknown where it was said and never answered; and where it may have been
+        heard before, for errors that are `unsure`.
         """
         give_up = time.monotonic() + timeout_s
         in_doubt = False
@@ -116,7 +132,7 @@ class Calls:
             try:
                 link = self.link(give_up)
                 said = True
-                answer = self._answer(link, link.send(Kind.CALL, head), give_up)
+                answer = self._answer(link, link.send(kind, head, payload), give_up)
                 self.proved()
                 return result.decode(answer)
             except MsgspecError as error:
@@ -124,6 +140,8 @@ class Calls:
             except LogboomError as error:
                 lost = self.drop_lost()
                 if said and not lost and not isinstance(error, passing):
+                    if in_doubt and isinstance(error, unsure):
+                        raise OutcomeUnknown(f"it was sent and not answered, and then: {error}") from None
                     raise
                 in_doubt = in_doubt or (said and (lost or isinstance(error, OutcomeUnknown)))
                 failure = error

@@ -8,18 +8,19 @@ Records of one log stand in the stage in the order of the calls. Batches are num
 WINDOW_BYTES, are kept here and sent again, in their order, where a connection is lost or the node has no room for now.
 After any other refusal the stage is of no use: every further call raises why, and so does `finish`. A stage that nobody
 publishes or discards is thrown away by the node after a while.
+
+With `lazily` there is no stage until something has to be sent: a little is published in one call, without any.
 """
 
 from __future__ import annotations
 
-import random
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
 
+from msgspec import structs
 from msgspec.msgpack import Decoder
 
 from logboom.batch import Batch, Producer
@@ -29,100 +30,45 @@ from logboom.batch.partitioner import partition_of
 from logboom.broker.api import TopicInfo
 from logboom.broker.publish.publication import KeyInfo, Publication, PublishKey, Receipt, StageInfo
 from logboom.client.link.address import Servers
-from logboom.client.link.blocking_link import BlockingLink
-from logboom.client.link.calls import PASSING, Calls
-from logboom.client.write.contact import append_answer
+from logboom.client.link.calls import Calls
+from logboom.client.publish.publish_calls import (
+    DISCARD_TIMEOUT_S,
+    PUBLISH_TIMEOUT_S,
+    publish_in_one_over,
+    publish_over,
+)
+from logboom.client.publish.stage_stream import WAITED_FOR, WINDOW_BYTES, StageStream
+from logboom.client.publish.staged_topic import StagedLog, StagedTopic
+from logboom.client.write.column_source import ColumnSource
 from logboom.client.write.gathered import RECORD_BYTES, Gathered, as_bytes, check_fields
-from logboom.client.write.pieces import ColumnPiece, joined
-from logboom.client.write.slices import BuildColumns
+from logboom.client.write.pieces import PIECE_BATCHES, PIECE_BYTES, ColumnPiece, joined
 from logboom.errors import (
     BatchTooLarge,
     ConfigError,
+    InvalidKey,
     LocalProtocolError,
     LogboomError,
     LowSpace,
-    OutcomeUnknown,
-    PartitionNotFound,
+    RemoteProtocolError,
     TopicDeleted,
     TopicNotFound,
     TopicRecreated,
-    Unavailable,
 )
 from logboom.protocols.binary import messages
-from logboom.protocols.binary.messages import Append, AppendedAt, AppendPart, Kind
+from logboom.protocols.binary.messages import AppendPart
 
 Payload = bytes | bytearray | memoryview | str | None
 
-WINDOW_BYTES: Final = 8 * 1024 * 1024
-"""Sent and not answered, at most; unless a single batch is larger."""
-WINDOW_BATCHES: Final = 256
-"""However small they are: nobody reads the answers while something is sent."""
 BUFFER_BYTES: Final = 32 * 1024 * 1024
 """Gathered in all logs together and not yet a batch, about."""
 HELD_BYTES: Final = 64 * 1024 * 1024
 """What is gathered holds on to no more memory than this, about."""
 STAGING_TIMEOUT_S: Final = 60.0
-PUBLISH_TIMEOUT_S: Final = 600.0
-DISCARD_TIMEOUT_S: Final = 10.0
 
-_WAITED_FOR: Final = (*PASSING, LowSpace)
 _stage_info = Decoder(StageInfo)
 _topic_info = Decoder(TopicInfo)
-_publication = Decoder(Publication)
 _keys = Decoder(list[KeyInfo])
 _count = Decoder(int)
-
-
-class _Log:
-    """What goes to one log: pieces in their order, and behind them what is gathered."""
-
-    __slots__ = ("gathered", "partition", "pieces", "seq", "size", "topic")
-
-    def __init__(self, topic: _Topic, partition: int) -> None:
-        self.topic = topic
-        self.partition = partition
-        self.seq = 0
-        """Of the next batch: how many records went before."""
-        self.pieces: list[ColumnPiece] = []
-        self.gathered = Gathered()
-        self.size = 0
-
-
-class _Topic:
-    """A topic as it was found first. A stage is for that one, not for another that takes its name."""
-
-    __slots__ = ("id", "logs", "name", "partitions", "sticky")
-
-    def __init__(self, name: str, info: TopicInfo) -> None:
-        self.name = name
-        self.id = info.id
-        self.partitions = len(info.partitions)
-        self.logs: dict[int, _Log] = {}
-        self.sticky = self.log(random.randrange(self.partitions))
-        """Where records go that may go anywhere, until a batch of them is cut."""
-
-    def log(self, partition: int) -> _Log:
-        found = self.logs.get(partition)
-        if found is None:
-            if isinstance(partition, bool) or not 0 <= partition < self.partitions:
-                raise PartitionNotFound(self.name, partition, self.partitions)
-            found = self.logs[partition] = _Log(self, partition)
-        return found
-
-    def unstick(self) -> None:
-        if self.partitions > 1:
-            self.sticky = self.log(random.randrange(self.partitions))
-
-
-class _Parcel:
-    """A batch that has no answer yet."""
-
-    __slots__ = ("batch", "log", "number")
-
-    def __init__(self, number: int, log: _Log, batch: Batch) -> None:
-        self.number = number
-        self.log = log
-        self.batch = batch
 
 
 class StageWriter:
@@ -140,77 +86,91 @@ class StageWriter:
         timeout_s: float = STAGING_TIMEOUT_S,
         note: str = "",
         create: bool = True,
+        lazily: bool = False,
+        calls: Calls | None = None,
+        known: dict[str, TopicInfo] | None = None,
+        give_back: Callable[[Calls], None] | None = None,
     ) -> None:
-        """`create` makes topics that are not there, where the node allows it."""
+        """`create` makes topics that are not there, where the node allows it.
+
+        `calls` are used instead of others, and given back at the end where they are of use. `known` are topics as they
+        were found before.
+        """
         if codec not in CODECS:
             raise ConfigError("codec", f"{codec!r} is not one of {', '.join(map(repr, CODECS))}")
         if batch_bytes < 1:
             raise ConfigError("batch_bytes", f"is {batch_bytes!r}, allowed are 1 and more")
         self._codec = codec
         self._timeout_s = timeout_s
-        self._calls = Calls(servers)
-        self._topics: dict[str, _Topic] = {}
+        self._calls = calls or Calls(servers)
+        self._give_back = give_back
+        self._is_given_back = False
+        self._known = {} if known is None else known
+        self._note = note
+        self._topics: dict[str, StagedTopic] = {}
         self._create = create
         self._ids: Mapping[str, str] = {}
         """Of topics that must be the same that they were."""
         self._buffered = 0
         self._held = 0
         """Memory that what is gathered may hold on to, at most."""
-        self._waiting: deque[_Parcel] = deque()
-        """To be sent, in their order."""
-        self._sent: dict[int, _Parcel] = {}
-        """Without an answer, by correlation id, in their order."""
-        self._sent_bytes = 0
-        self._refused: list[tuple[_Parcel, LogboomError]] = []
-        self._put_off: LogboomError | None = None
-        """Why the node has taken nothing since it last took something."""
-        self._link: BlockingLink | None = None
-        """What they were sent on."""
-        self._give_up = 0.0
-        self._parcels = 0
         self._failure: LogboomError | None = None
         self._receipt: Receipt | None = None
+        self.stage = ""
+        self._producer_id = 0
+        self._stream: StageStream | None = None
+        """None while there is no stage."""
         try:
-            opened = self._calls.ask(messages.OpenStage(note), _stage_info, timeout_s, _WAITED_FOR)
             limits = self._calls.link(time.monotonic() + timeout_s).welcome.limits
+            if not lazily:
+                self._open()
         except BaseException:
             self._calls.close()
             raise
-        self.stage = opened.id
-        self._producer_id = opened.producer_id
         self._limit_bytes = limits.batch_bytes
         self._batch_bytes = max(1, min(batch_bytes, limits.batch_bytes * 7 // 8))
-        self._window_bytes = min(WINDOW_BYTES, limits.in_flight_bytes)
         self.records = 0
         """Taken so far."""
 
     def __repr__(self) -> str:
         return f"<StageWriter of {self.stage} at {self._calls}: {self.records:,} records>"
 
+    def _open(self) -> StageStream:
+        if self._stream is None:
+            opened = self._calls.ask(messages.OpenStage(self._note), _stage_info, self._timeout_s, WAITED_FOR)
+            limits = self._calls.link(time.monotonic() + self._timeout_s).welcome.limits
+            self.stage, self._producer_id = opened.id, opened.producer_id
+            window_bytes = min(WINDOW_BYTES, limits.in_flight_bytes)
+            self._stream = StageStream(self._calls, opened.id, window_bytes, self._timeout_s)
+        return self._stream
+
     def keep_to(self, key: str) -> None:
         """Topics that were published to before under this name are neither made again nor taken for others.
 
         Then a record for one that is gone raises TopicDeleted, for one that was made anew TopicRecreated.
         """
-        found = self._calls.ask(messages.ListKeys(key), _keys, self._timeout_s, _WAITED_FOR)
+        found = self._calls.ask(messages.ListKeys(key), _keys, self._timeout_s, WAITED_FOR)
         self._ids = next((info.topics for info in found if info.name == key), {})
 
     def partitions(self, topic: str) -> int:
         """How many the topic has."""
         return self._find(topic).partitions
 
-    def _find(self, topic: str) -> _Topic:
+    def _find(self, topic: str) -> StagedTopic:
         found = self._topics.get(topic)
         if found is None:
             self._check()
-            info = self._describe(topic, self._ids.get(topic))
-            found = self._topics[topic] = _Topic(topic, info)
+            before = self._ids.get(topic)
+            info = self._known.get(topic) if before is None else None
+            if info is None:
+                info = self._known[topic] = self._describe(topic, before)
+            found = self._topics[topic] = StagedTopic(topic, info)
         return found
 
     def _describe(self, topic: str, before: str | None) -> TopicInfo:
         describe = messages.DescribeTopic(topic, create=self._create and before is None)
         try:
-            info = self._calls.ask(describe, _topic_info, self._timeout_s, _WAITED_FOR)
+            info = self._calls.ask(describe, _topic_info, self._timeout_s, WAITED_FOR)
         except TopicNotFound:
             if before is None:
                 raise
@@ -266,27 +226,31 @@ class StageWriter:
         *,
         partition: int | None = None,
     ) -> None:
-        """Columns of records: lists, Arrow or NumPy arrays, pandas series. One timestamp or channel may be for all.
+        """Columns of records: lists, Arrow or NumPy arrays, pandas series, or anything that can be gone through once.
+        One timestamp or channel may be for all. They are taken and sent piece by piece.
 
         All go to `partition`; without one, where their keys or channels say.
         """
         self._check()
-        columns = BuildColumns.of(
-            values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers
-        )
+        source = ColumnSource(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
         found = self._find(topic)
         fixed = None if partition is None else found.log(partition)
-        whole = ColumnPiece.from_columns(columns)
+        is_dealt = fixed is None and found.partitions > 1 and source.has_names
+        size = max(self._batch_bytes, min(PIECE_BATCHES * self._batch_bytes, PIECE_BYTES)) if is_dealt else None
+        columns = source.take(size or self._batch_bytes)  # what is wrong with the first harms nothing yet
         with self._all_or_failed():
-            for part in whole.slices(found.partitions if fixed is None else 1, self._batch_bytes):
-                log = fixed or (found.sticky if part.partition is None else found.log(part.partition))
-                self._add(log, ColumnPiece.from_columns(part.columns), part.size)
-                self.records += part.columns.count
-            self._held += whole.held_bytes
-            if self._held > HELD_BYTES:
-                self._compact()
+            while columns is not None:
+                whole = ColumnPiece.from_columns(columns.checked() if is_dealt else columns)
+                for part in whole.slices(found.partitions if is_dealt else 1, self._batch_bytes):
+                    log = fixed or (found.sticky if part.partition is None else found.log(part.partition))
+                    self._add(log, ColumnPiece.from_columns(part.columns), part.size)
+                    self.records += part.columns.count
+                self._held += whole.held_bytes
+                if self._held > HELD_BYTES:
+                    self._compact()
+                columns = source.take(size or self._batch_bytes)
 
-    def _add(self, log: _Log, piece: ColumnPiece, size: int) -> None:
+    def _add(self, log: StagedLog, piece: ColumnPiece, size: int) -> None:
         """What is nearly a batch becomes one by itself; less is gathered."""
         if 2 * size >= self._batch_bytes:
             self._cut(log)
@@ -297,7 +261,7 @@ class StageWriter:
         log.pieces.append(piece)
         self._grow(log, size)
 
-    def _grow(self, log: _Log, size: int) -> None:
+    def _grow(self, log: StagedLog, size: int) -> None:
         log.size += size
         self._buffered += size
         if log.size >= self._batch_bytes:
@@ -320,16 +284,16 @@ class StageWriter:
                 return
             self._cut(log)
 
-    def _logs(self) -> list[_Log]:
+    def _logs(self) -> list[StagedLog]:
         return [log for topic in self._topics.values() for log in topic.logs.values()]
 
-    def _end_rows(self, log: _Log) -> None:
+    def _end_rows(self, log: StagedLog) -> None:
         """What was added one by one is a piece like others."""
         if log.gathered.values:
             log.pieces.append(ColumnPiece.from_rows(log.gathered))
             log.gathered = Gathered()
 
-    def _cut(self, log: _Log) -> None:
+    def _cut(self, log: StagedLog) -> None:
         """What the log has gathered becomes a batch; several, where pieces do not fit together."""
         self._end_rows(log)
         if not log.pieces:
@@ -341,13 +305,14 @@ class StageWriter:
             self._put(log, piece)
         self._move_on(log)
 
-    def _move_on(self, log: _Log) -> None:
+    def _move_on(self, log: StagedLog) -> None:
         if log is log.topic.sticky:
             log.topic.unstick()
 
-    def _put(self, log: _Log, piece: ColumnPiece) -> None:
+    def _put(self, log: StagedLog, piece: ColumnPiece) -> None:
         """As a batch; as several, where the node would not take it."""
-        producer, limit = Producer(self._producer_id, 0, log.seq), self._limit_bytes
+        stream, limit = self._open(), self._limit_bytes
+        producer = Producer(self._producer_id, 0, log.seq)
         try:
             batch = piece.make(self._codec)(producer)
             size = max(batch.header.size, batch.header.body_size)
@@ -360,37 +325,87 @@ class StageWriter:
                 self._put(log, half)
             return
         log.seq = (log.seq + piece.count) % SEQUENCE_MODULUS
-        self._parcels += 1
-        self._waiting.append(_Parcel(self._parcels, log, batch))
-        self._drive(lambda: not self._waiting)
+        stream.send(log, batch)
 
     def finish(self) -> Receipt:
         """When all is staged: what `publish` wants to have. Nothing can be written any more."""
         if self._receipt is None:
+            self._open()
             self._flush()
             self.close()
             self._receipt = Receipt(self.stage, self.records)
         return self._receipt
 
     def publish(self, key: PublishKey, timeout_s: float = PUBLISH_TIMEOUT_S) -> Publication:
-        """Finish, and publish this stage alone."""
+        """Finish, and publish this alone: in one call, where there is no stage yet and it is little."""
+        in_one = self._publish_in_one(key, timeout_s) if self._stream is None else None
+        if in_one is not None:
+            self._end()
+            return in_one
         if self._receipt is None:
+            self._open()
             self._flush()
             self._receipt = Receipt(self.stage, self.records)
         try:
-            return _publish(self._calls, key, [self._receipt], timeout_s)
+            publication = publish_over(self._calls, key, [self._receipt], timeout_s)
+            self._end()
+            return publication
         finally:
             self.close()
+
+    def _publish_in_one(self, key: PublishKey, timeout_s: float) -> Publication | None:
+        """None where it takes a stage: nothing was published then, and everything is still here."""
+        self._check()
+        link = self._calls.link(time.monotonic() + self._timeout_s)
+        limits, now = link.welcome.limits, link.node_time_us
+        if not limits.publish_bytes or self._buffered > 2 * limits.publish_bytes or not (key.lasting or now):
+            return None
+        if not key.lasting:
+            key = structs.replace(key, number=now)
+        batches = self._batches()
+        payload = [batch.data for _, batch in batches]
+        if len(payload) > limits.publish_batches or sum(map(len, payload)) > limits.publish_bytes:
+            return None
+        parts = [
+            AppendPart(log.topic.name, batch.header.size, log.partition, None, log.topic.id) for log, batch in batches
+        ]
+        try:
+            with self._all_or_failed():
+                return publish_in_one_over(self._calls, key, parts, payload, timeout_s)
+        except (InvalidKey, LowSpace, RemoteProtocolError):
+            self._failure = None
+            return None  # what is really wrong with it is said of the stage, or waited for
+
+    def _batches(self) -> list[tuple[StagedLog, Batch]]:
+        """All that is gathered, by no producer; and it stays gathered."""
+        found = []
+        for log in self._logs():
+            self._end_rows(log)
+            log.pieces = list(joined(log.pieces))
+            found += [(log, piece.make(self._codec)(Producer())) for piece in log.pieces]
+        return found
+
+    def _end(self) -> None:
+        """Everything was answered: the connection is good for others."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            self._is_given_back = True
+            give_back(self._calls)
+        self.close()
 
     def _flush(self) -> None:
         self._check()
         with self._all_or_failed():
             for log in self._logs():
                 self._cut(log)
-            self._drive(lambda: not self._sent and not self._waiting)
+            if self._stream is not None:
+                self._stream.flush()
 
     def discard(self) -> None:
         """Throw the stage away. Where the node cannot be told it does so itself, after a while."""
+        if self._stream is None and self._failure is None:
+            self._end()
+            return
         try:
             with suppress(LogboomError):
                 self._calls.ask(messages.Discard([self.stage]), _count, min(DISCARD_TIMEOUT_S, self._timeout_s))
@@ -400,9 +415,10 @@ class StageWriter:
     def close(self) -> None:
         """End the connection. The stage stays, with what was answered."""
         self._failure = self._failure or LocalProtocolError("the stage is finished, or closed: open another")
-        self._calls.close()
-        self._waiting.clear()
-        self._sent.clear()
+        if not self._is_given_back:
+            self._calls.close()
+        if self._stream is not None:
+            self._stream.clear()
         self._topics.clear()
 
     def _check(self) -> None:
@@ -415,104 +431,9 @@ class StageWriter:
         try:
             yield
         except BaseException as error:
+            if isinstance(error, TopicDeleted | TopicNotFound | TopicRecreated):
+                for name in self._topics:
+                    self._known.pop(name, None)
             interrupted = LocalProtocolError(f"interrupted by {type(error).__name__}: only part of a call is staged")
             self._failure = self._failure or (error if isinstance(error, LogboomError) else interrupted)
             raise
-
-    def _drive(self, is_done: Callable[[], bool]) -> None:
-        """Send and take answers until this holds. Raises where nothing has gone on for long, or is of no use."""
-        self._give_up = time.monotonic() + self._timeout_s
-        while not is_done():
-            try:
-                self._send(self._hold())
-                if is_done():
-                    return
-                self._take_answer()
-                if self._refused and not self._sent:
-                    self._judge()
-            except LogboomError as error:
-                if not self._calls.drop_lost():
-                    raise
-                self._calls.pause(error, self._give_up)
-
-    def _hold(self) -> BlockingLink:
-        """The link. What went over another one is to be sent again."""
-        link = self._calls.link(self._give_up)
-        if link is not self._link:
-            link.send_timeout_s = min(link.send_timeout_s, self._timeout_s)
-            self._link = link
-            self._recall()
-        return link
-
-    def _send(self, link: BlockingLink) -> None:
-        while self._waiting and not self._refused:
-            parcel = self._waiting[0]
-            log, data = parcel.log, parcel.batch.data
-            is_full = self._sent_bytes + len(data) > self._window_bytes or len(self._sent) >= WINDOW_BATCHES
-            if self._sent and is_full:
-                return
-            part = AppendPart(log.topic.name, len(data), log.partition, None, log.topic.id)
-            self._sent[link.send(Kind.APPEND, Append([part], None, self.stage), (data,))] = parcel
-            self._sent_bytes += len(data)
-            self._waiting.popleft()
-
-    def _take_answer(self) -> None:
-        event = self._calls.next_event(max(0.0, self._give_up - time.monotonic()))
-        if event is None:
-            raise self._put_off or Unavailable(f"{self._calls}: nothing could be staged for {self._timeout_s:g} s")
-        parcel = self._sent.pop(event.correlation, None)
-        if parcel is None:
-            return
-        self._sent_bytes -= len(parcel.batch.data)
-        answer = append_answer(event)
-        if not isinstance(answer, AppendedAt):
-            self._refused.append((parcel, answer))
-            return
-        self._calls.proved()
-        self._put_off = None
-        self._give_up = time.monotonic() + self._timeout_s
-
-    def _judge(self) -> None:
-        """All that was sent has its answer: the first refusal counts, for it has caused the others."""
-        _, error = min(self._refused, key=lambda refused: refused[0].number)
-        if not isinstance(error, _WAITED_FOR):
-            raise error
-        self._put_off = error
-        self._recall()
-        self._calls.pause(error, self._give_up)
-
-    def _recall(self) -> None:
-        """What has no answer, or was refused, is to be sent again."""
-        again = [*self._sent.values(), *(parcel for parcel, _ in self._refused), *self._waiting]
-        self._waiting = deque(sorted(again, key=lambda parcel: parcel.number))
-        self._sent.clear()
-        self._refused.clear()
-        self._sent_bytes = 0
-
-
-def publish(
-    servers: Servers, key: PublishKey, stages: Sequence[Receipt], timeout_s: float = PUBLISH_TIMEOUT_S
-) -> Publication:
-    """Append what is in these stages, in their order; where this raises anything but OutcomeUnknown, nothing.
-
-    Said again until the node has answered. OutcomeUnknown: it has not, in all that time. Say it once more then.
-    """
-    calls = Calls(servers)
-    try:
-        return _publish(calls, key, stages, timeout_s)
-    finally:
-        calls.close()
-
-
-def _publish(calls: Calls, key: PublishKey, stages: Sequence[Receipt], timeout_s: float) -> Publication:
-    head = messages.Publish(key, list(stages))
-    return calls.ask(head, _publication, timeout_s, (*PASSING, OutcomeUnknown), is_doubtful=True)
-
-
-def discard(servers: Servers, stages: Sequence[str], timeout_s: float = DISCARD_TIMEOUT_S) -> int:
-    """Throw stages away that are not being published. How many there were, as far as the last answer says."""
-    calls = Calls(servers)
-    try:
-        return calls.ask(messages.Discard(list(stages)), _count, timeout_s)
-    finally:
-        calls.close()

@@ -7,7 +7,8 @@ with Client("localhost:1773") as client, client.transaction("orders", 7) as tran
 What a block has written is published at its end, under a name and a number. Of one name numbers rise, and none is
 published twice: a program that does not know how far it came says it again. A block that raises publishes nothing.
 
-Client and transaction are each for one thread at a time; every transaction has a connection of its own. See
+Client and transaction are each for one thread at a time; while a transaction goes on it has a connection of its own,
+which another one uses after it. What is little is published in one call, at the end of its block. See
 docs/howto/transactions.md.
 """
 
@@ -22,22 +23,20 @@ from typing import Any, Final, TypeVar
 from msgspec.msgpack import Decoder
 
 from logboom.batch.builder import table_columns
+from logboom.broker.api import TopicInfo
 from logboom.broker.publish.publication import KeyInfo, Publication, PublishKey, StageInfo
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.calls import Calls
-from logboom.client.publish.stage_writer import (
-    PUBLISH_TIMEOUT_S,
-    STAGING_TIMEOUT_S,
-    Payload,
-    StageWriter,
-    publish,
-)
+from logboom.client.publish.publish_calls import PUBLISH_TIMEOUT_S
+from logboom.client.publish.stage_writer import STAGING_TIMEOUT_S, Payload, StageWriter
 from logboom.client.read.start import CONNECT_PATIENCE_S
 from logboom.errors import LocalProtocolError, LogboomError, OutcomeUnknown
 from logboom.protocols.binary import messages
 
 Result = TypeVar("Result")
+
+IDLE_MAX: Final = 8
 
 _stages: Final = Decoder(list[StageInfo])
 _keys: Final = Decoder(list[KeyInfo])
@@ -69,6 +68,9 @@ class Client:
         self._publish_timeout_s = publish_timeout_s
         self._calls = Calls(self._servers)
         self._is_closed = False
+        self._idle: list[Calls] = []
+        """Connections that no transaction has now."""
+        self._known: dict[str, TopicInfo] = {}
         self._calls.connect(min(timeout_s, CONNECT_PATIENCE_S))
 
     def __repr__(self) -> str:
@@ -86,13 +88,30 @@ class Client:
         """Transactions that were begun go on."""
         self._is_closed = True
         self._calls.close()
+        while self._idle:
+            self._idle.pop().close()
 
     def transaction(self, name: str | None = None, number: int = 0) -> Transaction:
         """To be used with `with`. Without a name it has a random one, which nobody will say again."""
         self._check()
         key = PublishKey(secrets.token_hex(16), 0, False) if name is None else PublishKey(name, number).check()
         writer_options = {"codec": self._codec, "batch_bytes": self._batch_bytes, "timeout_s": self._timeout_s}
-        return Transaction(self._servers, key, self._publish_timeout_s, writer_options)
+        return Transaction(self, key, self._publish_timeout_s, writer_options)
+
+    def _begin(self, key: PublishKey, writer_options: dict[str, Any]) -> StageWriter:
+        try:
+            calls = self._idle.pop()
+            calls.look()
+        except IndexError:
+            calls = Calls(self._servers)
+        shared: dict[str, Any] = {"calls": calls, "known": self._known, "give_back": self._take_back}
+        return StageWriter(self._servers, note=f"{key.name}/{key.number}", lazily=True, **shared, **writer_options)
+
+    def _take_back(self, calls: Calls) -> None:
+        if self._is_closed or len(self._idle) >= IDLE_MAX:
+            calls.close()
+        else:
+            self._idle.append(calls)
 
     def stages(self) -> list[StageInfo]:
         """What is staged at the node and not published, by anybody."""
@@ -126,12 +145,12 @@ class Transaction:
     """One block of records. Made by `Client.transaction`."""
 
     def __init__(
-        self, servers: Sequence[str], key: PublishKey, publish_timeout_s: float, writer_options: dict[str, Any]
+        self, client: Client, key: PublishKey, publish_timeout_s: float, writer_options: dict[str, Any]
     ) -> None:
         self.key = key
         self.publication: Publication | None = None
         """What was published, once the block has ended well. None where the block has discarded it."""
-        self._servers = servers
+        self._client = client
         self._publish_timeout_s = publish_timeout_s
         self._writer_options = writer_options
         self._writer: StageWriter | None = None
@@ -166,9 +185,7 @@ class Transaction:
                 self._state = "in doubt"
 
     def _publish(self) -> Publication:
-        if self._writer is None:
-            return publish(self._servers, self.key, [], self._publish_timeout_s)
-        return self._writer.publish(self.key, self._publish_timeout_s)
+        return self._open().publish(self.key, self._publish_timeout_s)
 
     def write(
         self,
@@ -219,6 +236,5 @@ class Transaction:
         if self._state != "open":
             raise LocalProtocolError(f"{self!r}: records are written inside its `with` block")
         if self._writer is None:
-            note = f"{self.key.name}/{self.key.number}"
-            self._writer = StageWriter(self._servers, note=note, **self._writer_options)
+            self._writer = self._client._begin(self.key, self._writer_options)
         return self._writer

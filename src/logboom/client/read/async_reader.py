@@ -61,9 +61,11 @@ class AsyncReader(ReaderState):
         """Where it stands is still known afterwards; a loop would connect again."""
         await self._run(self._fetching.close())
 
-    def records(self, follow: bool = False, timeout_s: float | None = None) -> AsyncIterator[Record]:
+    async def records(self, follow: bool = False, timeout_s: float | None = None) -> AsyncIterator[Record]:
         """Record by record."""
-        return self._pieces(self._reading.records, follow, timeout_s)
+        async for some in self._pieces(self._reading.records, follow, timeout_s):
+            for record in some:
+                yield record
 
     def lists(
         self, columns: Sequence[str] = ("value",), follow: bool = False, timeout_s: float | None = None

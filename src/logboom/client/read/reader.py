@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -66,7 +67,7 @@ class Reader(ReaderState):
 
     def records(self, follow: bool = False, timeout_s: float | None = None) -> Iterator[Record]:
         """Record by record."""
-        return self._pieces(self._reading.records, follow, timeout_s)
+        return chain.from_iterable(self._pieces(self._reading.records, follow, timeout_s))
 
     def lists(
         self, columns: Sequence[str] = ("value",), follow: bool = False, timeout_s: float | None = None

@@ -8,10 +8,12 @@ position goes behind it, and `skipped` and `last_gap` tell.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from operator import length_hint
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
-from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, Selection, read_header, to_table
+from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, read_header, to_table
 from logboom.batch.arrow import to_list
 from logboom.batch.tables import LOST
 from logboom.broker.api import Chunk, Filter, ReadRequest, Start
@@ -45,6 +47,31 @@ _TOPIC_ID: Final = re.compile("[0-9a-f]{32}")
 _GAPS: Final = (SeqnoOutOfRange, Damage, BookmarkLost, TopicDeleted, TopicRecreated)
 
 
+class Given(NamedTuple):
+    """Records that somebody takes one by one, and how far that has come: as far as their seqnos were used."""
+
+    start: int | None
+    start_term: int | None
+    seqnos: Sequence[int]
+    rest: Iterator[int]
+    """Of the seqnos: those of records that were not made yet."""
+    given_term: int | None
+
+    @property
+    def taken(self) -> int:
+        return len(self.seqnos) - length_hint(self.rest)
+
+    @property
+    def seqno(self) -> int | None:
+        """Behind the last one taken."""
+        taken = self.taken
+        return self.seqnos[taken - 1] + 1 if taken else self.start
+
+    @property
+    def term(self) -> int | None:
+        return self.given_term if self.taken else self.start_term
+
+
 class ReaderCore:
     def __init__(
         self, topic: str, partition: int | None, start: Start, wanted: Filter | None = None, skip: bool = False
@@ -55,9 +82,10 @@ class ReaderCore:
         self.filter = wanted
         self._skip = skip
         self.topic_id: str | None = None
-        self.seqno: int | None = None
-        """What is read next; None until the node has said where the start is."""
-        self.term: int | None = None
+        self._seqno: int | None = None
+        self._term: int | None = None
+        self._given: Given | None = None
+        """Records that are being taken; the position is inside them."""
         self._lineage = TERM_UNKNOWN, 0
         """A term, and its lineage where the node has said it."""
         self.first = self.committed = 0
@@ -71,6 +99,16 @@ class ReaderCore:
     def begin(self, state: CheckpointRecords, bookmark: str) -> None:
         """Give this first, then what the log has from the bookmark on."""
         self.state, self.start = None if state.is_over else state, Start(bookmark=bookmark)
+
+    @property
+    def seqno(self) -> int | None:
+        """What is read next; None until the node has said where the start is."""
+        return self._seqno if self._given is None else self._given.seqno
+
+    @property
+    def term(self) -> int | None:
+        """Of the record before that; None where nobody knows."""
+        return self._term if self._given is None else self._given.term
 
     @property
     def bookmark(self) -> str:
@@ -103,8 +141,7 @@ class ReaderCore:
         self._note(chunk)
         if self.seqno is not None:
             return
-        self.seqno = chunk.seqno
-        self.term = chunk.term if chunk.next_seqno == chunk.seqno else None
+        self._stand(chunk.seqno, chunk.term if chunk.next_seqno == chunk.seqno else None)
         wanted = self.start.seqno
         if self.start.bookmark is not None:
             bookmark = Bookmark.parse(self.start.bookmark)
@@ -156,14 +193,19 @@ class ReaderCore:
         self.start = Start(bookmark=self.bookmark) if isinstance(error, BookmarkLost) and self.topic_id else Start()
         if not isinstance(error, BookmarkLost):
             self.topic_id = self.state = None
-        self.current = self.term = self.seqno = None
+        self.current = None
+        self._stand(None, None)
         return not isinstance(error, TopicDeleted)
 
     def seek(self, seqno: int) -> None:
-        self.seqno, self.term, self.current, self.state = seqno, None, None, None
+        self.current = self.state = None
+        self._stand(seqno, None)
+
+    def _stand(self, seqno: int | None, term: int | None) -> None:
+        self._seqno, self._term, self._given = seqno, term, None
 
     def _move(self, seqno: int, term: int | None) -> None:
-        self.seqno, self.term = seqno, None if term == TERM_UNKNOWN else term
+        self._stand(seqno, None if term == TERM_UNKNOWN else term)
 
     def _finish(self, chunk: Chunk) -> None:
         if chunk.next_seqno >= (self.seqno or 0):
@@ -189,26 +231,33 @@ class ReaderCore:
 
     # What the current chunk holds, from the position on. The position moves before each piece is given.
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[Iterator[Record]]:
+        """Some at a time. The position follows each record that is taken, without a look at it: see Given."""
         if self.state is not None:
-            yield from self._before(self.state.records())
+            yield self._before(self.state.records())
             return
         chunk = self.current
         if chunk is None:
             return
-        if chunk.seqnos is not None:
-            for record in chunk.records():
-                if record.seqno is not None and record.seqno >= (self.seqno or 0):
-                    self._move(record.seqno + 1, None)
-                    yield record
-        else:
+        if chunk.seqnos is None:
             for batch in self._batches(chunk):
-                term, start = batch.header.term, self.seqno or 0
-                where = Selection(seqno_from=start) if batch.header.base_seqno < start else None
-                for record in batch.records(where):
-                    self.seqno, self.term = (record.seqno or 0) + 1, term
-                    yield record
+                header, start = batch.header, self.seqno or 0
+                skip = max(0, start - header.base_seqno)
+                yield self._give(batch, skip, batch.seqnos()[skip:], header.term)
+                self._move(header.next_seqno, header.term)
+        elif len(chunk.data):
+            found = chunk.seqnos.cast("B").cast("q").tolist()
+            skip = bisect_left(found, self.seqno or 0)
+            if skip < len(found):
+                yield self._give(Batch.parse(chunk.data), skip, found[skip:], None)
+                self._move(found[-1] + 1, None)
         self._finish(chunk)
+
+    def _give(self, batch: Batch, skip: int, seqnos: Sequence[int], term: int | None) -> Iterator[Record]:
+        rest = iter(seqnos)
+        records = batch.numbered(rest, skip)
+        self._given = Given(self.seqno, self.term, seqnos, rest, term)
+        return records
 
     def batches(self) -> Iterator[Batch]:
         """As they are stored. The first may begin before the position."""

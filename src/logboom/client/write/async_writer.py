@@ -21,11 +21,12 @@ from logboom.batch.builder import table_columns
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.write.async_driver import AsyncDriver
+from logboom.client.write.column_source import ColumnSource
 from logboom.client.write.gathered import Waiter, Written
 from logboom.client.write.lane import all_safe
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.options import WriterArguments, WriterOptions
-from logboom.client.write.slices import BuildColumns
+from logboom.client.write.pieces import slices_of
 from logboom.client.write.spill import spill_for
 from logboom.client.write.writer import Payload
 from logboom.client.write.writer_core import WriterCore
@@ -49,6 +50,7 @@ class AsyncWriter:
         self._servers = parse_servers(servers)
         with spill_for(self.options.spill, self.options.spill_bytes) as file:
             self._core = WriterCore(topic, self.options, len(self._servers), file)
+        self._inbox = self._core.routing.inbox
         self._on_error = on_error
         self._driver: AsyncDriver | None = None
 
@@ -101,6 +103,8 @@ class AsyncWriter:
         callback: Waiter | None = None,
     ) -> None:
         """Take a record, to be sent with others; waits only where there is no room. See Writer.write."""
+        if self._inbox.leave(value, key, timestamp, channel, tags, headers, callback):
+            return
         core, driver = self._core, self._running()
         if core.is_barred and not await self._make_room(1):
             if callback is not None:
@@ -147,16 +151,13 @@ class AsyncWriter:
         headers: Any = None,
     ) -> None:
         """Columns of records. See Writer.write_many."""
-        columns = BuildColumns.of(
-            values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers
-        )
-        routing, driver = self._core.routing, self._running()
-        batch_bytes, partitions = min(self.options.batch_bytes, routing.limit_bytes), routing.partitions
-        for part in columns.slices(partitions, batch_bytes):
+        source = ColumnSource(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        routing, options, driver = self._core.routing, self.options, self._running()
+        batch_bytes = min(options.batch_bytes, routing.limit_bytes)
+        for part in slices_of(source, routing, batch_bytes, options.buffer_bytes // 2):
             if self._core.is_barred and not await self._make_room(part.columns.count):
                 continue
-            for piece in part.again(partitions, routing.partitions, batch_bytes):
-                piece.add_to(routing, self.options.codec, driver.loop.time())
+            part.add_to(routing, batch_bytes, options.codec, driver.loop.time())
             driver.step()
 
     async def write_table(self, table: Any) -> None:
@@ -190,7 +191,7 @@ class AsyncWriter:
         driver, self._driver = self._driver, None
         self._core.abandon(ConnectionLost("the writer was closed before it was written"))
         self._core.contact.fatal = self._core.contact.fatal or LocalProtocolError("the writer is closed")
-        self._core.is_barred = True
+        self._core.bar()
         if driver is not None:
             driver.tell()
             await driver.close()

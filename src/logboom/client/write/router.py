@@ -9,13 +9,25 @@ from __future__ import annotations
 
 import random
 import secrets
+from bisect import bisect_left
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any
 
 from logboom.batch import BATCH_SIZE_DEFAULT, NO_TIMESTAMP, Batch, Producer
 from logboom.batch.header import Buffer, own_id
 from logboom.batch.partitioner import partition_of
-from logboom.client.write.gathered import RECORD_BYTES, Gathered, Waiter, as_bytes, check_fields
+from logboom.client.write.gathered import (
+    RECORD_BYTES,
+    SMALL_BYTES,
+    Gathered,
+    Inbox,
+    Rows,
+    Waiter,
+    as_bytes,
+    check_fields,
+    check_moment,
+)
 from logboom.client.write.lane import Lane, Parcel
 from logboom.client.write.ledger import WriterLedger
 from logboom.client.write.options import WriterOptions
@@ -27,7 +39,9 @@ class Router:
         self._options = options
         self._ledger = ledger
         self.limit_bytes = BATCH_SIZE_DEFAULT
-        """No record may be larger."""
+        """No record may be larger, nor may a batch."""
+        self.full_bytes = options.batch_bytes
+        """A batch that has so much goes."""
         self.issued_id = 0
         """What the node has given: no other writer has it. 0 where there is none, or not yet."""
         self._partitions: int | None = None
@@ -35,6 +49,7 @@ class Router:
         self.active: dict[int | None, Lane] = {}
         """The lanes with anything to do."""
         self._sticky = self.lane(options.partition)
+        self.inbox = Inbox()
 
     def new_id(self) -> int:
         """A producer id nobody else has; 0 where nobody is to be recognised."""
@@ -67,35 +82,120 @@ class Router:
         self, value: Any, key: Any, timestamp: Any, channel: Any, tags: Any, headers: Any, waiter: Waiter | None
     ) -> bool:
         """Take a record. Whether there is something to do about it now."""
+        is_due = False
+        if self.inbox.entries:
+            is_due = self.collect()
+            self.open_inbox(self.inbox.since)
+        return self._add(value, key, timestamp, channel, tags, headers, waiter) or is_due
+
+    def _add(
+        self, value: Any, key: Any, timestamp: Any, channel: Any, tags: Any, headers: Any, waiter: Waiter | None
+    ) -> bool:
+        """As `add`, before what is in the inbox."""
         if type(value) is not bytes:
             value = as_bytes("value", value)
         size = RECORD_BYTES if value is None else len(value) + RECORD_BYTES
         lane = self._sticky
-        gathered = lane.gathered
-        if key is channel is timestamp is None and gathered.plain and not tags and not headers:
-            if size > self.limit_bytes:
-                raise BatchTooLarge(size, self.limit_bytes)
-            if waiter is not None:
-                gathered.wait(waiter)
-            gathered.values.append(value)
-        else:
+        if tags or headers or channel is not None:
             fields = check_fields(key, timestamp, channel, tags, headers)
             size += fields.size
             if size > self.limit_bytes:
                 raise BatchTooLarge(size, self.limit_bytes)
             if key is not None or channel is not None:
                 lane = self._choose(fields.key, channel)
-                gathered = lane.gathered
+            gathered = self._with_room(lane, size)
             gathered.add(value, fields, waiter)
+        else:
+            if key is not None:
+                if type(key) is not bytes:
+                    key = as_bytes("key", key)
+                size += len(key) + RECORD_BYTES
+            if timestamp is not None:
+                timestamp = check_moment(timestamp)
+                size += 8
+            if size > self.limit_bytes:
+                raise BatchTooLarge(size, self.limit_bytes)
+            if key is not None:
+                lane = self._choose(key, None)
+            gathered = self._with_room(lane, size)
+            gathered.put(value, key, timestamp, waiter)
         gathered.size += size
         self._ledger.buffered += size
         if gathered.since is None:
             self.active[lane.partition] = lane
             return True
-        return gathered.size >= self._options.batch_bytes or self._ledger.buffered >= self._options.buffer_bytes
+        return gathered.size >= self.full_bytes or self._ledger.buffered >= self._options.buffer_bytes
+
+    def _with_room(self, lane: Lane, size: int) -> Gathered:
+        """What a record of this size may join: not what is full, nor what would be more than a node takes with it."""
+        gathered = lane.gathered
+        is_much = gathered.size >= self.full_bytes or gathered.size + size > self.limit_bytes
+        if is_much and gathered.since is not None:
+            self.cut(lane, gathered.since)
+        return lane.gathered
+
+    def limit(self, limit_bytes: int) -> None:
+        """The node takes batches of so many bytes."""
+        self.limit_bytes = limit_bytes
+        self.full_bytes = min(self._options.batch_bytes, limit_bytes)
+
+    def collect(self) -> bool:
+        """Gather what lies in the inbox, behind what is gathered. Whether there is something to do about it now."""
+        entries = self.inbox.take()
+        if not entries:
+            return False
+        if not self.inbox.has_rows or self.partitions == 1:
+            return self._gather(None, self.inbox.rows(entries))
+        dealt: dict[int | None, list[Any]] = {}
+        for entry in entries:
+            key = entry[1] if type(entry) is tuple else None
+            dealt.setdefault(self.partition_of(key, None), []).append(entry)
+        is_due = False
+        for partition, some in dealt.items():
+            is_due = self._gather(partition, self.inbox.rows(some)) or is_due
+        return is_due
+
+    def _gather(self, partition: int | None, rows: Rows) -> bool:
+        full_bytes = self.full_bytes
+        is_due = False
+        while True:
+            lane = self._sticky if partition is None else self.lane(partition)
+            gathered = self._with_room(lane, 0)
+            some, size = rows, rows.size
+            if gathered.size + size > full_bytes:
+                # As many as fill the batch, and the first may always join it.
+                ends = list(accumulate(rows.sizes(), initial=gathered.size))
+                some = rows.part(0, bisect_left(ends, full_bytes, 1))
+                size = ends[len(some.values)] - gathered.size
+            gathered.extend(some)
+            gathered.size += size
+            self._ledger.buffered += size
+            self.active[lane.partition] = lane
+            is_due = is_due or gathered.since is None or gathered.size >= full_bytes
+            if gathered.since is None:
+                gathered.since = self.inbox.since
+            if len(some.values) == len(rows.values):
+                return is_due or self._ledger.buffered >= self._options.buffer_bytes
+            rows = rows.part(len(some.values))
+            self.cut(lane, gathered.since)
+
+    def open_inbox(self, now: float) -> None:
+        """Let records come in without the lock: as many as a batch and the buffer may still take."""
+        some = [lane.gathered for lane in self.active.values() if lane.gathered.since is not None]
+        count, size = sum(len(gathered.values) for gathered in some), sum(gathered.size for gathered in some)
+        inbox = self.inbox
+        if not count:
+            inbox.shut()
+            return
+        inbox.since = now
+        inbox.size_max = min(SMALL_BYTES, self.limit_bytes - 4 * RECORD_BYTES)
+        rest = (self.full_bytes - max(gathered.size for gathered in some)) * count // size
+        free_bytes = self._options.buffer_bytes - self._ledger.buffered
+        inbox.room = max(0, min(rest, free_bytes // (SMALL_BYTES + 4 * RECORD_BYTES)))
 
     def add_batch(self, partition: int | None, make: Callable[[Producer], Batch], count: int, now: float) -> None:
         """A batch by itself, behind what is gathered. `make` builds it once its numbers are known."""
+        self.collect()
         lane = self._sticky if partition is None else self.lane(partition)
         self.cut(lane, now)
         self._build(lane, make, count, now, None)
@@ -104,21 +204,20 @@ class Router:
 
     def add_values(self, values: list[bytes | None], size: int) -> None:
         """Values alone, less than a batch of them, in the partition of the last batch."""
+        self.collect()
         lane = self._sticky
         gathered = lane.gathered
-        if not gathered.plain:
-            for value in values:
-                self.add(value, None, None, None, (), (), None)
-            return
-        gathered.values += values
+        gathered.extend(Rows(values))
         gathered.size += size
         self._ledger.buffered += size
         self.active[lane.partition] = lane
 
     def partition_of(self, key: bytes | None, channel: str | None) -> int | None:
         """None where it does not matter, or nobody knows yet."""
+        if self.partitions == 1:
+            return None
         named = key if key is not None else channel.encode() if channel else None
-        if named is None or self._partitions is None or self._options.partition is not None:
+        if named is None or self._partitions is None:
             return None
         return partition_of(named, self._partitions)
 
@@ -212,7 +311,7 @@ class Router:
             moment = None if timeless and not record.timestamp else record.timestamp
             fields = (record.key, moment, record.channel, record.tags, record.headers)
             try:
-                self.add(record.value, *fields, waiters.get(number))
+                self._add(record.value, *fields, waiters.get(number))
             except LogboomError as error:  # the node takes less than we thought
                 self._ledger.refuse(waiters.get(number), error)
         made = []

@@ -1,26 +1,24 @@
-"""Columns that a caller gives at once, cut into batches: by partition, then by size.
+"""Records as columns that can be sliced together, and slices of them that are to be batches.
 
-Long columns become Arrow arrays once, as a whole: what cannot be a column is refused before anything of it is written.
-After that nothing is done record by record, unless keys or channels that are no Arrow arrays have to be dealt out to
-partitions.
+Nothing is done record by record, unless keys or channels that are no Arrow arrays have to be dealt out to partitions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import datetime
-from itertools import chain
+from functools import cached_property
+from itertools import chain, pairwise
 from typing import Any, Final, NamedTuple
 
-from logboom.batch import Batch, Producer, build, vector
-from logboom.batch.encode import SHORT, is_arrow
+from logboom.batch import Batch, Producer, build, encode, vector
 from logboom.batch.murmur import is_hashable, partitions_of_column
 from logboom.batch.partitioner import ANYWHERE, partitions_of
 from logboom.client.write.gathered import RECORD_BYTES, as_bytes
 from logboom.client.write.router import Router
-from logboom.errors import InvalidColumn
 
 _ITEM_BYTES: Final = 16
+_TEXTS: Final = ("values", "keys", "channels")
 
 
 class Slice(NamedTuple):
@@ -29,28 +27,35 @@ class Slice(NamedTuple):
     partition: int | None
     """None: any."""
     columns: BuildColumns
-    size: int
+    partitions: int
+    """So many were known when it was cut; 1 where it did not matter."""
     is_rest: bool
     """Less than a batch."""
 
-    def again(self, partitions: int, now_known: int, batch_bytes: int) -> Iterator[Slice]:
-        """Itself; but where it was cut before anybody knew how many partitions there are, dealt out to them."""
-        if partitions == now_known:
-            yield self
-        else:
-            yield from self.columns.slices(now_known, batch_bytes)
+    @property
+    def size(self) -> int:
+        return self.columns.size
 
-    def add_to(self, routing: Router, codec: str, now: float) -> None:
-        """As a batch; but what is less than one, and nothing but values, joins what is gathered."""
-        values = self.columns.plain_values() if self.is_rest else None
+    def add_to(self, routing: Router, batch_bytes: int, codec: str, now: float) -> None:
+        """As a batch; but what is less than one, and nothing but values, joins what is gathered.
+
+        What was cut before anybody knew how many partitions there are is dealt out to them.
+        """
+        known, columns = routing.partitions, self.columns
+        if self.partitions != known and columns.has_names:
+            for partition, part in columns.deal(known):
+                for piece in part.cut(batch_bytes):
+                    routing.add_batch(partition, piece.make(codec), piece.count, now)
+            return
+        values = columns.plain_values() if self.is_rest else None
         if values is not None:
-            routing.add_values(values, self.size)
+            routing.add_values(values, columns.size)
         else:
-            routing.add_batch(self.partition, self.columns.make(codec), self.columns.count, now)
+            routing.add_batch(self.partition, columns.make(codec), columns.count, now)
 
 
 class BuildColumns:
-    """The arguments of `batch.build`, checked for their lengths, that can be sliced together."""
+    """The arguments of `batch.build`, with an entry for each of `count` records, or one for all."""
 
     def __init__(self, count: int, entries: dict[str, Any]) -> None:
         self.count = count
@@ -58,19 +63,24 @@ class BuildColumns:
 
     @classmethod
     def of(cls, values: Any, **others: Any) -> BuildColumns:
-        values = _column("values", values)
-        count = len(values)
-        entries = {"values": values}
-        for name, given in others.items():
-            if given is None:
-                continue
-            if name in ("timestamps", "channels") and isinstance(given, int | datetime | str):
-                entries[name] = given
-                continue
-            entries[name] = _column(name, given)
-            if len(entries[name]) != count:
-                raise InvalidColumn(name, f"{len(entries[name])} entries for {count} records")
-        return cls(count, entries)
+        """All that a caller gives, at once."""
+        from logboom.client.write.column_source import EVERYTHING, ColumnSource
+
+        columns = ColumnSource(values, **others).take(EVERYTHING) or cls(0, {"values": []})
+        return columns.checked("values", "keys") if columns.count > encode.SHORT else columns
+
+    @property
+    def has_names(self) -> bool:
+        """Whether anything says where a record goes."""
+        return bool(self._entries.keys() & {"keys", "channels"})
+
+    @cached_property
+    def size(self) -> int:
+        """Bytes of all records, about."""
+        total = RECORD_BYTES * self.count
+        for name, entry in self._entries.items():
+            total += len(entry) * self.count if isinstance(entry, str) else sum_of_sizes(name, entry)
+        return total
 
     def make(self, codec: str) -> Callable[[Producer], Batch]:
         return lambda producer: build(**self._entries, codec=codec, producer=producer)
@@ -84,26 +94,49 @@ class BuildColumns:
         return list(values)
 
     def slices(self, partitions: int, batch_bytes: int) -> Iterator[Slice]:
-        if partitions == 1 or not self._entries.keys() & {"keys", "channels"}:
-            yield from self._cut(None, batch_bytes)
-            return
-        np, chosen = vector.np, self._partitions(partitions)
-        for partition in np.unique(chosen).tolist():
-            part = self._take(np.flatnonzero(chosen == partition))
-            yield from part._cut(None if partition == ANYWHERE else partition, batch_bytes)
+        for partition, part in self.deal(partitions):
+            for piece in part.cut(batch_bytes):
+                yield Slice(partition, piece, partitions, False)
 
-    def _cut(self, partition: int | None, batch_bytes: int) -> Iterator[Slice]:
-        np, start = vector.np, 0
+    def deal(self, partitions: int) -> Iterator[tuple[int | None, BuildColumns]]:
+        """By partition, each with its records in their order. None of them holds on to the memory of the others."""
+        if partitions == 1 or not self.has_names:
+            yield None, self
+            return
+        np, chosen = vector.np, self._partitions(partitions).astype(vector.np.int16)
+        order = np.argsort(chosen, kind="stable")
+        chosen = chosen[order]
+        starts = [0, *(np.flatnonzero(np.diff(chosen)) + 1).tolist(), self.count]
+        for start, until in pairwise(starts):
+            partition = int(chosen[start])
+            yield None if partition == ANYWHERE else partition, self._take(order[start:until])
+
+    def cut(self, batch_bytes: int) -> Iterator[BuildColumns]:
+        """Evenly: none is larger than so much, unless it is one record."""
+        if self.size <= batch_bytes:
+            yield self
+            return
+        np, start, done = vector.np, 0, 0
         ends = np.cumsum(self._sizes())
-        total = int(ends[-1]) if self.count else 0
-        done = 0
         while start < self.count:
-            until = int(np.searchsorted(ends, done + batch_bytes)) + 1
-            until = min(until, self.count)
-            size = int(ends[until - 1]) - done
-            columns = self if until - start == self.count else self._range(start, until)
-            yield Slice(partition, columns, size, total - done < batch_bytes)
+            left = int(ends[-1]) - done
+            until = int(np.searchsorted(ends, done + left / -(-left // batch_bytes), "right"))
+            until = max(until, start + 1)
+            yield self._range(start, until)
             start, done = until, int(ends[until - 1])
+
+    def up_to(self, size_bytes: float) -> BuildColumns:
+        """The first of them: so much, or one record."""
+        ends = vector.np.cumsum(self._sizes())
+        return self._range(0, max(1, int(vector.np.searchsorted(ends, size_bytes, "right"))))
+
+    def checked(self, *names: str) -> BuildColumns:
+        """These columns, or all, as Arrow arrays of the type that they have in a batch: no entry is refused later."""
+        entries = {
+            name: encode.as_array(name, entry) if not _is_single(entry) and (name in names or not names) else entry
+            for name, entry in self._entries.items()
+        }
+        return BuildColumns(self.count, entries)
 
     def _range(self, start: int, until: int) -> BuildColumns:
         return BuildColumns(until - start, {name: _part(entry, start, until) for name, entry in self._entries.items()})
@@ -111,7 +144,7 @@ class BuildColumns:
     def _take(self, numbers: Any) -> BuildColumns:
         entries: dict[str, Any] = {}
         for name, entry in self._entries.items():
-            if isinstance(entry, int | datetime | str):
+            if _is_single(entry):
                 entries[name] = entry
             elif isinstance(entry, list | tuple):
                 entries[name] = [entry[number] for number in numbers.tolist()]
@@ -145,71 +178,64 @@ class BuildColumns:
 
     def _sizes(self) -> Any:
         """Bytes of each record, about."""
-        np = vector.np
-        sizes = np.full(self.count, RECORD_BYTES, np.int64)
+        sizes = vector.np.full(self.count, RECORD_BYTES, vector.np.int64)
         for name, entry in self._entries.items():
-            if isinstance(entry, int | datetime):
-                continue
-            if isinstance(entry, str):
-                sizes += len(entry)
-            elif name == "timestamps":
-                sizes += 8
-            elif name in ("tags", "headers"):
-                sizes += _list_sizes(entry, self.count)
-            else:
-                sizes += _text_sizes(entry, self.count)
+            sizes += len(entry) if isinstance(entry, str) else sizes_of(name, entry)
         return sizes
 
 
-def _column(name: str, given: Any) -> Any:
-    """A list, or one Arrow array."""
-    pa = vector.pa
-    if isinstance(given, str | bytes | bytearray):
-        raise InvalidColumn(name, "one string is not a column: put it in a list")
+def sum_of_sizes(name: str, entries: Any) -> int:
+    """Bytes of the entries of a column, about."""
+    if _is_single(entries):
+        return 0
+    if not isinstance(entries, list | tuple):
+        return max(0, int(entries.nbytes) - (4 * len(entries) if name in _TEXTS else 0))
+    if name == "timestamps":
+        return 8 * len(entries)
+    if name in ("tags", "headers"):
+        return sum(map(_items_size, entries))
     try:
-        if is_arrow(given):
-            array = given if isinstance(given, pa.Array | pa.ChunkedArray) else pa.array(given)
-            return array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
-        entries = given if isinstance(given, list | tuple) else list(given)
-        if name not in ("values", "keys"):
-            return entries
-        if len(entries) > SHORT:
-            return pa.array(entries, pa.binary())
-        return [entry if type(entry) is bytes else as_bytes(name, entry) for entry in entries]
-    except (pa.ArrowException, TypeError, OverflowError) as error:
-        if name in ("values", "keys") and isinstance(given, list | tuple):
-            return [as_bytes(name, entry) for entry in given]
-        raise InvalidColumn(name, str(error)) from None
+        return sum(map(len, filter(None, entries)))
+    except TypeError:
+        return sum(map(_text_size, entries))
+
+
+def sizes_of(name: str, entries: Any) -> Any:
+    """Bytes of each entry, about."""
+    if _is_single(entries):
+        return 0
+    np, count = vector.np, len(entries)
+    if isinstance(entries, list | tuple):
+        size_of = {"timestamps": lambda _: 8, "tags": _items_size, "headers": _items_size}.get(name, _text_size)
+        return np.fromiter(map(size_of, entries), np.int64, count)
+    if name in _TEXTS:
+        import pyarrow.compute as pc
+
+        try:
+            return np.asarray(pc.binary_length(entries).fill_null(0)).astype(np.int64)
+        except (vector.pa.ArrowException, TypeError):
+            pass  # a column of no such type: whoever builds a batch of it says so
+    return np.full(count, entries.nbytes // max(count, 1), np.int64)
+
+
+def _text_size(text: Any) -> int:
+    return len(text) if hasattr(text, "__len__") else 0
+
+
+def _items_size(items: Any) -> int:
+    if not items or not isinstance(items, Collection):
+        return 0
+    pairs = items.items() if isinstance(items, Mapping) else items
+    flat = chain.from_iterable(item if isinstance(item, tuple) else (item,) for item in pairs)
+    return sum(len(text) for text in flat if hasattr(text, "__len__")) + _ITEM_BYTES * len(items)
+
+
+def _is_single(entry: Any) -> bool:
+    """Whether it is one for all records."""
+    return isinstance(entry, int | datetime | str)
 
 
 def _part(entry: Any, start: int, until: int) -> Any:
-    if isinstance(entry, int | datetime | str):
+    if _is_single(entry):
         return entry
     return entry[start:until] if isinstance(entry, list | tuple) else entry.slice(start, until - start)
-
-
-def _text_sizes(entry: Any, count: int) -> Any:
-    np = vector.np
-    if isinstance(entry, list | tuple):
-        lengths = (len(text) + 4 if hasattr(text, "__len__") else 0 for text in entry)
-        return np.fromiter(lengths, np.int64, count)
-    import pyarrow.compute as pc
-
-    try:
-        return np.asarray(pc.binary_length(entry).fill_null(0)).astype(np.int64)
-    except (vector.pa.ArrowException, TypeError) as error:
-        raise InvalidColumn("values", str(error)) from None
-
-
-def _list_sizes(entry: Any, count: int) -> Any:
-    np = vector.np
-    if not isinstance(entry, list | tuple):
-        return np.full(count, entry.nbytes // max(count, 1) + RECORD_BYTES, np.int64)
-    return np.fromiter(map(_items_size, entry), np.int64, count)
-
-
-def _items_size(items: Sequence[Any] | None) -> int:
-    if not items:
-        return 0
-    flat = chain.from_iterable(item if isinstance(item, tuple) else (item,) for item in items)
-    return sum(len(text) for text in flat if hasattr(text, "__len__")) + _ITEM_BYTES * len(items)

@@ -22,13 +22,14 @@ from typing import Any, Unpack
 from logboom.batch.builder import table_columns
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
+from logboom.client.write.column_source import ColumnSource
 from logboom.client.write.delivery import Delivery
 from logboom.client.write.driver import Driver
 from logboom.client.write.gathered import Waiter, Written
 from logboom.client.write.lane import all_safe
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.options import WriterArguments, WriterOptions
-from logboom.client.write.slices import BuildColumns
+from logboom.client.write.pieces import slices_of
 from logboom.client.write.spill import spill_for
 from logboom.client.write.writer_core import WriterCore
 from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, LogboomError
@@ -60,6 +61,7 @@ class Writer:
             self._driver = Driver(self._core, self._servers, on_error)
             self._lock = self._driver.lock
             self._add = self._core.routing.add
+            self._inbox = self._core.routing.inbox
             self._is_closed = False
             self._connect()
         self._driver.start()
@@ -115,6 +117,27 @@ class Writer:
 
         What becomes of a record without one is told to `on_error` if it fails, else raised by a later call.
         """
+        inbox = self._inbox
+        if (  # what `leave` does, for the commonest case
+            type(value) is bytes
+            and key is None
+            and timestamp is None
+            and channel is None
+            and callback is None
+            and not tags
+            and not headers
+            and len(inbox.entries) < inbox.room
+            and len(value) <= inbox.size_max
+        ):
+            inbox.entries.append(value)
+            if inbox.room:
+                return
+            self._attend()
+            return
+        if inbox.room and inbox.leave(value, key, timestamp, channel, tags, headers, callback):
+            if not inbox.room:
+                self._attend()
+            return
         with self._lock:
             barred = self._core.is_barred
             if not barred:
@@ -129,6 +152,12 @@ class Writer:
             with self._lock:
                 self._add(value, key, timestamp, channel, tags, headers, callback)
                 self._driver.step(time.monotonic())
+        self._driver.tell()
+
+    def _attend(self) -> None:
+        """The inbox was shut while something was left in it."""
+        with self._lock:
+            self._driver.push(time.monotonic())
         self._driver.tell()
 
     def send(
@@ -165,23 +194,22 @@ class Writer:
         tags: Any = None,
         headers: Any = None,
     ) -> None:
-        """Columns of records: lists, Arrow or NumPy arrays, pandas series. One timestamp or channel may be for all.
+        """Columns of records: lists, Arrow or NumPy arrays, pandas series, or anything that can be iterated over.
 
-        Far cheaper than as many calls of `write`. Where an entry cannot be taken, nothing of its batch is.
+        One timestamp or channel may be for all. Far cheaper than as many calls of `write`. Batches are built and sent
+        one by one, so there may be any number of records; where the buffer is full, it waits as `write` does. Columns
+        of different lengths are refused before anything is written, if all of them have a length. Where an entry
+        cannot be taken, nothing of its batch is, nor of what comes later: what came before is written.
         """
-        columns = BuildColumns.of(
-            values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers
-        )
-        routing = self._core.routing
-        batch_bytes = min(self.options.batch_bytes, routing.limit_bytes)
-        partitions = routing.partitions
-        for part in columns.slices(partitions, batch_bytes):
+        source = ColumnSource(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        routing, options = self._core.routing, self.options
+        batch_bytes = min(options.batch_bytes, routing.limit_bytes)
+        for part in slices_of(source, routing, batch_bytes, options.buffer_bytes // 2):
             if self._core.is_barred and not self._make_room(part.columns.count):
                 continue
             with self._lock:
                 now = time.monotonic()
-                for piece in part.again(partitions, routing.partitions, batch_bytes):
-                    piece.add_to(routing, self.options.codec, now)
+                part.add_to(routing, batch_bytes, options.codec, now)
                 self._driver.push(now)
             self._driver.tell()
 
@@ -224,7 +252,7 @@ class Writer:
             self._is_closed = True
             self._core.abandon(ConnectionLost("the writer was closed before it was written"))
             self._core.contact.fatal = self._core.contact.fatal or LocalProtocolError("the writer is closed")
-            self._core.is_barred = True
+            self._core.bar()
             self._driver.close()
         self._driver.tell()
         self._core.overflow.close()
@@ -262,7 +290,7 @@ class Writer:
         self._driver.part()
         self._lock = self._driver.lock
         self._core.contact.fatal = LocalProtocolError("a writer is of no use after a fork: make one in each process")
-        self._core.is_barred = True
+        self._core.bar()
         self._core.abandon(self._core.contact.fatal)
         self._core.overflow.close()
         self._is_closed = True

@@ -68,7 +68,7 @@ class WriterCore:
 
     def __len__(self) -> int:
         """Records that are neither settled nor spilled. Copies are made first: another thread may be at work."""
-        return sum(
+        return len(self.routing.inbox.entries) + sum(
             len(lane.gathered.values) + sum(parcel.count for parcel in list(lane.queue) if not parcel.is_safe)
             for lane in list(self._active.values())
         )
@@ -78,14 +78,14 @@ class WriterCore:
         return f"{state}, {len(self)} records waiting"
 
     def stats(self) -> dict[str, int]:
-        ledger = self.ledger
+        ledger, inbox = self.ledger, self.routing.inbox
         return {
             "written": ledger.written,
             "failed": ledger.failed,
             "dropped": ledger.dropped,
             "waiting": len(self),
             "spilled_batches": len(self.overflow),
-            "buffered_bytes": ledger.buffered,
+            "buffered_bytes": ledger.buffered + inbox.rows(inbox.entries[:]).size,
         }
 
     @property
@@ -97,7 +97,12 @@ class WriterCore:
         """Records have failed that nobody waits for: whoever comes next is told."""
         if self._trouble is None:
             self._trouble = error
+        self.bar()
+
+    def bar(self) -> None:
+        """Nothing is to be added any more, or not until a turn says otherwise."""
         self.is_barred = True
+        self.routing.inbox.shut()
 
     @property
     def is_in_trouble(self) -> bool:
@@ -112,9 +117,17 @@ class WriterCore:
     def flush(self, now: float) -> list[Parcel]:
         """Everything is to go now. Returns what must become safe before the flush is done."""
         self._is_flushing = True
+        self._gather()
         for lane in list(self._active.values()):
             self.routing.cut(lane, now)
         return [parcel for lane in self._active.values() for parcel in lane.queue if not parcel.is_safe]
+
+    def _gather(self) -> None:
+        """What was left in the inbox is taken, and nothing more is left there until a turn has ended."""
+        inbox = self.routing.inbox
+        inbox.shut()
+        if inbox.entries:
+            self.routing.collect()
 
     def hasten(self) -> None:
         """Somebody waits: what is gathered goes as soon as its log has nothing under way."""
@@ -148,7 +161,7 @@ class WriterCore:
                 continue
             self.outgoing += contact.take(event)
             if contact.ready and contact.limits is not None and contact.partitions is not None:
-                self.routing.limit_bytes = max(1, contact.limits.batch_bytes - _SLACK_BYTES)
+                self.routing.limit(max(1, contact.limits.batch_bytes - _SLACK_BYTES))
                 self._know(contact.partitions)
             self._despair()
 
@@ -194,6 +207,10 @@ class WriterCore:
     def turn(self, now: float) -> None:
         """Cut, send and give up whatever it is time for. Raises ConnectionLost where the other side is dead."""
         options, contact = self.options, self.contact
+        if contact.fatal is None:
+            self._gather()
+        else:
+            self.abandon(contact.fatal)
         unsent = len(self.outgoing)
         is_stuck = options.acks == "none" and unsent > 0
         is_much = self._is_flushing or self.ledger.buffered >= options.buffer_bytes // 2
@@ -219,11 +236,13 @@ class WriterCore:
         self._is_flushing = self._is_flushing and bool(self._active)
         is_full = self.ledger.buffered >= options.buffer_bytes
         self.is_barred = is_full or contact.fatal is not None or self._trouble is not None
+        if not self.is_barred:
+            self.routing.open_inbox(now)
 
     def _is_due(self, lane: Lane, now: float) -> bool:
         """Full, or too late; or the log can take it and it has waited long enough, or somebody waits for it alone."""
         gathered = lane.gathered
-        if gathered.size >= self.options.batch_bytes:
+        if gathered.size >= self.routing.full_bytes:
             return True
         if gathered.since is not None and now >= gathered.since + self.options.delivery_timeout_s:
             return True  # to be given up, with what was cut before
@@ -301,6 +320,7 @@ class WriterCore:
 
     def abandon(self, error: LogboomError) -> None:
         """Nothing is kept waiting any more. What was spilled stays in its file."""
+        self._gather()
         for lane in self._active.values():
             for parcel in lane.unsettled():
                 parcel.doubt = parcel.doubt or parcel.state is LaneState.SENT
@@ -317,5 +337,5 @@ class WriterCore:
 
     def _despair(self) -> None:
         if self.contact.fatal is not None:
-            self.is_barred = True
+            self.bar()
             self.abandon(self.contact.fatal)

@@ -16,6 +16,7 @@ from logboom.broker.api import Broker, TopicInfo
 from logboom.broker.caller import Caller
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.measures import Meter
+from logboom.broker.publish.publication import BUNDLE_BATCHES_MAX, BUNDLE_BYTES_MAX
 from logboom.errors import LimitExceeded, LogboomError
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, RECEIVE_BYTES, SharedBuffer, encode_front
 from logboom.protocols.binary.connection import BinaryConnection
@@ -39,6 +40,7 @@ def make(setup: FrontEndSetup) -> FrontEnd:
         Identity(setup.node_id, setup.cluster_id),
         setup.replica_of,
         setup.issue_id,
+        setup.world.now_us,
     )
 
 
@@ -62,6 +64,7 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
         identity: Identity,
         replica_of: Callable[[], str | None] = lambda: None,
         issue_id: Callable[[], int] = lambda: 0,
+        now_us: Callable[[], int] = lambda: 0,
     ) -> None:
         super().__init__("binary", limits, rejections)
         self.broker = broker
@@ -76,6 +79,7 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
         self._server_name = server_name
         self._replica_of = replica_of
         self._issue_id = issue_id
+        self._now_us = now_us
 
     def factory(self) -> asyncio.BufferedProtocol:
         return BinaryConnection(self)
@@ -104,7 +108,9 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
             in_flight_batches=REMEMBERED,
             idle_ms=limits.idle_ms,
             subscriptions=limits.subscriptions_per_connection,
+            publish_bytes=BUNDLE_BYTES_MAX,
+            publish_batches=BUNDLE_BATCHES_MAX,
         )
         facts = *self.identity, self._directory, self._server_name, wire, topics
-        welcome = Welcome(VERSION, *facts, self._replica_of(), self._issue_id())
+        welcome = Welcome(VERSION, *facts, self._replica_of(), self._issue_id(), self._now_us())
         return encode_front(Kind.WELCOME, correlation, welcome)

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import msgspec
 from msgspec.msgpack import Decoder
 
-from logboom.broker.api import Answer, ReadRequest, Start
+from logboom.broker.api import Answer, Part, PublishKey, ReadRequest, Start
+from logboom.broker.publish.publication import BUNDLE_BYTES_MAX
 from logboom.errors import LimitExceeded, LogboomError, OutcomeUnknown, ProtocolError, RemoteProtocolError
-from logboom.protocols.binary.append_run import AppendRun
+from logboom.protocols.binary.append_run import AppendRun, cut
 from logboom.protocols.binary.codec import Frame, encode_front
-from logboom.protocols.binary.messages import Append, Call, Credit, Hello, Kind, Read
+from logboom.protocols.binary.messages import Append, Call, Credit, Hello, Kind, PublishBatches, Read
 from logboom.protocols.binary.push import Push, encode_chunk
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ METHODS: Final[dict[type, str]] = {call: str(call.__struct_config__.tag) for cal
 
 _NIL: Final = msgspec.Raw(b"\xc0")
 _append = Decoder(Append)
+_publish = Decoder(PublishBatches)
 _read: Decoder[Read] = Decoder(Read)
 _credit = Decoder(Credit)
 _call: Decoder[Any] = Decoder(Call)
@@ -215,6 +217,27 @@ class Handler:
         await self._connection.writable()
         self._connection.send(encode_front(Kind.RESULT, correlation, _NIL if result is None else result))
 
+    def _take_publish(self, frame: Frame) -> None:
+        head, correlation, size = _publish.decode(frame.head), frame.correlation, len(frame.payload)
+        if size > BUNDLE_BYTES_MAX:
+            raise LimitExceeded("bytes of a publish in one call", BUNDLE_BYTES_MAX, "use a stage")
+        for part in head.parts:
+            self._note_topic(part.topic)
+        parts, slots = cut(Append(head.parts), frame.payload)
+        if not isinstance(slots, int) and (broken := next(filter(None, slots), None)):
+            raise broken
+        self._connection.keep()
+        self._held_bytes += size
+        self._start(correlation, lambda: self._publish(correlation, head.key, parts, size))
+        self._connection.regulate()
+
+    async def _publish(self, correlation: int, key: PublishKey, parts: list[Part], size: int) -> None:
+        try:
+            result = await self._front_end.broker.publish_batches(key, parts, caller=self._connection.caller)
+        finally:
+            self._held_bytes -= size
+        self._connection.send(encode_front(Kind.RESULT, correlation, result))
+
     def welcome(self, correlation: int, hello: Hello) -> None:
         if not hello.topics:
             self._connection.send(self._front_end.encode_welcome(correlation, []))
@@ -310,4 +333,5 @@ _TAKE: Final[dict[int, Callable[[Handler, Frame], None]]] = {
     Kind.CREDIT: Handler._take_credit,
     Kind.UNSUBSCRIBE: Handler._take_unsubscribe,
     Kind.CALL: Handler._take_call,
+    Kind.PUBLISH: Handler._take_publish,
 }

@@ -35,6 +35,8 @@ class Kind(IntEnum):
     """More bytes the server may push for a subscription; has no answer."""
     UNSUBSCRIBE = 16
     """Answered with RESULT; the last frame with that correlation id."""
+    PUBLISH = 17
+    """Batches to be staged and published in one call; answered with RESULT."""
     CALL = 20
     RESULT = 21
 
@@ -62,6 +64,9 @@ class WireLimits(msgspec.Struct):
     idle_ms: int
     """A connection that is silent for so long is closed: ping before."""
     subscriptions: int
+    publish_bytes: int = 0
+    """Of batches in one PUBLISH; 0 where the server has no such call."""
+    publish_batches: int = 0
 
 
 class Welcome(msgspec.Struct):
@@ -77,6 +82,8 @@ class Welcome(msgspec.Struct):
     """Where the node copies from, which takes the writes in its stead; None where it takes them itself."""
     producer_id: int = 0
     """For whoever writes on this connection: no other has it, later ones are higher. 0 where the node gives none."""
+    now: int = 0
+    """The node's time, microseconds: the number of a PUBLISH under a name that does not last. 0: it does not say."""
 
 
 class Failure(msgspec.Struct, omit_defaults=True):
@@ -104,6 +111,13 @@ class Append(msgspec.Struct, array_like=True, gc=False):
     """With `none` there is no answer, not even to a refusal; only a malformed frame gets an ERROR."""
     stage: str | None = None
     """Not into the logs, but into this stage."""
+
+
+class PublishBatches(msgspec.Struct, array_like=True, gc=False):
+    """PUBLISH: batches for any logs, all or nothing. They carry no producer id, and demand no seqno."""
+
+    key: PublishKey
+    parts: list[AppendPart]
 
 
 class AppendedAt(msgspec.Struct, array_like=True, gc=False):

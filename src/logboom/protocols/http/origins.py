@@ -59,7 +59,7 @@ class Origins:
             return ""  # from times before there were names; no browser does so any more
         if not self._hosts.knows(host) and not self._is_allowed(f"http://{host}", f"https://{host}"):
             raise RequestError(
-                f"this node is called {host[:SHOWN]!r}, and that name could be anybody's",
+                f"the request names the host {host[:SHOWN]!r}, which is not a name of this node",
                 421,
                 "host-not-allowed",
                 f"add {name_of(host)[:SHOWN]} to http.allowed_hosts, or use the node's address",

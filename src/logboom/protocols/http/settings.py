@@ -22,19 +22,19 @@ class HttpSettings(FrontEndSettings, frozen=True):
         "page_records_max": (1, 1_000_000),
     }
     meanings: ClassVar[Mapping[str, str]] = {
-        "body_bytes": "The largest body of a request, as sent and inflated.",
+        "body_bytes": "The largest body of a request, compressed and uncompressed.",
         "head_bytes": "The longest request line with all its headers.",
-        "head_ms": "A request whose head has not come by then is answered 408.",
-        "body_ms": "A body that stands still, or brings less than 1 KiB a second, for so long is answered 408.",
-        "keep_alive_ms": "A connection without a request is closed after so long.",
-        "page_records": "Records on a page where the request does not say.",
+        "head_ms": "A request whose headers do not arrive within this time is answered 408.",
+        "body_ms": "A body that stalls, or is slower than 1 KiB a second, for this time is answered 408.",
+        "keep_alive_ms": "A connection without a request is closed after this time.",
+        "page_records": "Records on a page if the request names no limit.",
         "page_records_max": "The most records that a request may ask for.",
         "allowed_hosts": (
             "Names by which the node may be called over HTTP, as a Host header has them, without port: a DNS name, a "
             "service of Kubernetes or Docker, *.example.org for all below one, * for any. Addresses, localhost, the "
-            "names of listen.http and, where others can reach it, the machine's own name need not be here."
+            "names of listen.http and, if other machines can reach it, the machine's own name are always allowed."
         ),
-        "cors_origins": "Origins whose web pages may call, such as https://example.org; * is all.",
+        "cors_origins": "Origins whose web pages may call the API (CORS), such as https://example.org; * is all.",
         "changes_topic": "The topic behind /changes.",
     }
     body_bytes: int = 16 * MIB

@@ -11,6 +11,6 @@ from logboom.protocols.front_end import FrontEndSettings
 class LogdSettings(FrontEndSettings, frozen=True):
     section: ClassVar[str] = "logd"
     meanings: ClassVar[Mapping[str, str]] = {
-        "shutdown": "Whether SHUTDOWN, from anybody who reaches the port, ends the node.",
+        "shutdown": "Whether a SHUTDOWN from any client that can connect stops the node.",
     }
     shutdown: bool = False

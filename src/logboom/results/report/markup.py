@@ -127,3 +127,17 @@ def plot(title: str, about: str, drawing: Markup, high: Sequence[str], across: S
             class_="plot",
         ),
     )
+
+
+def table(columns: Sequence[tuple[str, str]], rows: Sequence[Markup], kind: str) -> Markup:
+    head = el("tr", *(el("th", name, class_=kind or None, scope="col") for name, kind in columns))
+    listed = el("table", el("thead", head), el("tbody", *rows), class_=kind or None)
+    return el("div", listed, class_="scroll")
+
+
+def cells(*texts: str) -> list[Markup]:
+    return [el("td", text, class_="num") for text in texts]
+
+
+def fact_list(facts: Sequence[tuple[str, str]]) -> Markup:
+    return el("dl", *(join(el("dt", name), el("dd", value)) for name, value in facts), class_="facts")

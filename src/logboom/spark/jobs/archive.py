@@ -19,23 +19,20 @@ from __future__ import annotations
 
 import logging
 import re
-from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import closing
 from functools import partial
-from itertools import accumulate, groupby, islice, pairwise
+from itertools import accumulate, groupby
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
 from logboom.batch import Header, read_header
-from logboom.batch.tables import LOST
-from logboom.client.catalog import SEGMENTS_MAX, NodeCatalog
+from logboom.client.node_catalog import SEGMENTS_MAX, NodeCatalog
 from logboom.client.remote import RemoteBroker
 from logboom.client.values import PartitionInfo, ReadRequest, SegmentInfo, Start, TopicInfo
 from logboom.errors import (
     ConfigError,
-    Damage,
     LogboomError,
     PipelineError,
     RecordsLost,
@@ -53,25 +50,34 @@ from logboom.results.archive import (
     LostRecords,
     decode_manifest,
     job_id,
-    schema,
 )
-from logboom.results.archive_file import CODECS, ArchivePiece, write_file
-from logboom.results.pipeline_state import Covered, Result, ResultFile
+from logboom.results.archive_file import CODECS, ArchivePiece
+from logboom.results.pipeline_state import Covered, Result
 from logboom.results.places import UNFINISHED, ResultPlace
+from logboom.spark.jobs.archive_spans import (
+    above,
+    clip,
+    count_of,
+    gaps_of,
+    group_orders,
+    has_file,
+    join_files,
+    name_lost,
+    own_first,
+    position_of,
+    sealed,
+    sever,
+    without,
+)
+from logboom.spark.jobs.archive_task import ArchiveAnswer, ArchiveOrder, ArchiveTask, decode_answer, write_archive
 from logboom.spark.jobs.job_run import RUNS, JobOutcome, JobRun
 from logboom.spark.jobs.tasks import run_tasks
-from logboom.spark.read.planner import Split
-from logboom.spark.read.split_read import ScanSpec, read_split
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    pass
 
-TASK_BYTES: Final = 64 * 1024 * 1024
-"""Of segments that one task archives; it takes at least one."""
 ROUNDS: Final = 5
 """How often it is planned anew where retention takes away what is being read."""
-NAMED_MAX: Final = 20
-"""Of what was lost, how many ranges a summary names."""
 
 logger = logging.getLogger("logboom.pipeline")
 _NAME: Final = re.compile(r"(?:.*/)?(\d+)-(\d{20})-\d{20}\.parquet")
@@ -114,40 +120,6 @@ class ArchiveWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
                 return _Archiving(self, run, node).do()
         except OSError as error:
             raise PipelineError(f"nothing is published: {run.home.uri}: {error}") from error
-
-
-class _Order(msgspec.Struct, frozen=True):
-    """A file to write: of the log, or of a file that has more."""
-
-    piece: ArchivePiece
-    size: int
-    """About how many bytes it is read from."""
-    old: ArchivedFile | None = None
-
-
-class _Task(msgspec.Struct, frozen=True):
-    """What is the same for all files of a run."""
-
-    home: str
-    topic: str
-    topic_id: str
-    node_id: str
-    directory: str | None
-    servers: tuple[str, ...]
-    codec: str
-    level: int
-
-
-class _Answer(msgspec.Struct, frozen=True):
-    files: list[ArchivedFile]
-    lost: list[LostRecords]
-    gone: str | None = None
-    """Why some of it is not there: retention or a trim was sooner."""
-    error: str | None = None
-
-
-_decode_orders: Final = msgspec.json.Decoder(list[_Order]).decode
-_decode_answer: Final = msgspec.json.Decoder(_Answer).decode
 
 
 class _Node(NodeCatalog):
@@ -216,18 +188,18 @@ class _Archiving:
         topic = self._topic
         for part in topic.partitions:
             first, until = last.covers[topic.name].spans.get(part.partition, (0, 0))
-            if max(first, part.floor) < min(_own_first(part), until):
+            if max(first, part.floor) < min(own_first(part), until):
                 raise ResultsUnreadable(
                     f"the archive of {topic.name} is in {ResultPlace(last.place).above(2).uri}, and {place.uri}/"
                     f"{last.manifest.path} is not there: copy all of it to {self._run.home.uri}, or name the "
                     f"directory that it was in. To do without it, trim {topic.name}/{part.partition} to seqno "
-                    f"{_own_first(part)}"
+                    f"{own_first(part)}"
                 )
         logger.warning("%s begins anew in %s: the log has all that was archived", self._work.id, self._run.home.uri)
 
     def do(self) -> JobOutcome:
         run = self._run
-        kept = sorted(self._look_for([*self._last.cut_off, *self._last.files]), key=_position)
+        kept = sorted(self._look_for([*self._last.cut_off, *self._last.files]), key=position_of)
         written: list[ArchivedFile] = []
         rounds = 0
         while True:
@@ -239,7 +211,7 @@ class _Archiving:
                 gone = str(error)
             else:
                 files = [file for answer in answers for file in answer.files]
-                kept, written = sorted([*kept, *files], key=_position), [*written, *files]
+                kept, written = sorted([*kept, *files], key=position_of), [*written, *files]
                 gone = next((answer.gone for answer in answers if answer.gone is not None), None)
                 lost = [hole for answer in answers for hole in answer.lost]
             self._look_again()
@@ -250,7 +222,7 @@ class _Archiving:
             if rounds == ROUNDS:
                 raise PipelineError(f"records go sooner than they can be archived: {gone}")
         floors = {partition.partition: partition.floor for partition in self._topic.partitions}
-        cut_off, files, lost = _sever(kept, _above(self._lost, floors))
+        cut_off, files, lost = sever(kept, above(self._lost, floors))
         manifest = ArchiveManifest(FORMAT, self._topic.name, self._topic.id, tuple(files), tuple(cut_off), tuple(lost))
         run.check()
         return self._publish(manifest, written)
@@ -266,7 +238,7 @@ class _Archiving:
         logs = {partition.partition: partition for partition in self._topic.partitions}
         wanted = [file for file in files if file.seqno_until > logs[file.partition].floor]
         missing = [file for file in wanted if file.path not in listed]
-        gone = [file for file in missing if not _has(logs[file.partition], file)]
+        gone = [file for file in missing if not has_file(logs[file.partition], file)]
         if gone:
             number = gone[0].partition
             until = max(file.seqno_until for file in gone if file.partition == number)
@@ -290,10 +262,10 @@ class _Archiving:
         if self._topic.id != topic_id:
             raise TopicRecreated(name, topic_id, self._topic.id)
 
-    def _plan(self, kept: Sequence[ArchivedFile]) -> tuple[list[ArchivedFile], list[_Order]]:
+    def _plan(self, kept: Sequence[ArchivedFile]) -> tuple[list[ArchivedFile], list[ArchiveOrder]]:
         """What stays as it is, and what is to be written."""
         stays: list[ArchivedFile] = []
-        orders: list[_Order] = []
+        orders: list[ArchiveOrder] = []
         by_log = {number: list(files) for number, files in groupby(kept, lambda file: file.partition)}
         for partition in self._topic.partitions:
             files = by_log.get(partition.partition, [])
@@ -304,24 +276,24 @@ class _Archiving:
                 )
             files = [file for file in files if file.seqno_until > partition.floor]
             stays += [file for file in files if file.seqno_from >= partition.floor]
-            orders += [_clip(file, partition.floor) for file in files if file.seqno_from < partition.floor]
+            orders += [clip(file, partition.floor) for file in files if file.seqno_from < partition.floor]
             orders += self._order(partition, files)
         return stays, orders
 
-    def _order(self, partition: PartitionInfo, files: Sequence[ArchivedFile]) -> list[_Order]:
+    def _order(self, partition: PartitionInfo, files: Sequence[ArchivedFile]) -> list[ArchiveOrder]:
         """What is sealed and in none of these files."""
         number = partition.partition
-        known = _join(files, [each for each in self._lost if each.partition == number])
-        segments = _sealed(self._node.segments(self._topic.name, number), partition)
+        known = join_files(files, [each for each in self._lost if each.partition == number])
+        segments = sealed(self._node.segments(self._topic.name, number), partition)
         spans = [
             (low, high, segment.size_bytes)
             for segment in segments
-            for low, high in _without(max(segment.first_seqno, partition.first), segment.next_seqno, known)
+            for low, high in without(max(segment.first_seqno, partition.first), segment.next_seqno, known)
         ]
         ends = [seqno for low, high, _ in spans for seqno in (low, high - 1)]
         headers = self._node.headers(self._topic, number, ends)
         return [
-            _Order(
+            ArchiveOrder(
                 ArchivePiece(number, low, high, last.append_time, self._find_terms(number, low, first, high, last)),
                 size,
             )
@@ -344,11 +316,11 @@ class _Archiving:
             found.append((beyond.base_seqno, beyond.term))
         return tuple(found)
 
-    def _write(self, orders: Sequence[_Order]) -> list[_Answer]:
+    def _write(self, orders: Sequence[ArchiveOrder]) -> list[ArchiveAnswer]:
         if not orders:
             return []
         run, node, work = self._run, self._node, self._work
-        tasks = list(_group(orders))
+        tasks = list(group_orders(orders))
         records = [sum(order.piece.seqno_until - order.piece.seqno_from for order in task) for task in tasks]
         before = list(accumulate(records, initial=0))
         run.progress.doing = f"writing {len(orders):,} files"
@@ -358,9 +330,11 @@ class _Archiving:
             run.progress.done = before[min(done, len(tasks))]
 
         place = node.node_id, node.directory, node.servers
-        task = _Task(run.home.uri, self._topic.name, self._topic.id, *place, work.codec, work.level)
+        task = ArchiveTask(run.home.uri, self._topic.name, self._topic.id, *place, work.codec, work.level)
         pieces = [msgspec.json.encode(orders) for orders in tasks]
-        answers = [_decode_answer(answer) for answer in run_tasks(run.spark(), partial(_archive, task), pieces, show)]
+        answers = [
+            decode_answer(answer) for answer in run_tasks(run.spark(), partial(write_archive, task), pieces, show)
+        ]
         errors = [answer.error for answer in answers if answer.error is not None]
         if errors:
             more = f"; and {len(errors) - 1} more" if len(errors) > 1 else ""
@@ -372,26 +346,26 @@ class _Archiving:
         run, topic = self._run, self._topic
         files = manifest.files
         doomed = self._find_doomed(manifest)
-        missing = sum(map(_count, manifest.lost)) + sum(until - seqno for seqno, until in _gaps(manifest))
+        missing = sum(map(count_of, manifest.lost)) + sum(until - seqno for seqno, until in gaps_of(manifest))
         spans = {
             partition: (its[0].seqno_from, its[-1].seqno_until)
-            for partition, group in groupby(_join(files, manifest.lost), lambda each: each.partition)
+            for partition, group in groupby(join_files(files, manifest.lost), lambda each: each.partition)
             if (its := list(group))
         }
         ends = {part.partition: spans.get(part.partition, (part.first, part.first))[1] for part in topic.partitions}
         summary: dict[str, Any] = {
             "files": len(written),
-            "records": sum(map(_count, written)),
+            "records": sum(map(count_of, written)),
             "bytes": sum(file.size for file in written),
             "files_total": len(files),
-            "records_total": sum(map(_count, files)),
+            "records_total": sum(map(count_of, files)),
             "bytes_total": sum(file.size for file in files),
             "removed": len(doomed),
             "missing": missing,
             "waiting": sum(max(0, part.committed - ends[part.partition]) for part in topic.partitions),
         }
         if manifest.lost:
-            summary["lost"] = _name(manifest.lost)
+            summary["lost"] = name_lost(manifest.lost)
         then = partial(_remove, run.home, doomed)
         if manifest == self._last and not self._is_moved:
             return JobOutcome(summary=summary, then=then)
@@ -423,165 +397,6 @@ class _Archiving:
             if (is_below and path not in listed) or name.rpartition("/")[2].startswith(UNFINISHED):
                 doomed.append(path)
         return doomed
-
-
-def _archive(task: _Task, orders: bytes) -> bytes:
-    """What an executor does."""
-    import pyarrow as pa
-
-    home = ResultPlace(task.home)
-    files: list[ArchivedFile] = []
-    lost: list[LostRecords] = []
-    gone = None
-    for order in _decode_orders(orders):
-        piece = order.piece
-        records = partial(_read_log, task, order) if order.old is None else partial(_read_file, home, order)
-        try:
-            files.append(write_file(home, task.topic_id, piece, records, task.codec, task.level))
-        except (RecordsLost, SeqnoOutOfRange) as error:
-            gone = str(error)
-        except (LogboomError, OSError, pa.ArrowException) as error:
-            if isinstance(error, Damage) and error.reason == LOST and error.seqno_until is not None:
-                lost.append(LostRecords(piece.partition, error.seqno_from, error.seqno_until))
-                continue
-            log = f"{task.topic}/{piece.partition} from seqno {piece.seqno_from} to {piece.seqno_until - 1}"
-            return msgspec.json.encode(_Answer(files, lost, gone, f"{log}: {error}"))
-    return msgspec.json.encode(_Answer(files, lost, gone))
-
-
-def _read_log(task: _Task, order: _Order) -> Iterator[pa.RecordBatch]:
-    piece = order.piece
-    span = piece.partition, piece.seqno_from, piece.seqno_until
-    split = Split(task.topic, task.topic_id, *span, order.size, task.node_id, task.directory)
-    return read_split(split, ScanSpec(servers=task.servers, schema=schema()))
-
-
-def _read_file(home: ResultPlace, order: _Order) -> Iterator[pa.RecordBatch]:
-    """The records of an archived file from a seqno on."""
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    assert order.old is not None
-    data = home.read(ResultFile(order.old.path, order.old.size, order.old.crc))
-    seqno = order.old.seqno_from
-    for batch in parquet.ParquetFile(pa.BufferReader(data)).iter_batches():
-        yield batch.slice(min(batch.num_rows, max(0, order.piece.seqno_from - seqno)))
-        seqno += batch.num_rows
-
-
-def _clip(file: ArchivedFile, floor: int) -> _Order:
-    """What of it lies above the floor."""
-    before = max(start for start, _ in file.terms if start <= floor)
-    terms = tuple((max(start, floor), term) for start, term in file.terms if start >= before)
-    return _Order(ArchivePiece(file.partition, floor, file.seqno_until, file.append_time, terms), file.size, file)
-
-
-def _sealed(segments: Sequence[SegmentInfo], partition: PartitionInfo) -> list[SegmentInfo]:
-    """Those with committed records that will never change. What is before the first is cut as if it were like these."""
-    found = [segment for segment in segments if segment.sealed and segment.next_seqno <= partition.committed]
-    found = [segment for segment in found if max(segment.first_seqno, partition.first) < segment.next_seqno]
-    if not found or found[0].first_seqno <= partition.first or len(segments) < SEGMENTS_MAX:
-        return found
-    step = max(1, (found[-1].next_seqno - found[0].first_seqno) // len(found))
-    size = sum(segment.size_bytes for segment in found) // len(found)
-    edges = [*range(partition.first, found[0].first_seqno, step), found[0].first_seqno]
-    unlisted = [
-        msgspec.structs.replace(found[0], first_seqno=low, next_seqno=high, size_bytes=size)
-        for low, high in pairwise(edges)
-    ]
-    return [*unlisted, *found]
-
-
-def _without(low: int, high: int, files: Sequence[ArchivedFile | LostRecords]) -> Iterator[tuple[int, int]]:
-    """The parts of a span that none of these holds. They follow each other by seqno."""
-    for file in islice(files, bisect_right(files, low, key=lambda each: each.seqno_until), None):
-        if file.seqno_from >= high:
-            break
-        if low < file.seqno_from:
-            yield low, file.seqno_from
-        low = max(low, file.seqno_until)
-    if low < high:
-        yield low, high
-
-
-def _group(orders: Sequence[_Order]) -> Iterator[list[_Order]]:
-    """Small ones together."""
-    task: list[_Order] = []
-    size = 0
-    for order in orders:
-        if task and size + order.size > TASK_BYTES:
-            yield task
-            task, size = [], 0
-        task.append(order)
-        size += order.size
-    if task:
-        yield task
-
-
-def _own_first(partition: PartitionInfo) -> int:
-    """The first record that the log has in its own files."""
-    return partition.first if partition.first_stored is None else partition.first_stored
-
-
-def _has(log: PartitionInfo, file: ArchivedFile) -> bool:
-    """Whether all records of a file that still count are in the log itself too."""
-    return max(file.seqno_from, log.floor) >= _own_first(log)
-
-
-def _position(each: ArchivedFile | LostRecords) -> tuple[int, int]:
-    return each.partition, each.seqno_from
-
-
-def _join(
-    some: Iterable[ArchivedFile | LostRecords], others: Iterable[ArchivedFile | LostRecords]
-) -> list[ArchivedFile | LostRecords]:
-    return sorted([*some, *others], key=_position)
-
-
-def _above(lost: Iterable[LostRecords], floors: Mapping[int, int]) -> Iterator[LostRecords]:
-    """What of it is above the floor of its log."""
-    for each in lost:
-        low = max(each.seqno_from, floors[each.partition])
-        if low < each.seqno_until:
-            yield msgspec.structs.replace(each, seqno_from=low)
-
-
-def _sever(
-    files: Iterable[ArchivedFile], lost: Iterable[LostRecords]
-) -> tuple[list[ArchivedFile], list[ArchivedFile], list[LostRecords]]:
-    """Of each partition the files before the last gap; and what follows it, files and what was lost between them."""
-    cut_off: list[ArchivedFile] = []
-    kept: list[ArchivedFile | LostRecords] = []
-    for _, group in groupby(_join(files, lost), lambda each: each.partition):
-        whole: list[ArchivedFile | LostRecords] = []
-        for each in group:
-            if whole and whole[-1].seqno_until != each.seqno_from:
-                cut_off += [before for before in whole if isinstance(before, ArchivedFile)]
-                whole = []
-            whole.append(each)
-        kept += whole
-    return (
-        cut_off,
-        [each for each in kept if isinstance(each, ArchivedFile)],
-        [each for each in kept if isinstance(each, LostRecords)],
-    )
-
-
-def _gaps(manifest: ArchiveManifest) -> Iterator[tuple[int, int]]:
-    """Where records of a partition are missing that were dropped."""
-    for before, after in pairwise(_join([*manifest.cut_off, *manifest.files], manifest.lost)):
-        if before.partition == after.partition and before.seqno_until < after.seqno_from:
-            yield before.seqno_until, after.seqno_from
-
-
-def _name(lost: Sequence[LostRecords]) -> str:
-    """By partition and seqnos."""
-    named = [f"{each.partition}/{each.seqno_from}-{each.seqno_until - 1}" for each in lost[:NAMED_MAX]]
-    return ", ".join(named) + (f", and {len(lost) - NAMED_MAX:,} more" if len(lost) > NAMED_MAX else "")
-
-
-def _count(file: ArchivedFile | LostRecords) -> int:
-    return file.seqno_until - file.seqno_from
 
 
 def _remove(home: ResultPlace, paths: Iterable[str]) -> None:

@@ -23,10 +23,11 @@ from msgspec.msgpack import Decoder
 
 from logboom.batch import Selection
 from logboom.batch.arrow import ORDER
-from logboom.client.catalog import PATIENCE_S, ListedTopic, NodeCatalog
+from logboom.client.catalog import ListedTopic
 from logboom.client.catalog import LogPoint as Point
 from logboom.client.link.address import parse_servers
 from logboom.client.link.calls import Calls
+from logboom.client.node_catalog import PATIENCE_S, NodeCatalog
 from logboom.client.values import DescribeTopic, TopicInfo, check_name
 from logboom.errors import ConfigError, InvalidTopicName, ResultsUnreadable, TopicNotFound
 from logboom.results.checkpoint import (

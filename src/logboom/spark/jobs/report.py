@@ -37,20 +37,10 @@ from logboom.errors import (
 )
 from logboom.results.pipeline_state import Covered, Result, ResultFile
 from logboom.results.places import ResultPlace
+from logboom.results.report.account import DAY_US, Report
+from logboom.results.report.forecast import LogFacts, RetentionLimit, TopicFacts, VolumeReport
 from logboom.results.report.page import make_page
-from logboom.results.report.report import (
-    CELLS,
-    DAY_US,
-    NUMBERS,
-    PAGE,
-    LogFacts,
-    Report,
-    RetentionLimit,
-    TopicFacts,
-    VolumeReport,
-    Wishes,
-    make_report,
-)
+from logboom.results.report.report import CELLS, NUMBERS, PAGE, Wishes, make_report
 from logboom.results.report.sums import CELL, FORMAT, Cell, Cells, ReportSums, add
 from logboom.spark.jobs.choice import check_choice
 from logboom.spark.jobs.job_run import JobOutcome, JobRun

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from logboom.client import FileReader
-from logboom.client.catalog import NodeCatalog
 from logboom.client.link.address import parse_servers
+from logboom.client.node_catalog import NodeCatalog
 from logboom.client.values import near_names
 from logboom.errors import ConfigError, Damage, LogboomError, ResultsUnreadable, SeqnoOutOfRange, TopicNotFound
 from logboom.results.archive import MANIFEST, ArchiveManifest, decode_manifest, job_id

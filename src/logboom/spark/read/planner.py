@@ -17,7 +17,9 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from logboom.client.catalog import FileCatalog, ListedTopic, LogCatalog, NodeCatalog
+from logboom.client.catalog import ListedTopic, LogCatalog
+from logboom.client.file_catalog import FileCatalog
+from logboom.client.node_catalog import NodeCatalog
 from logboom.client.values import SeqnoRange, near_names
 from logboom.errors import (
     Damage,

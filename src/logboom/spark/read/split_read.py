@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, Final
 from logboom.batch import Selection, schema
 from logboom.batch.arrow import ORDER
 from logboom.client import FileReader, Reader
-from logboom.client.catalog import FileCatalog, NodeCatalog
+from logboom.client.file_catalog import FileCatalog
 from logboom.client.files.sieve import choose, columns_for
+from logboom.client.node_catalog import NodeCatalog
 from logboom.client.values import TERM_UNKNOWN, Bookmark
 from logboom.errors import (
     Damage,

@@ -29,7 +29,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from logboom.client.link.calls import Calls
-from logboom.client.publish.stage_writer import PUBLISH_TIMEOUT_S, StageWriter, publish
+from logboom.client.publish.publish_calls import PUBLISH_TIMEOUT_S, publish
+from logboom.client.publish.stage_writer import StageWriter
 from logboom.client.values import Discard, ListStages, PublishKey, Receipt, StageInfo
 from logboom.errors import ConfigError, KeyMismatch, LogboomError, TopicDeleted, TopicError, TopicRecreated
 from logboom.spark.runtime.tidiness import begin_task, leave_quietly

@@ -39,7 +39,7 @@ def read_role(disk: Disk, root: str) -> Role | None:
         return None if data is None else msgspec.json.decode(data, type=Role)
     except UNREADABLE as error:
         raise DirectoryUnusable(
-            f"{path} cannot be read, so nobody knows whether this is a replica: {error}; restore it from a copy"
+            f"{path} cannot be read, so the node cannot tell whether it is a replica: {error}; restore it from a backup"
         ) from None
 
 

@@ -43,69 +43,69 @@ class SegmentSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The files that a log is cut into. Retention drops, and recompression rewrites, only whole closed segments."""
 
     bytes: int = 128 * MIB
-    """A segment is closed before it would grow beyond so many bytes, and the next one begins. Small segments let
-    retention follow more closely, and make more files."""
+    """A segment is closed before it becomes larger than this. Smaller segments let retention drop records sooner, and
+    make more files."""
     age_ms: int = 7 * _DAY_MS
-    """A segment is closed when its first batch is older than so many milliseconds, however small it is, so that a
-    quiet log can be dropped too."""
+    """A segment is closed when its first batch is older than this many milliseconds, whatever its size, so that
+    retention can drop old records of a quiet log too."""
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may be dropped, per partition: oldest segments first, as long as what stays is at least so much.
+    """How much is kept, per partition. Whole segments are dropped, oldest first.
 
-    Where several are set, a segment goes as soon as one of them allows it. With none everything is kept.
+    If several limits are set, a segment is dropped as soon as one of them allows it. Without any, records are kept
+    forever.
     """
 
     bytes: int | None = None
-    """Keep at least the newest so many bytes of each partition, and drop older segments. Null keeps all."""
+    """Keep at least this many of the newest bytes of each partition, and drop older segments. Null means forever."""
     age_ms: int | None = None
-    """Keep at least what is younger than so many milliseconds, and drop segments that are wholly older. Null keeps
-    all."""
+    """Keep at least the records younger than this many milliseconds, and drop segments that are older as a whole. Null
+    means forever."""
     records: int | None = None
-    """Keep at least the newest so many records of each partition, and drop older segments. Null keeps all."""
+    """Keep at least this many of the newest records of each partition, and drop older segments. Null means forever."""
     hard_bytes: int | None = None
-    """Beyond so many bytes in a partition the oldest segments go even if their delete hooks have not succeeded, or they
-    are not archived. Null lets them wait for ever, and the volume may fill."""
+    """If a partition has more bytes than this, the oldest segments are dropped even if their delete hooks have not
+    succeeded, or they are not archived. Null lets them wait forever, and the volume may fill."""
     after: Literal["archive"] | None = None
-    """`archive` drops a segment only when all of it is archived: whoever reads below the log's own first record is
-    given it from there. Null waits for nothing."""
+    """`archive` drops a segment only when all of it is archived; readers then get its records from the archive. Null
+    does not wait for the archive."""
 
 
 class HookSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A command of the node's that runs before retention drops a segment."""
+    """A command that the node runs before retention drops a segment."""
 
     delete: str | None = None
-    """The name of one of the commands in the node's configuration, under `hooks`. It is told the segment's file and
-    range, and must end with exit code 0 before the segment is dropped. Null drops without asking anybody."""
+    """The name of one of the commands in the node's configuration, under `hooks`. It gets the segment's file and
+    range, and must exit with code 0 before the segment is dropped. Null drops segments without a hook."""
     timeout_ms: int = 300_000
-    """A command that runs for longer than so many milliseconds is killed, and counts as failed."""
+    """A command that runs for longer than this many milliseconds is killed, and counts as failed."""
     backoff_ms: int = 1_000
     """How many milliseconds to wait after a first failure before the command is run again; doubled with each further
     failure."""
     backoff_max_ms: int = 600_000
-    """The longest wait between two tries, in milliseconds."""
+    """The longest wait between two attempts, in milliseconds."""
 
 
 class RecompressionSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How closed segments are stored anew, in the background. Readers notice nothing of it."""
+    """How closed segments are recompressed, in the background. Readers do not notice it."""
 
     codec: CodecName = "none"
-    """What closed segments are compressed with: `none` leaves them as they were written, `lz4` is fast, `zstd` is
-    small."""
+    """The codec of closed segments: `none` leaves them as they were written, `lz4` is fast, `zstd` is small."""
     level: int = 3
-    """How hard zstd tries: higher levels are smaller and slower. The other codecs have none."""
+    """The zstd compression level: higher levels are smaller and slower. Other codecs have no level."""
     min_gain: float = 0.1
-    """A segment is left alone unless it shrinks by at least this share of its size: 0.1 is a tenth."""
+    """A segment is replaced only if it shrinks by at least this share of its size: 0.1 is a tenth."""
 
 
 class FlushSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """When what was written is synced, and with that committed."""
+    """When written records are synced to disk, and so committed."""
 
     policy: Literal["each", "interval", "os"] = "each"
-    """`each`: as soon as the last sync has ended. `interval`: within `interval_ms`, or at once when a writer asks for
-    acks=durable. `os`: what is written counts as committed, and a power loss may take it back."""
+    """`each`: sync as soon as the last sync has ended. `interval`: within `interval_ms`, or at once for acks=durable.
+    `os`: the operating system decides; written records count as committed, and a power loss may lose them."""
     interval_ms: int = 100
-    """With the policy `interval`: what was written is synced after so many milliseconds at the latest."""
+    """With the policy `interval`: written records are synced after this many milliseconds at the latest."""
 
     @property
     def may_lose(self) -> bool:
@@ -117,24 +117,23 @@ class AcksSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a writer is answered: `none` when it was sent, `leader` when it is written, `durable` when it is synced."""
 
     default: Acks = "durable"
-    """What a writer gets that does not say what it wants."""
+    """The acks of a write that names none."""
     least: Acks = "none"
-    """A writer that wants less gets this all the same."""
+    """The weakest acks allowed; a weaker request is raised to this."""
 
 
 class ValidatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Web hooks that are asked before records are appended."""
+    """Webhooks that must accept records before they are appended."""
 
     urls: tuple[str, ...] = ()
-    """Where the records are sent, as JSON, before they are appended; at most 16 addresses, each one that
-    `validators.allow` of the node's configuration lists. All are asked at the same time, and each must answer 2xx.
-    Without any, nobody is asked."""
+    """At most 16 URLs, which `validators.allow` in the node's configuration must list. Each gets the records as JSON
+    before they are appended, all at the same time, and must answer 2xx. Without any, records are not validated."""
     timeout_ms: int = 2_000
-    """A validator that has not answered after so many milliseconds has failed."""
+    """A validator that does not answer within this many milliseconds has failed."""
     concurrency: int = 16
-    """How many appends of the topic are with the validators at once; the others wait."""
+    """How many appends of the topic are validated at once; others wait."""
     on_failure: Literal["refuse", "accept"] = "refuse"
-    """What becomes of records whose validator does not answer: they are refused, or appended all the same."""
+    """Whether records are refused or accepted if a validator fails."""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -143,17 +142,17 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     segment: SegmentSettings = SegmentSettings()
     """When a segment is closed."""
     retention: RetentionSettings = RetentionSettings()
-    """What may be dropped."""
+    """How much is kept."""
     hook: HookSettings = HookSettings()
-    """What runs before something is dropped."""
+    """The command that runs before a segment is dropped."""
     recompression: RecompressionSettings = RecompressionSettings()
-    """How closed segments are compressed."""
+    """How closed segments are recompressed."""
     flush: FlushSettings = FlushSettings()
-    """When what was written is synced."""
+    """When written records are synced."""
     acks: AcksSettings = AcksSettings()
-    """What a writer is promised."""
+    """When a write is acknowledged."""
     validators: ValidatorSettings = ValidatorSettings()
-    """Who is asked before records are appended."""
+    """Webhooks that must accept records."""
 
     def check(self) -> Settings:
         """These settings, or a ConfigError that names the key and what it may be."""

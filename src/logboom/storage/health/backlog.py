@@ -64,7 +64,7 @@ def judge_hooks(disk: Disk, root: str, topics: list[Topic], logs: Logs, now: int
         queue = HookQueue.open(disk, path)
     except OSError as error:
         if not isinstance(error, PermissionError):  # told with all the other permissions
-            advice = "see what it is, and move it elsewhere; hooks that succeeded run again"
+            advice = "find out what it is, and move it elsewhere; hooks that have succeeded run again"
             yield Finding(kind="bad hook queue", severity="warning", file=path, reason=str(error), advice=advice)
         return
     if queue.damaged is not None:
@@ -74,8 +74,8 @@ def judge_hooks(disk: Disk, root: str, topics: list[Topic], logs: Logs, now: int
             file=path,
             reason=queue.damaged.removeprefix(f"{path}: "),
             advice=(
-                f"with the server stopped: rm {shlex.quote(path)}; nothing is dropped for it, and hooks that succeeded "
-                "run again"
+                f"stop the server, then: rm {shlex.quote(path)}; no segment is dropped by that, and hooks that have "
+                "succeeded run again"
             ),
         )
     by_directory = {topic.directory: topic for topic in topics}
@@ -91,14 +91,14 @@ def _judge_failing(
 ) -> Finding:
     held_bytes = sum(log.sizes.get(other.place, 0) for other in waiting)
     hard_bytes = topic.settings.retention.hard_bytes
-    again = "is due" if entry.is_due(now) else f"comes at {moment(entry.next_at)}"
+    again = "is due" if entry.is_due(now) else f"is at {moment(entry.next_at)}"
     limit = "retention.hard_bytes is not set: the log grows until the disk is full"
     if hard_bytes is not None:
         limit = (
-            f"the log has {log.size_bytes:,} of {hard_bytes:,} bytes ({_percent(log.size_bytes, hard_bytes)}), beyond "
-            "which segments go without their hook"
+            f"the log has {log.size_bytes:,} of {hard_bytes:,} bytes ({_percent(log.size_bytes, hard_bytes)}); above "
+            "that, segments are dropped without their hook"
         )
-    error = " ".join((entry.last_error or "no error was noted").split())
+    error = " ".join((entry.last_error or "no error recorded").split())
     hook = topic.settings.hook.delete
     return Finding(
         kind="failing hook",
@@ -109,13 +109,13 @@ def _judge_failing(
         seqno_until=entry.next_seqno,
         reason=(
             f"the delete hook of topic {topic.name} has failed {counted(entry.attempts, 'time')} since "
-            f"{moment(entry.failing_since)} (last: {error}); the next attempt {again}; it holds "
+            f"{moment(entry.failing_since)} (last: {error}); the next attempt {again}; it holds back "
             f"{counted(len(waiting), 'segment')} with {held_bytes:,} bytes; {limit}"
         ),
         advice=(
-            f"mend the command hooks.{hook} of the configuration: the server runs it again by itself"
+            f"fix the command hooks.{hook} in the configuration: the server runs it again by itself"
             if hook
-            else "nothing; the topic has no hook any more, and the next retention lets the segments go"
+            else "nothing; the topic has no hook any more, and the next retention run drops the segments"
         ),
     )
 
@@ -126,18 +126,20 @@ def judge_outside(root: str, topics: list[Topic], unusable: Unusable | None) -> 
         file = f"{root}/{topic.directory}/topic.json"
         hook, urls = topic.settings.hook.delete, topic.settings.validators.urls
         found = {} if unusable is None else unusable(topic.settings)
-        not_known = "name the node's configuration with --config, and it is looked up"
+        not_known = "run this with --config and the node's configuration file"
         if "hook.delete" in found or (hook is not None and not is_hook_name(hook)):
-            why = found.get("hook.delete") or f"{hook!r} is a command, and topics only name hooks of the configuration"
+            why = (
+                found.get("hook.delete") or f"{hook!r} is a command; a topic may only name a hook of the configuration"
+            )
             yield Finding(
                 kind="unknown hook",
                 severity="warning",
                 file=file,
-                reason=f"{why}; nothing is run, and what retention would drop is held",
+                reason=f"{why}; no hook runs, and retention drops no segments",
                 advice=hook_advice(topic.name),
             )
         elif hook is not None and unusable is None:
-            reason = f"topic {topic.name} wants hook {hook!r}: whether the node has it was not looked up"
+            reason = f"topic {topic.name} names hook {hook!r}; without the node's configuration it was not checked"
             yield Finding(kind="unknown hook", severity="info", file=file, reason=reason, advice=not_known)
         if "validators.urls" in found:
             yield Finding(
@@ -148,7 +150,7 @@ def judge_outside(root: str, topics: list[Topic], unusable: Unusable | None) -> 
                 advice=validator_advice(topic.name),
             )
         elif urls and unusable is None:
-            reason = f"topic {topic.name} has validators: whether the node may ask them was not looked up"
+            reason = f"topic {topic.name} has validators; without the node's configuration they were not checked"
             yield Finding(kind="validator not allowed", severity="info", file=file, reason=reason, advice=not_known)
 
 
@@ -156,15 +158,15 @@ def hook_advice(topic: str) -> str:
     """What to do about a hook that is none of the node's."""
     return (
         'give the command a name in the node\'s configuration ([hooks], NAME = "COMMAND"), restart the node, then '
-        f"`logboom topic set {topic} hook.delete=NAME`; or let segments go without: "
+        f"`logboom topic set {topic} hook.delete=NAME`; or drop segments without a hook: "
         f"`logboom topic set {topic} hook.delete=`"
     )
 
 
 def validator_advice(topic: str) -> str:
     return (
-        "list the URL, or what it begins with, in validators.allow of the node's configuration and restart the node; "
-        f"or ask nobody: `logboom topic set {topic} validators.urls=`"
+        "add the URL, or its beginning, to validators.allow in the node's configuration and restart the node; "
+        f"or remove the validators: `logboom topic set {topic} validators.urls=`"
     )
 
 
@@ -177,7 +179,7 @@ def judge_scrubs(disk: Disk, root: str, logs: Logs) -> Iterator[Finding]:
             severity="harmless",
             file=path,
             reason=fault,
-            advice="nothing; everything is scrubbed again",
+            advice="nothing; all segments are scrubbed again",
         )
         return
     for found in ScrubLedger.load(disk, path).findings:
@@ -192,16 +194,16 @@ def judge_scrubs(disk: Disk, root: str, logs: Logs) -> Iterator[Finding]:
 def _judge_scrub(root: str, found: ScrubFinding, numbers: Numbers, rewritten: bool, log: LogSeen) -> Finding:
     severity: Severity = "info"
     if numbers in log.damaged:
-        now, advice = "this examination found damage there too", "see the damage above"
+        now, advice = "this check found the damage too", "see the damage above"
     elif numbers in log.read:
-        now = "this examination read the segment and it is sound: it was mended, or the device gave wrong bytes once"
-        advice = "nothing, if it was mended; else look after the device (dmesg, smartctl -a) and the memory"
+        now = "this check found the segment sound: it was repaired, or the device returned wrong bytes once"
+        advice = "nothing, if it was repaired; else test the device (dmesg, smartctl -a) and the memory"
     elif rewritten:
-        now, advice = "the segment was written anew since, from what was sound", "nothing; the next scrub forgets it"
+        now, advice = "the segment was rewritten since then from sound batches", "nothing; the next scrub clears it"
     else:
-        severity, now = "damage", "this examination did not read the segment"
+        severity, now = "damage", "this check did not read the segment"
         again = f"`logboom doctor {shlex.quote(root)}` reads it again"
-        advice = f"{again}; then restore the file from a copy, or run `logboom repair`"
+        advice = f"{again}; then restore the file from a backup, or run `logboom repair`"
     return Finding(
         kind="found by a scrub",
         severity=severity,
@@ -244,9 +246,9 @@ def judge_limits(root: str, topics: list[Topic], logs: Logs, failing: frozenset[
                 file=f"{root}/{name}",
                 reason=(
                     f"it has {log.size_bytes:,} of {hard_bytes:,} bytes ({_percent(log.size_bytes, hard_bytes)}): "
-                    "beyond them segments go that the other limits keep, and without their hooks"
+                    "above that, segments are dropped without their hooks, even if other limits keep them"
                 ),
-                advice=f"raise retention.hard_bytes of topic {topic.name}, or lower what it is to keep",
+                advice=f"raise retention.hard_bytes of topic {topic.name}, or lower its other limits",
             )
 
 

@@ -66,7 +66,7 @@ def find_place(disk: Disk, path: str, is_directory: IsDirectory = os.path.isdir)
     """Raises DirectoryUnusable where `path` is nothing of ours, or of a newer format."""
     path = path.rstrip("/") or "/"
     if not is_directory(path):
-        raise DirectoryUnusable(f"{path} is not a directory: name a data directory, a topic's or a log's")
+        raise DirectoryUnusable(f"{path} is not a directory: name a data directory, a topic's directory or a log's")
     root = _find_root(disk, path)
     below = f"{path}/topics" if root == path and disk.exists(f"{path}/topics") else path
     if root is None:
@@ -75,7 +75,9 @@ def find_place(disk: Disk, path: str, is_directory: IsDirectory = os.path.isdir)
     else:
         logs = logs_below(disk, root, below, is_directory)
     if not logs and root != path:
-        raise DirectoryUnusable(f"{path} is not a directory of ours: name a data directory, a topic's or a log's")
+        raise DirectoryUnusable(
+            f"{path} is not a Logboom directory: name a data directory, a topic's directory or a log's"
+        )
     return CheckTarget(path, root, sorted(logs))
 
 
@@ -235,23 +237,23 @@ def judge_directory(disk: ReadOnlyDisk, place: CheckTarget, active: bool, holder
             kind="writer active",
             severity="info",
             file=f"{root}/lock",
-            reason=f"process {holder.pid if holder else 'unknown'} writes here: the newest tail may be in motion",
-            advice="nothing; check again when it is stopped for a verdict on the last batches too",
+            reason=f"process {holder.pid if holder else 'unknown'} writes here: the last batches may be incomplete",
+            advice="nothing; to check the last batches too, stop the server and check again",
         )
     elif holder is not None and holder.is_done and not holder.clean:
         yield Finding(
             kind="term owed",
             severity="info",
             file=f"{root}/lock",
-            reason="the node ended uncleanly, and what has opened the directory since then was not the node",
-            advice="nothing; the next start begins a term in the logs with flush = os, so that bookmarks know",
+            reason="the node did not shut down cleanly, and has not been started since",
+            advice="nothing; the next start begins a new term in logs with flush = os, so readers notice lost records",
         )
     elif holder is not None and not holder.is_done:
         yield Finding(
             kind="unclean shut-down",
             severity="info",
             file=f"{root}/lock",
-            reason="whoever wrote here last did not close the directory",
+            reason="the last process that wrote here did not shut down cleanly",
             advice="nothing; the next start recovers",
         )
     if not active:
@@ -265,7 +267,7 @@ def judge_directory(disk: ReadOnlyDisk, place: CheckTarget, active: bool, holder
                 kind="leftover" if name.endswith(".tmp") else "foreign file",
                 severity="info",
                 file=f"{root}/{name}",
-                reason="nothing of Logboom's",
+                reason="Logboom did not make this file",
                 advice="move it elsewhere",
             )
 
@@ -283,8 +285,8 @@ def _judge_publishes(disk: ReadOnlyDisk, root: str) -> Iterator[Finding]:
             kind="unfinished publish",
             severity="info",
             file=f"{root}/internal",
-            reason=f"{publish}: they may have a part of it alone",
-            advice="start the node once, which finishes it; until then nothing of these logs is dropped or dumped",
+            reason=f"{publish}: these logs may hold only a part of it",
+            advice="start the node once: it finishes the publish; until then these logs are not dropped or dumped",
         )
 
 
@@ -294,7 +296,7 @@ def _judge_state(slots: StateSlots, path: str) -> Iterator[Finding]:
             kind="unknown format",
             severity="damage",
             file=path,
-            reason="the state file is of a newer format",
+            reason="the state file has a newer format",
             advice="use the release that wrote it",
         )
     if slots.front_damaged:
@@ -302,8 +304,8 @@ def _judge_state(slots: StateSlots, path: str) -> Iterator[Finding]:
             kind="bad state",
             severity="harmless",
             file=path,
-            reason="it does not begin as a state file does",
-            advice="nothing; the next start writes its front again and keeps the slots",
+            reason="the header of the state file is damaged",
+            advice="nothing; the next start rewrites the header and keeps the slots",
             repairable=True,
         )
     for position in slots.bad_positions:
@@ -312,8 +314,8 @@ def _judge_state(slots: StateSlots, path: str) -> Iterator[Finding]:
             severity="harmless",
             file=path,
             position=position,
-            reason="the checksum of this slot does not hold",
-            advice="nothing; it is a hint, and the next start gives the slot to a log again",
+            reason="the checksum of this slot does not match",
+            advice="nothing; a slot is only a hint, and the next start reuses it",
             repairable=True,
         )
 

@@ -72,7 +72,7 @@ def find_directory(disk: Disk, path: str) -> CheckTarget:
     try:
         disk.list(path)
     except PermissionError:
-        raise DirectoryUnusable(f"{path} may not be read: run this as the user that owns it") from None
+        raise DirectoryUnusable(f"{path} cannot be read: run this as the user that owns it") from None
     if not _is_ours(disk, path):
         above = path
         for _ in range(_LEVELS):
@@ -214,7 +214,7 @@ class _Examination:
                 kind="unknown format",
                 severity="damage",
                 file=path,
-                reason=f"the directory has format {newer}, this release reads {FORMAT}; its logs were not examined",
+                reason=f"the directory has format {newer}, this release reads {FORMAT}; its logs were not checked",
                 advice="use the release that wrote it",
             )
         remove = f"rm {shlex.quote(path)}; the next start makes a new one with a new node id"
@@ -223,15 +223,15 @@ class _Examination:
             if data is not None:
                 msgspec.json.decode(data, type=NodeIdentity)
                 return
-            reason, advice = "it is missing", "restore it from a copy; without one the next start makes a new node id"
+            reason, advice = "it is missing", "restore it from a backup; else the next start makes a new node id"
             yield Finding(kind="bad node file", severity="warning", file=path, reason=reason, advice=advice)
         except UNREADABLE as error:
             yield Finding(
                 kind="bad node file",
                 severity="damage",
                 file=path,
-                reason=f"it cannot be read, and no server starts here: {error}",
-                advice=f"restore it from a copy, or {remove}",
+                reason=f"it cannot be read, and the server does not start: {error}",
+                advice=f"restore it from a backup, or {remove}",
             )
         except PermissionError:
             return
@@ -265,8 +265,8 @@ class _Examination:
                 kind="missing state",
                 severity="warning",
                 file=path,
-                reason="no reader beside a server finds its log, and nothing tells whether a log has lost its end",
-                advice="nothing but a look at who removed it; the next start makes a new one",
+                reason="it is missing: direct file readers find no logs, and a lost end of a log is not noticed",
+                advice="find out what removed it; the next start makes a new one",
             )
         if not report.writer_active:
             yield from judge_slots(root, slots, layout)

@@ -11,5 +11,5 @@ from logboom.storage.tail import Control, Floor
 
 def floor_fault(header: Header, control: Control | None) -> str | None:
     if isinstance(control, Floor) and not 0 <= control.seqno <= header.base_seqno:
-        return f"a floor of {control.seqno} where the log ends at {header.base_seqno}"
+        return f"the floor is seqno {control.seqno}, but the log ends at {header.base_seqno}"
     return None

@@ -98,13 +98,13 @@ def _survey_sealed(disk: Disk, segment: Segment, number: int) -> SegmentSurvey:
     assert segment.after is not None
     seqno, index = segment.after
     if not survey.exists:
-        reason = f"the file is missing, the next segment begins with batch {index}"
+        reason = f"the file is missing; the next segment begins with batch {index}"
         survey.holes.append(Hole(0, 0, segment.first_seqno, seqno, segment.first_index, index, 0, 0, reason))
         return survey
     survey.size = survey.end = disk.open(segment.log_path).size()
     size, full_size = survey.size, _size_once(disk, segment, survey.size)
     if full_size is not None:
-        reason = f"the file has {size:,} bytes, and had {full_size:,} when it was sealed"
+        reason = f"the file has {size:,} bytes; it had {full_size:,} when it was sealed"
         survey.holes.append(Hole(size, full_size, segment.first_seqno, seqno, segment.first_index, index, 0, 0, reason))
     return survey
 

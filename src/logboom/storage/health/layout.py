@@ -30,7 +30,7 @@ _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _DIRECTORY: Final = re.compile(r"([A-Za-z0-9._-]{1,80})~([0-9a-f]{32})", re.ASCII)
 _LEDGERS: Final = ("cursors", "publish", "producers", "hooks", "scrub", "replica.json", "deletions")
-_CHANGE: Final = "with the server stopped: "
+_CHANGE: Final = "stop the server, then: "
 
 
 Synced = dict[str, set[int]]
@@ -122,7 +122,7 @@ def _survey_topic(
             severity="warning",
             log=f"{path}/{number}",
             file=f"{path}/{number}",
-            reason=f"topic {topic.name} has partitions 0 to {topic.partitions - 1}: nobody reads this one",
+            reason=f"topic {topic.name} has partitions 0 to {topic.partitions - 1}: this one is not used",
             advice=f"{_CHANGE}set partitions to {number + 1} in {path}/topic.json, or move this directory away",
         )
         for number in sorted(begun.intersection(partitions))
@@ -157,11 +157,11 @@ def _decode_topic(data: bytes, name: str, topic_id: str) -> Topic | str:
     except (*UNREADABLE, ValueError) as error:
         return str(error)
     if topic.id != topic_id:
-        return f"it says that the topic's id is {topic.id}, its directory says {topic_id}"
+        return f"the file has the topic id {topic.id}, the name of its directory {topic_id}"
     if topic.name[:NAME_IN_PATH_MAX] != name:
-        return f"it says that the topic's name is {topic.name}, its directory says {name}"
+        return f"the file has the topic name {topic.name}, the name of its directory {name}"
     if _NAME.fullmatch(topic.name) is None:
-        return f"{topic.name} cannot be the name of a topic"
+        return f"{topic.name} is not a valid topic name"
     if not 1 <= topic.partitions <= PARTITIONS_MAX:
         return f"partitions is {topic.partitions}, allowed are 1 to {PARTITIONS_MAX}"
     return topic
@@ -173,7 +173,7 @@ def _judge_bad_topic(path: str, fault: str, again: Topic) -> Finding:
         severity="damage",
         file=f"{path}/topic.json",
         reason=f"{fault}: the topic cannot be used",
-        advice=f"{_CHANGE}restore the file from a copy, or write it anew: {_rewrite(path, again)}",
+        advice=f"{_CHANGE}restore the file from a backup, or write it again: {_rewrite(path, again)}",
     )
 
 
@@ -183,20 +183,20 @@ def _judge_unfinished(path: str, again: Topic, logs: int, others: bool) -> Findi
             kind="unfinished topic",
             severity="info",
             file=path,
-            reason="it has no topic.json and no records: a creation that did not finish",
-            advice=f"{_CHANGE}{'see what else is in it, then ' if others else ''}rm -r {shlex.quote(path)}",
+            reason="it has no topic.json and no records: creating the topic did not finish",
+            advice=f"{_CHANGE}{'look at the other files in it, then ' if others else ''}rm -r {shlex.quote(path)}",
         )
     return Finding(
         kind="unfinished topic",
         severity="warning",
         file=path,
         reason=(
-            f"it has {counted(logs, 'log')} and no topic.json: a load that did not finish, or somebody removed it;"
-            " no server and no reader knows this topic"
+            f"it has {counted(logs, 'log')} and no topic.json: a load did not finish, or the file was removed;"
+            " servers and readers cannot use this topic"
         ),
         advice=(
-            "run the same `logboom load` again, it goes on where it stopped; if there was none, restore topic.json "
-            f"from a copy, or write it anew: {_rewrite(path, again)}"
+            "run the same `logboom load` again, it continues where it stopped; if there was none, restore "
+            f"topic.json from a backup, or write it again: {_rewrite(path, again)}"
         ),
     )
 
@@ -218,8 +218,8 @@ def _judge_doubles(root: str, topics: Iterable[Topic]) -> Iterator[Finding]:
                 kind="two topics",
                 severity="damage",
                 file=f"{root}/{same[-1].directory}",
-                reason=f"it has {key}, and so has {others}: only one of them can be used",
-                advice=f"{_CHANGE}move the one that you do not want out of {root}/topics",
+                reason=f"it has {key}, and so has {others}: only one of them is used",
+                advice=f"{_CHANGE}move the one that you do not need out of {root}/topics",
             )
 
 
@@ -228,9 +228,7 @@ def _judge_trash(disk: Disk, root: str, layout: DirectoryLayout, active: bool) -
     for name in _names(disk, path):
         match = _DIRECTORY.fullmatch(name)
         if match is None:
-            yield _foreign(
-                f"{path}/{name}", "the next start removes whatever is here: move it elsewhere if you want it"
-            )
+            yield _foreign(f"{path}/{name}", "the next start deletes everything here: move it elsewhere if you need it")
         else:
             layout.trashed.add(match[2])
             deleted += 1
@@ -240,8 +238,8 @@ def _judge_trash(disk: Disk, root: str, layout: DirectoryLayout, active: bool) -
             kind="trash",
             severity="info",
             file=path,
-            reason=f"{counted(deleted, 'deleted topic')}, {counted(size, 'byte')} not yet free",
-            advice="nothing; a running server, or `logboom upkeep`, removes what is there",
+            reason=f"{counted(deleted, 'deleted topic')}; {counted(size, 'byte')} are not free yet",
+            advice="nothing; a running server, or `logboom upkeep`, deletes the files",
         )
 
 
@@ -262,23 +260,23 @@ def _size(disk: Disk, path: str) -> int:
 
 
 def _foreign(path: str, advice: str = "move it elsewhere") -> Finding:
-    reason = "nothing of Logboom's"
+    reason = "Logboom did not make this file"
     if path.rpartition("/")[2].startswith(".nfs"):
-        reason = "a removed file that somebody has open still: the network file system keeps it under this name"
-        advice = "nothing; it goes when that process ends"
+        reason = "a deleted file that a process still has open: the network file system keeps it under this name"
+        advice = "nothing; it disappears when that process ends"
     return Finding(kind="foreign file", severity="info", file=path, reason=reason, advice=advice)
 
 
 def _leftover(path: str, when: str) -> Finding:
-    reason = "a file that was being written when the writer ended"
+    reason = "the writer ended while it wrote this file"
     return Finding(kind="leftover", severity="info", file=path, reason=reason, advice=f"nothing; {when}")
 
 
 def unreadable(path: str, error: OSError) -> Finding:
-    advice = "see what it is, and move it elsewhere if it is not Logboom's"
+    advice = "find out what it is, and move it elsewhere if Logboom did not make it"
     if isinstance(error, PermissionError):
         advice = "run this as the user that owns it"
     elif error.errno == errno.EIO:
-        advice = "the device fails: see dmesg and smartctl -a, and copy what you can elsewhere"
-    reason = f"it cannot be examined: {error}"
+        advice = "the device fails: see dmesg and smartctl -a, and copy the data elsewhere"
+    reason = f"it cannot be read: {error}"
     return Finding(kind="unreadable", severity="warning", file=path, reason=reason, advice=advice)

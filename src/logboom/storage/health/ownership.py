@@ -36,14 +36,15 @@ def _judge_strange(root: FileAccess, strange: Sequence[FileAccess], shut: Sequen
     chown = f"chown -R {owner_name(root.uid, root.gid)} {shlex.quote(root.path)}"
     if shut:
         reason = (
-            f"it belongs to {user_name(shut[0].uid)}, the data directory to {owner}, who may not write it"
+            f"it belongs to {user_name(shut[0].uid)}, the data directory to {owner}, who cannot write it"
             f"{_others(shut)}: a server that runs as {owner} fails"
         )
         yield _finding("warning", shut[0], reason, chown)
     elif strange:
         reason = f"it belongs to {user_name(strange[0].uid)}, the data directory to {owner}{_others(strange)}"
         advice = (
-            f"nothing, if the server runs as {owner}; else give all to one user: chown -R USER {shlex.quote(root.path)}"
+            f"nothing, if the server runs as {owner}; else give all files to one user: "
+            f"chown -R USER {shlex.quote(root.path)}"
         )
         yield _finding("info", strange[0], reason, advice)
 
@@ -53,7 +54,7 @@ def _judge_visitor(uid: int, root: FileAccess, holdings: Sequence[FileAccess]) -
     visitor, owner = user_name(uid), user_name(root.uid)
     unread = [holding for holding in holdings if not holding.readable]
     if unread:
-        reason = f"{visitor} may not read it{_others(unread)}: what is in it was not examined"
+        reason = f"{visitor} cannot read it{_others(unread)}: its content was not checked"
         yield _finding(
             "warning",
             unread[0],
@@ -61,8 +62,8 @@ def _judge_visitor(uid: int, root: FileAccess, holdings: Sequence[FileAccess]) -
             f"run this as {owner}: sudo -u {owner} logboom doctor {shlex.quote(root.path)}",
         )
     elif not all(holding.writable for holding in holdings):
-        reason = f"it belongs to {owner}, and {visitor} may not write all of it"
-        yield _finding("info", root, reason, f"nothing, if the server runs as {owner}; {visitor} may only read")
+        reason = f"it belongs to {owner}, and {visitor} cannot write all of it"
+        yield _finding("info", root, reason, f"nothing, if the server runs as {owner}; {visitor} can only read")
 
 
 def _others(holdings: Sequence[FileAccess]) -> str:

@@ -33,8 +33,8 @@ def judge_slots(root: str, slots: StateSlots, layout: DirectoryLayout) -> Iterat
                     severity="damage",
                     log=f"{root}/{directory}",
                     file=f"{root}/{directory}",
-                    reason=f"it is gone; the state file says that batches up to {standing.synced_index} were synced",
-                    advice=f"restore it from a copy; or, with the server stopped, make it again, empty: {again}",
+                    reason=f"it is missing; the state file says that batches up to {standing.synced_index} were synced",
+                    advice=f"restore it from a backup; or stop the server and make an empty one: {again}",
                     seqno_from=standing.first,
                     seqno_until=standing.committed,
                 )
@@ -46,5 +46,5 @@ def judge_slots(root: str, slots: StateSlots, layout: DirectoryLayout) -> Iterat
             severity="info",
             file=f"{root}/state",
             reason=f"{counted(count, 'slot')} of topic {topic_id}, which has no directory here",
-            advice="nothing, if that topic was deleted; else restore its directory from a copy",
+            advice="nothing, if that topic was deleted; else restore its directory from a backup",
         )

@@ -88,10 +88,10 @@ def _mend_log(disk: Disk, place: CheckTarget, log: LogSurvey, chance: Random) ->
     generation, mended = log.generation, False
     for survey in log.segments:
         if not survey.snapshot_sound:
-            yield Step(f"write {survey.segment.snap_path} anew", partial(replacement.write_snapshot, disk, survey))
+            yield Step(f"write {survey.segment.snap_path} again", partial(replacement.write_snapshot, disk, survey))
         if survey.index_fault is not None:
             path = survey.segment.index_path
-            yield Step(f"remove {path}: it is made again when needed", partial(_remove, disk, path))
+            yield Step(f"delete {path}: it is rebuilt when it is needed", partial(_remove, disk, path))
         step = _mend_segment(disk, log, survey, generation + 1, chance)
         if step is not None:
             yield step
@@ -116,14 +116,14 @@ def _mend_segment(disk: Disk, log: LogSurvey, survey: SegmentSurvey, generation:
     if survey.holes:
         batches = sum(hole.batches for hole in survey.holes)
         if survey.size and len(survey.holes) == 1 and survey.before_missing is not None and survey.torn is None:
-            text = f"put a segment of {batches} lost batches behind {name}"
+            text = f"add a segment of {batches} lost batches after {name}"
             return Step(text, partial(replacement.add_segment, disk, survey, generation, ending))
-        text = f"write {name} anew: {survey.batches} sound batches, {batches} lost"
+        text = f"rewrite {name}: {survey.batches} sound batches, {batches} lost"
         if survey.exists:
             text += "; the old file is kept as .damaged"
         return Step(text, partial(replacement.rewrite_segment, disk, survey, generation, ending))
     if survey.torn is not None:
-        text = f"cut {survey.size - survey.torn.position} torn bytes off {name}; they are kept as .torn"
+        text = f"cut the torn tail of {survey.size - survey.torn.position} bytes off {name}; it is kept as .torn"
         return Step(text, partial(replacement.cut_tail, disk, survey, ending))
     return None
 
@@ -153,7 +153,7 @@ def _mend_state(disk: Disk, place: CheckTarget) -> Iterator[Step]:
     if path is None or slots.newer:
         return
     if slots.front_damaged:
-        yield Step(f"write the front of {path} anew", partial(_write_at, disk, path, FRONT, 0))
+        yield Step(f"write the header of {path} again", partial(_write_at, disk, path, FRONT, 0))
     for position in slots.bad_positions:
         text = f"free the unreadable slot at byte {position} of {path}"
         yield Step(text, partial(_write_at, disk, path, bytes(SLOT_SIZE), position))

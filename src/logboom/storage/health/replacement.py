@@ -141,12 +141,12 @@ def _verify(file: File, start: Snapshot, batches: int) -> None:
     for item in scan(Window(file, size), 0, size, tail):
         if isinstance(item, Bad):
             raise Damage(
-                file.path, item.position, tail.next_seqno, None, f"the mended file is not sound: {item.reason}"
+                file.path, item.position, tail.next_seqno, None, f"the repaired file is not sound: {item.reason}"
             )
         count += 1
     if count != batches:
         raise Damage(
-            file.path, size, tail.next_seqno, None, f"the mended file has {count} batches instead of {batches}"
+            file.path, size, tail.next_seqno, None, f"the repaired file has {count} batches instead of {batches}"
         )
 
 

@@ -215,7 +215,7 @@ class _Walk:
             position, header = item
             if limit is not None and (header.index >= limit.index or header.next_seqno > limit.seqno):
                 self._tail.next_seqno, self._tail.next_index = header.base_seqno, header.index
-                return Bad(position, f"batch {header.index} belongs behind the segment's end", survey.size)
+                return Bad(position, f"batch {header.index} belongs to a later segment", survey.size)
             survey.batches += 1
             survey.records += 0 if header.kind == KIND_LOST else header.record_count
             survey.end = position + header.size
@@ -281,9 +281,9 @@ class _IndexCheck:
             return
         loaded = SparseIndex.decode(data)
         if loaded is None:
-            survey.index_fault = "it is not a whole index"
+            survey.index_fault = "the index is incomplete or damaged"
         elif loaded[1].size != survey.size:
-            survey.index_fault = f"it speaks of {loaded[1].size} bytes, the segment has {survey.size}"
+            survey.index_fault = f"the index covers {loaded[1].size} bytes, the segment has {survey.size}"
         else:
             self._index = loaded[0]
 
@@ -297,7 +297,7 @@ class _IndexCheck:
         place = self._index.by_position(position)
         is_new = place is not None and place.position > self._seen_position
         if place is not None and is_new and place != (position, header.base_seqno, header.index):
-            self._survey.index_fault = f"its entry for byte {place.position} is not true"
+            self._survey.index_fault = f"its entry for byte {place.position} is wrong"
         if label_columns(header) & ~self._index.columns:
-            self._survey.index_fault = f"its labels deny what batch {header.index} holds"
+            self._survey.index_fault = f"its labels leave out columns of batch {header.index}"
         self._seen_position = position

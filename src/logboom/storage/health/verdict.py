@@ -13,7 +13,9 @@ from logboom.storage.holes import Hole
 from logboom.storage.segment import parse_name
 
 KEPT: Final = re.compile(r"(\d{20})-(\d{20})(-\d{10}\.log|\.snap)\.(damaged|torn)(\.\d+)?")
-_REPAIR: Final = "restore the file from a copy, or run `logboom repair`: what is sound stays, these seqnos stay lost"
+_REPAIR: Final = (
+    "restore the file from a backup, or run `logboom repair`: it keeps sound batches and marks these seqnos as lost"
+)
 _NOTHING: Final = "nothing; the next start removes it"
 
 
@@ -48,8 +50,8 @@ def _judge_segment(log: LogSurvey, survey: SegmentSurvey, active: bool) -> Itera
             log=log.directory,
             file=path,
             position=survey.bad_floor.position,
-            reason=f"{survey.bad_floor.reason}: records that are appended now are hidden",
-            advice="restore the log from a copy: no writer of ours makes such a batch",
+            reason=f"{survey.bad_floor.reason}: readers do not see new records",
+            advice="restore the log from a backup: Logboom never writes such a batch",
         )
     if survey.torn is not None and not active:
         yield Finding(
@@ -59,7 +61,7 @@ def _judge_segment(log: LogSurvey, survey: SegmentSurvey, active: bool) -> Itera
             file=path,
             position=survey.torn.position,
             seqno_from=log.tail.next_seqno,
-            reason=f"{survey.size - survey.torn.position} bytes that were never synced: {survey.torn.reason}",
+            reason=f"the last {survey.size - survey.torn.position} bytes were never synced: {survey.torn.reason}",
             advice="nothing; the next start cuts them off",
             repairable=survey.unknown is None,
         )
@@ -70,7 +72,7 @@ def _judge_segment(log: LogSurvey, survey: SegmentSurvey, active: bool) -> Itera
             log=log.directory,
             file=survey.segment.index_path,
             reason=survey.index_fault,
-            advice="nothing; it is derived, and made again when it is needed",
+            advice="nothing; the index is rebuilt when it is needed",
             repairable=True,
         )
     for lost in survey.lost:
@@ -82,8 +84,8 @@ def _judge_segment(log: LogSurvey, survey: SegmentSurvey, active: bool) -> Itera
             position=lost.position,
             seqno_from=lost.seqno_from,
             seqno_until=lost.seqno_until,
-            reason=f"left by a repair: {lost.reason}",
-            advice="nothing; readers are told, and can skip them",
+            reason=f"a repair marked these records as lost: {lost.reason}",
+            advice="nothing; readers get an error here, and can skip the records",
         )
 
 
@@ -92,13 +94,11 @@ def _judge_hole(log: LogSurvey, survey: SegmentSurvey, hole: Hole) -> Finding:
     if hole.position == hole.end == survey.size:
         kind = "missing tail" if survey.exists and survey is log.segments[-1] else "missing segment"
     repairable = hole.fillable and survey.unknown is None
-    advice = (
-        _REPAIR if repairable else "restore the file from a copy: there is too much, or too little, to stand in for"
-    )
+    advice = _REPAIR if repairable else "restore the file from a backup: repair cannot fill a gap of this size"
     if survey.unknown is not None:
         advice = "use the release that wrote the batches of unknown format in this file"
     elif repairable and hole.seqno_until == hole.seqno_from:
-        advice = "run `logboom repair`: no record is lost with it"
+        advice = "run `logboom repair`: no records are lost"
     return Finding(
         kind=kind,
         severity="damage",
@@ -119,19 +119,19 @@ def _judge_snapshot(log: LogSurvey, survey: SegmentSurvey) -> Finding:
         return Finding(
             kind="damaged snapshot",
             severity="harmless",
-            reason="missing or damaged; it follows from the segment before",
-            advice="nothing; it is made again when it is needed",
+            reason="the snapshot is missing or damaged; it can be rebuilt from the segment before it",
+            advice="nothing; it is rebuilt when it is needed",
             **common,
         )
     is_last = survey is log.segments[-1]
-    lost = "producers start anew" if is_last else "the snapshots of later segments know producers and floor"
+    lost = "producers start again at 0" if is_last else "producers and the floor come from later snapshots"
     return Finding(
         kind="damaged snapshot",
         severity="damage",
         seqno_from=survey.segment.first_seqno,
         seqno_until=survey.segment.first_seqno,
-        reason="missing or damaged, and nothing sound before it can stand in",
-        advice=f"restore it from a copy, or run `logboom repair`: a new one is made from the file's name; {lost}",
+        reason="the snapshot is missing or damaged, and cannot be rebuilt from the segments before it",
+        advice=f"restore it from a backup, or run `logboom repair`, which makes one from the file's name; {lost}",
         **common,
     )
 
@@ -149,8 +149,8 @@ def _judge_standing(log: LogSurvey) -> Iterator[Finding]:
             file=log.segments[0].segment.log_path,
             seqno_from=standing.first,
             seqno_until=first,
-            reason=f"the state file says that the log begins at {standing.first}, its files begin at {first}",
-            advice="restore the older segments from a copy, or run `logboom repair`: the log begins where its files do",
+            reason=f"the state file says that the log begins at seqno {standing.first}, but its files begin at {first}",
+            advice="restore the older segments from a backup, or run `logboom repair`: it begins at its first file",
             repairable=True,
         )
 
@@ -163,11 +163,16 @@ def _judge_names(disk: Disk, log: LogSurvey, active: bool) -> Iterator[Finding]:
         common: dict[str, Any] = {"severity": "info", "log": log.directory, "file": path}
         if KEPT.fullmatch(name):
             yield Finding(
-                kind="kept by repair", reason="what a repair took away", advice="remove it when done", **common
+                kind="kept by repair",
+                reason="repair moved these bytes here",
+                advice="delete it when you need it no more",
+                **common,
             )
         elif parse_name(name) or name.endswith(".tmp"):
             if path not in ours and not active:
-                reason = "a newer generation is there" if name.endswith(".log") else "its segment is not there"
+                reason = "there is a newer generation" if name.endswith(".log") else "there is no segment for it"
                 yield Finding(kind="leftover", reason=reason, advice=_NOTHING, **common)
         else:
-            yield Finding(kind="foreign file", reason="nothing of Logboom's", advice="move it elsewhere", **common)
+            yield Finding(
+                kind="foreign file", reason="Logboom did not make this file", advice="move it elsewhere", **common
+            )

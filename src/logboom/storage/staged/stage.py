@@ -141,7 +141,7 @@ class StageFile:
         stage._sheet.size_bytes = batch.header.size
         stage._index = 2
         try:
-            for position, header in _walk(data, batch.header.size, len(data), 2):
+            for position, header in walk(data, batch.header.size, len(data), 2):
                 check_crc(header, data[position : position + header.size])
                 stage._follow(header, data[position : position + header.size])
         except (BatchError, *UNREADABLE):
@@ -404,7 +404,7 @@ class StageFile:
             batches = targets = 0
             counts = [0] * len(self._filled)
             data = self._sheet.data()
-            for position, header in _walk(data, 0, len(data), 1):
+            for position, header in walk(data, 0, len(data), 1):
                 check_crc(header, data[position : position + header.size])
                 check_limit(header, limit_bytes)
                 batches += 1
@@ -435,7 +435,7 @@ class StageFile:
 
     def _batches_here(self) -> Iterator[StagedBatch]:
         data = self._sheet.data()
-        for position, header in _walk(data, 0, len(data), 1):
+        for position, header in walk(data, 0, len(data), 1):
             if header.kind == KIND_DATA:
                 yield StagedBatch(header.term, Batch(header, data[position : position + header.size], True))
 
@@ -476,7 +476,8 @@ def remove_stages(disk: Disk, directory: str, stages: Collection[str]) -> None:
         raise failure
 
 
-def _walk(data: memoryview, position: int, end: int, index: int) -> Iterator[tuple[int, Header]]:
+def walk(data: memoryview, position: int, end: int, index: int) -> Iterator[tuple[int, Header]]:
+    """Every batch from here on, with its position. Raises NotABatch where they are not numbered one after the other."""
     while position < end:
         header = read_header(data, position)
         if header.index != index or position + header.size > end:

@@ -17,8 +17,8 @@ from logboom.broker.api import Acks, Answer, Part, PublishKey, Receipt, Settings
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
-from logboom.broker.publish import publisher
-from logboom.broker.publish.publisher import Intent
+from logboom.broker.publish import finisher
+from logboom.broker.publish.intent import Intent
 from logboom.errors import LogboomError, LogReadOnly, StageNotFound
 from logboom.storage import Appended, File, Log
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
@@ -37,7 +37,7 @@ CONFIG = BrokerConfig(reserve_bytes=0)
 @pytest.fixture(autouse=True)
 def _soon_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stage, "LARGE_BYTES", 2000)
-    monkeypatch.setattr(publisher, "RETRY_S", 0.005)
+    monkeypatch.setattr(finisher, "RETRY_S", 0.005)
 
 
 def values(prefix: str, count: int) -> list[bytes]:
@@ -110,11 +110,11 @@ def test_what_is_little_or_in_many_batches_is_written_again(tmp_path: Path, monk
 
     async def story() -> None:
         async with opened(tmp_path) as (broker, _):
-            monkeypatch.setattr(publisher, "ADOPTED_PART", 1)
+            monkeypatch.setattr(finisher, "ADOPTED_PART", 1)
             assert not await publish(broker, 1, 4)
-            monkeypatch.setattr(publisher, "ADOPTED_PART", 4)
+            monkeypatch.setattr(finisher, "ADOPTED_PART", 4)
             assert await publish(broker, 2, 4)
-            monkeypatch.setattr(publisher, "ADOPTED_BATCHES", 1)
+            monkeypatch.setattr(finisher, "ADOPTED_BATCHES", 1)
             assert not await publish(broker, 3, 4)
             assert await read_log(broker, A0) == [*values("1", 4), *values("2", 4), *values("3", 4)]
 
@@ -289,7 +289,7 @@ def test_a_stage_that_was_published_and_comes_back_harms_nothing_when_it_is_publ
         await broker.publish(PublishKey("k", 1), receipts)
         if not is_known:  # it did not keep many stages, whether they were gone or not
             assert broker._publishing is not None
-            await broker._publishing._state.put({b"k": msgspec.msgpack.encode(Intent(1, 0, True, False))})
+            await broker._publishing.keys._state.put({b"k": msgspec.msgpack.encode(Intent(1, 0, True, False))})
 
     async def after(broker: LocalBroker) -> None:
         if is_known:

@@ -17,8 +17,10 @@ from logboom.broker.api import Answer, Part, PublishKey, Settings
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Adoption, Entry
 from logboom.broker.local import LocalBroker
-from logboom.broker.publish import publisher
-from logboom.broker.publish.publisher import ADOPTED_AT_ONCE, Intent, Publisher
+from logboom.broker.publish import finisher
+from logboom.broker.publish.finisher import ADOPTED_AT_ONCE
+from logboom.broker.publish.intent import Intent
+from logboom.broker.publish.key_book import KeyBook
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.files.disk import File, OsDisk
 from logboom.storage.staged import stage
@@ -130,9 +132,9 @@ def test_files_that_run_out_after_the_intent_are_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: float
 ) -> None:
     monkeypatch.setattr(stage, "LARGE_BYTES", 2000)
-    monkeypatch.setattr(publisher, "RETRY_S", 0.01)
-    monkeypatch.setattr(publisher, "ADOPTED_PART", part)
-    commit, open_file, refusals = Publisher._commit, OsDisk.open, list[str]()
+    monkeypatch.setattr(finisher, "RETRY_S", 0.01)
+    monkeypatch.setattr(finisher, "ADOPTED_PART", part)
+    commit, open_file, refusals = KeyBook.commit, OsDisk.open, list[str]()
     left = 0
 
     def open_scarcely(disk: OsDisk, path: str) -> File:
@@ -143,13 +145,13 @@ def test_files_that_run_out_after_the_intent_are_waited_for(
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
         return open_file(disk, path)
 
-    async def commit_then_have_none(self: Publisher, name: str, intent: Intent) -> None:
+    async def commit_then_have_none(self: KeyBook, name: str, intent: Intent) -> None:
         nonlocal left
         await commit(self, name, intent)
         left = 3 if intent.is_open else 0
 
     monkeypatch.setattr(OsDisk, "open", open_scarcely)
-    monkeypatch.setattr(Publisher, "_commit", commit_then_have_none)
+    monkeypatch.setattr(KeyBook, "commit", commit_then_have_none)
 
     async def story() -> None:
         async with opened(tmp_path) as broker:
@@ -161,9 +163,9 @@ def test_files_that_run_out_after_the_intent_are_waited_for(
 
 
 def test_a_publish_of_many_stages_keeps_few_files_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit, counts = Publisher._commit, list[int]()
+    commit, counts = KeyBook.commit, list[int]()
 
-    async def count_files(self: Publisher, name: str, intent: Intent) -> None:
+    async def count_files(self: KeyBook, name: str, intent: Intent) -> None:
         files = []
         for number in os.listdir("/proc/self/fd"):
             with suppress(FileNotFoundError):  # of this list itself, or of another thread
@@ -171,7 +173,7 @@ def test_a_publish_of_many_stages_keeps_few_files_open(tmp_path: Path, monkeypat
         counts.append(sum(".stage" in file for file in files))
         await commit(self, name, intent)
 
-    monkeypatch.setattr(Publisher, "_commit", count_files)
+    monkeypatch.setattr(KeyBook, "commit", count_files)
 
     async def story() -> None:
         async with opened(tmp_path) as broker:

@@ -26,7 +26,7 @@ from logboom.broker.api import (
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
-from logboom.broker.publish import publisher
+from logboom.broker.publish import finisher, intent, publisher
 from logboom.errors import (
     InvalidKey,
     KeyBusy,
@@ -83,8 +83,8 @@ def disk() -> SimulatedDisk:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "RETRY_S", 0.005)
-    monkeypatch.setattr(publisher, "RETRY_MAX_S", 0.02)
+    monkeypatch.setattr(finisher, "RETRY_S", 0.005)
+    monkeypatch.setattr(finisher, "RETRY_MAX_S", 0.02)
     monkeypatch.setattr(publisher, "RECOVERY_S", 0.1)
 
 
@@ -226,7 +226,7 @@ def test_a_lasting_name_knows_the_topics_of_all_its_numbers(
         ids["a"] = (await broker.create_topic("a", 1)).id
         await publish_values(broker, PublishKey("k", 4), {A0: [b"1"]})
         assert (await broker.list_keys("k"))[0].topics == ids
-        monkeypatch.setattr(publisher, "TOPICS_KEPT", 1)
+        monkeypatch.setattr(intent, "TOPICS_KEPT", 1)
         await publish_values(broker, PublishKey("k", 5), {B0: [b"1"]})
         assert (await broker.list_keys("k"))[0].topics == {"b": ids["b"]}
 
@@ -235,7 +235,7 @@ def test_a_lasting_name_knows_the_topics_of_all_its_numbers(
 
 def test_what_was_published_before_there_were_digests_is_still_known() -> None:
     old = msgspec.msgpack.encode([7, 1, True, False, [], [], 3, [PublishedPart("a", "0" * 32, 0, 0, 3, 3)]])
-    kept = msgspec.msgpack.decode(old, type=publisher.Intent)
+    kept = msgspec.msgpack.decode(old, type=intent.Intent)
     assert (kept.number, kept.digest, kept.known_topics) == (7, "", {"a": "0" * 32})
 
 
@@ -428,7 +428,7 @@ def test_a_caller_who_goes_away_ends_nothing(disk: SimulatedDisk) -> None:
 
 
 def test_what_is_trimmed_or_dropped_during_a_publish_is_not_published_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publisher, "SLICE_BATCHES", 4)
+    monkeypatch.setattr(finisher, "SLICE_BATCHES", 4)
     values = {A0: [b"%03d" % n + b"x" * 1000 for n in range(40)], B0: [b"end"]}
     retained = Settings(retention=RetentionSettings(bytes=1), segment=SegmentSettings(bytes=4096))
     disk = prepared(retained)
@@ -453,8 +453,8 @@ def test_what_is_trimmed_or_dropped_during_a_publish_is_not_published_again(monk
 
     Machine(disk).run(before, CONFIG, cut=True)
     left = killed(disk)
-    monkeypatch.setattr(publisher, "RETRY_S", 100.0)
-    monkeypatch.setattr(publisher, "RETRY_MAX_S", 100.0)
+    monkeypatch.setattr(finisher, "RETRY_S", 100.0)
+    monkeypatch.setattr(finisher, "RETRY_MAX_S", 100.0)
     Machine(left).run(trimmed, CONFIG, cut=True)
     left = killed(left)
     tell(left, after, CONFIG)
@@ -470,7 +470,7 @@ def log_paths(disk: SimulatedDisk, topic: str, partition: int = 0) -> list[str]:
 def test_a_log_that_is_damaged_before_a_publish_is_finished_keeps_it_open_until_it_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(publisher, "SLICE_BATCHES", 2)
+    monkeypatch.setattr(finisher, "SLICE_BATCHES", 2)
     left = stuck(prepared(), {A0: [b"%d" % n for n in range(10)], B0: [b"end"]}, appends=4)
     left.free = 1 << 40
     (path,) = log_paths(left, "a")
@@ -556,7 +556,7 @@ def test_whatever_goes_wrong_after_the_commit_the_stages_are_kept_for_the_next_s
         mapped = SimulatedFile.map
 
         def fail(file: SimulatedFile, end: int) -> memoryview:
-            if file.path.endswith(".stage") and broker._publishing is not None and len(broker._publishing._state):
+            if file.path.endswith(".stage") and broker._publishing is not None and len(broker._publishing.keys._state):
                 raise OSError(errno.EIO, "injected", file.path)
             return mapped(file, end)
 
@@ -632,7 +632,7 @@ def test_names_that_do_not_last_are_forgotten_and_the_others_are_not(
             await publish_values(broker, PublishKey(f"random{n}", 0, False), {A0: [b"x"]})
         await publish_values(broker, KEY, {A0: [b"x"]})
         assert all((info.expires is None) == (info.name == "k") for info in await broker.list_keys())
-        monkeypatch.setattr(publisher, "KEY_EXPIRY_US", 0)
+        monkeypatch.setattr(intent, "KEY_EXPIRY_US", 0)
         while len(await broker.list_keys()) > 1:
             await asyncio.sleep(0.01)
         assert [info.name for info in await broker.list_keys()] == ["k"]
@@ -657,7 +657,7 @@ def test_a_name_that_is_published_under_again_while_it_expires_is_kept(
             return None if full is None else full(call)
 
         disk.fault = fault
-        monkeypatch.setattr(publisher, "KEY_EXPIRY_US", 0)
+        monkeypatch.setattr(intent, "KEY_EXPIRY_US", 0)
         task = asyncio.create_task(broker.publish(PublishKey("k", 2, False), [receipt]))
         while disk.free:
             await asyncio.sleep(0.002)
@@ -727,16 +727,16 @@ def test_a_publish_that_does_not_fit_is_refused_before_anything_is_written(disk:
 def test_others_write_between_the_slices_of_a_publish_and_readers_see_it_grow_in_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publisher, "SLICE_BYTES", 100_000)
+    monkeypatch.setattr(finisher, "SLICE_BYTES", 100_000)
     asyncio.run(publish_among_others(tmp_path, 400, 10_000, 40))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("batches_in_a_segment", "slices"), [(0, 95), (publisher.ADOPTED_BATCHES, 4)])
+@pytest.mark.parametrize(("batches_in_a_segment", "slices"), [(0, 95), (finisher.ADOPTED_BATCHES, 4)])
 def test_others_write_between_the_slices_of_a_publish_of_hundreds_of_mib(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches_in_a_segment: int, slices: int
 ) -> None:
-    monkeypatch.setattr(publisher, "ADOPTED_BATCHES", batches_in_a_segment)
+    monkeypatch.setattr(finisher, "ADOPTED_BATCHES", batches_in_a_segment)
     asyncio.run(publish_among_others(tmp_path, 400, 1_000_000, slices))
 
 

@@ -88,8 +88,8 @@ async def publish_many(broker: LocalBroker, start: int, stop: int) -> list[Recei
 async def quiet(broker: LocalBroker) -> None:
     """Until what was to be forgotten is."""
     assert broker._publishing is not None
-    while broker._publishing._chores:
-        await asyncio.wait(broker._publishing._chores)
+    while broker._publishing.keys._chores:
+        await asyncio.wait(broker._publishing.keys._chores)
 
 
 async def repeat_all(broker: LocalBroker, receipts: list[Receipt]) -> list[Publication | LogboomError]:

@@ -235,7 +235,7 @@ def test_what_a_damaged_snapshot_held_is_never_guessed() -> None:
     disk, expected = cut_state()
     assert content(reopened(disk)) == expected
     disk.names[PATH].cached[-3] ^= 1
-    with pytest.raises(DirectoryUnusable, match=r"checksum.*restore it from a copy"):
+    with pytest.raises(DirectoryUnusable, match=r"checksum.*restore it from a backup"):
         reopened(disk)
 
 

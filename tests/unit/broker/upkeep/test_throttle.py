@@ -20,7 +20,7 @@ class Clock:
     def __call__(self) -> float:
         return self.now_s
 
-    def sleep(self, seconds: float) -> None:
+    def wait(self, event: threading.Event, seconds: float) -> None:
         assert seconds > 0
         self.now_s += seconds
         self.slept_s += seconds
@@ -28,7 +28,7 @@ class Clock:
 
 def test_without_a_limit_nothing_sleeps() -> None:
     clock = Clock()
-    throttle = Throttle(None, clock, clock.sleep)
+    throttle = Throttle(None, clock, clock.wait)
     for _ in range(10):
         throttle(1 << 40)
     assert clock.slept_s == 0
@@ -36,7 +36,7 @@ def test_without_a_limit_nothing_sleeps() -> None:
 
 def test_a_burst_passes_and_what_follows_waits() -> None:
     clock = Clock()
-    throttle = Throttle(1000, clock, clock.sleep)
+    throttle = Throttle(1000, clock, clock.wait)
     throttle(int(1000 * BURST_S))
     assert clock.slept_s == 0
     throttle(500)
@@ -45,7 +45,7 @@ def test_a_burst_passes_and_what_follows_waits() -> None:
 
 def test_idle_time_is_saved_up_only_as_far_as_the_burst() -> None:
     clock = Clock()
-    throttle = Throttle(1000, clock, clock.sleep)
+    throttle = Throttle(1000, clock, clock.wait)
     throttle(1000)
     clock.now_s += 3600
     before_s = clock.slept_s
@@ -58,7 +58,7 @@ def test_the_rate_is_reached_and_never_exceeded(seed: int) -> None:
     choose = random.Random(seed)
     clock = Clock()
     rate = choose.choice([1, 1000, 50_000_000])
-    throttle = Throttle(rate, clock, clock.sleep)
+    throttle = Throttle(rate, clock, clock.wait)
     begun_s, moved = clock.now_s, 0
     for _ in range(500):
         size = choose.randrange(3 * rate)
@@ -71,7 +71,7 @@ def test_the_rate_is_reached_and_never_exceeded(seed: int) -> None:
 def test_threads_share_one_rate() -> None:
     """Each reserves its own time: together they wait as long as one would."""
     waits: list[float] = []
-    throttle = Throttle(1000, lambda: 0.0, waits.append)
+    throttle = Throttle(1000, lambda: 0.0, lambda event, seconds: waits.append(seconds))
     for _ in range(4):
         throttle(1000)
     assert waits == pytest.approx([1 - BURST_S, 2 - BURST_S, 3 - BURST_S, 4 - BURST_S])

@@ -298,7 +298,7 @@ def test_a_reader_that_had_read_a_tail_which_was_lost_is_told(writer: Writer) ->
     lost = writer.log.next
     assert lost < 50
     writer.write(100 - lost, term=2)
-    reader._look_again()
+    reader._runs._look_again()
     with pytest.raises(BookmarkLost):
         next(reader.records())
 

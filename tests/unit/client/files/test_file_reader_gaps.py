@@ -199,7 +199,7 @@ def test_a_state_file_put_in_place_of_another_is_found_by_those_who_look_often(t
     (tmp_path / "state").unlink()
     data, log = start(tmp_path)
     write(log, 10)
-    reader._looked -= 10
+    reader._runs._looked -= 10
     wait = {} if how == "polled" else {"follow": True, "timeout_s": 0.01}
     assert seqnos_of(reader, **wait) == list(range(10, 20))
     data.close()
@@ -214,7 +214,7 @@ def test_a_directory_made_anew_is_another_topic(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "data")
     data, log = start(tmp_path / "data")
     write(log, 10)
-    reader._looked -= 10
+    reader._runs._looked -= 10
     with pytest.raises(TopicRecreated):
         seqnos_of(reader)
     data.close()

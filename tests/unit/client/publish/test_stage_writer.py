@@ -20,7 +20,8 @@ from logboom.broker.api import PartitionInfo, Settings, TopicInfo
 from logboom.broker.publish.publication import Publication, PublishKey, Receipt, StageInfo
 from logboom.client.link import blocking_link
 from logboom.client.publish import stage_writer
-from logboom.client.publish.stage_writer import StageWriter, discard, publish
+from logboom.client.publish.publish_calls import discard, publish
+from logboom.client.publish.stage_writer import StageWriter
 from logboom.client.write.pieces import ColumnPiece, joined
 from logboom.client.write.slices import BuildColumns
 from logboom.errors import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -91,7 +92,7 @@ class Story:
         return self.play(self.fetching.next(follow, self.fetching.deadline(timeout_s)), *script)
 
     def seqnos(self) -> list[int]:
-        return [record.seqno or 0 for record in self.reading.records()]
+        return [record.seqno or 0 for record in chain.from_iterable(self.reading.records())]
 
     def bookmark(self) -> Bookmark:
         """The one that was asked for last."""
@@ -150,7 +151,7 @@ def test_a_reader_goes_on_inside_a_batch_after_a_reconnect() -> None:
     story = Story(Start(seqno=7))
     story.open(7, 40)
     story.fetch((Subscribe, None), (Next, chunk(7, 20, 40)))
-    some = story.reading.records()
+    some = chain.from_iterable(story.reading.records())
     assert [next(some).seqno for _ in range(6)] == [7, 8, 9, 10, 11, 12]
     mark = Bookmark.parse(story.reading.bookmark)
     assert (mark.seqno, mark.term) == (13, 1)
@@ -312,11 +313,39 @@ def test_where_a_loop_ends_is_asked_of_the_node_when_it_begins() -> None:
     assert story.play(story.fetching.until(), (Ask, LOST), (Drop, None), (Connect, None), (Ask, standing(40, 40))) == 40
 
 
+@pytest.mark.parametrize("start", [0, 3, 2_000])
+def test_the_position_is_behind_each_record_as_soon_as_it_was_given(start: int) -> None:
+    data = stored(0, 2_500, term=1) + stored(2_500, 5, term=2)
+    story = Story(Start(seqno=start))
+    story.open(start, 2_505)
+    story.fetch((Subscribe, None), (Next, Chunk(TOPIC, 0, start, 2_505, 0, 2_505, 2, memoryview(data))))
+    before = Bookmark.parse(story.reading.bookmark)
+    assert before.seqno == start
+    for number, record in enumerate(chain.from_iterable(story.reading.records()), start):
+        assert record.seqno == number
+        mark = Bookmark.parse(story.reading.bookmark)
+        assert (mark.seqno, mark.term) == (number + 1, 1 if number < 2_500 else 2)
+    assert number == 2_504
+
+
+def test_a_loop_goes_on_in_its_chunk_after_a_seek_and_the_next_one_begins_there() -> None:
+    story = Story()
+    story.open(0, 40)
+    story.fetch((Subscribe, None), (Next, chunk(0, 40, 40)))
+    some = chain.from_iterable(story.reading.records())
+    assert [next(some).seqno for _ in range(5)] == [0, 1, 2, 3, 4]
+    story.reading.seek(30)
+    assert story.reading.seqno == 30
+    assert [record.seqno for record in some] == list(range(5, 40))
+    story.reading.seek(7)
+    assert Bookmark.parse(story.reading.bookmark).seqno == 7
+
+
 def test_a_cursor_is_committed_where_the_reader_stands_also_after_a_loss() -> None:
     story = Story()
     story.open()
     story.fetch((Subscribe, None), (Next, chunk(0, 20, 20)))
-    records = story.reading.records()
+    records = chain.from_iterable(story.reading.records())
     next(records), next(records)
     story.play(story.fetching.commit("billing"), (Ask, LOST), (Drop, None), (Connect, None), (Ask, None))
     ask = story.taken[-1]
@@ -342,7 +371,7 @@ def spoil(data: bytes, number: int, position: int) -> memoryview:
 
 
 FORMS = {
-    "records": lambda reading: [record.seqno for record in reading.records()],
+    "records": lambda reading: [record.seqno for record in chain.from_iterable(reading.records())],
     "lists": lambda reading: [seqno for (seqnos,) in reading.lists(["seqno"]) for seqno in seqnos],
     "tables": lambda reading: [n for table in reading.tables(["seqno"]) for n in table.column(0).to_pylist()],
     "batches": lambda reading: [n for batch in reading.batches() for n in batch.seqnos()],
@@ -396,7 +425,7 @@ def test_what_a_filter_left_keeps_its_seqnos(form: str) -> None:
     assert story.reading.seqno == 40
     story.play(story.fetching.seek(0), (Drop, None))
     story.fetch((Subscribe, None), (Next, found))
-    some = story.reading.records()
+    some = chain.from_iterable(story.reading.records())
     assert next(some).seqno == 3
     assert story.reading.seqno == 4
     assert FORMS[form](story.reading) == [17, 30], "the rest of it"

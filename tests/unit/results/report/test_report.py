@@ -11,21 +11,10 @@ import pytest
 
 from logboom.batch import HEADER_SIZE, Batch, build, stamp
 from logboom.errors import ConfigError
+from logboom.results.report.account import DAY_US, Report
+from logboom.results.report.forecast import LogFacts, RetentionLimit, TopicFacts, VolumeReport, foresee, growth_per_day
 from logboom.results.report.page import POLICY, make_page
-from logboom.results.report.report import (
-    DAY_US,
-    LogFacts,
-    Report,
-    RetentionLimit,
-    TopicFacts,
-    VolumeReport,
-    Wishes,
-    decode_report,
-    foresee,
-    growth_per_day,
-    make_report,
-    make_series,
-)
+from logboom.results.report.report import Wishes, decode_report, make_report, make_series
 from logboom.results.report.sums import Codec, Rates, ReportSums, Weight
 from logboom.spark.jobs.report import ReportWork
 from logboom.spark.jobs.report_count import count_cell

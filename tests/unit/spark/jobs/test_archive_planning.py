@@ -7,10 +7,11 @@ from itertools import pairwise
 import pytest
 
 from logboom.broker.api import PartitionInfo, SegmentInfo
-from logboom.client.catalog import SEGMENTS_MAX
+from logboom.client.node_catalog import SEGMENTS_MAX
 from logboom.results.archive import ArchivedFile, ArchiveManifest, LostRecords
 from logboom.results.archive_file import ArchivePiece
-from logboom.spark.jobs import archive
+from logboom.spark.jobs import archive_spans
+from logboom.spark.jobs.archive_task import ArchiveOrder
 
 EACH = 10
 
@@ -29,7 +30,7 @@ def test_of_many_segments_each_record_is_planned_once_if_it_is_not_archived(arch
     count = 25_000
     log = PartitionInfo(0, 0, count * EACH, count * EACH)
     listed = [segment(number) for number in range(count - SEGMENTS_MAX, count)]
-    segments = archive._sealed(listed, log)
+    segments = archive_spans.sealed(listed, log)
     assert [(one.next_seqno, other.first_seqno) for one, other in pairwise(segments)] == [
         (one.next_seqno, one.next_seqno) for one in segments[:-1]
     ]
@@ -38,7 +39,7 @@ def test_of_many_segments_each_record_is_planned_once_if_it_is_not_archived(arch
     ]
     files.append(LostRecords(0, archived * EACH, archived * EACH + 3))
     spans = [
-        span for one in segments for span in archive._without(one.first_seqno, one.next_seqno, files)
+        span for one in segments for span in archive_spans.without(one.first_seqno, one.next_seqno, files)
     ]  # fmt: skip
     assert [seqno for low, high in spans for seqno in range(low, high)] == list(
         range(archived * EACH + 3, count * EACH)
@@ -46,17 +47,17 @@ def test_of_many_segments_each_record_is_planned_once_if_it_is_not_archived(arch
 
 
 def test_many_small_segments_share_tasks() -> None:
-    orders = [archive._Order(ArchivePiece(0, number, number + 1, 0, ()), 4096) for number in range(40_000)]
-    tasks = list(archive._group(orders))
+    orders = [ArchiveOrder(ArchivePiece(0, number, number + 1, 0, ()), 4096) for number in range(40_000)]
+    tasks = list(archive_spans.group_orders(orders))
     assert [order for task in tasks for order in task] == orders
     assert [len(task) for task in tasks] == [16_384, 16_384, 7232]
 
 
 def test_what_was_lost_is_no_gap_and_what_was_dropped_is_one() -> None:
     files = [stored(0, 10), stored(15, 20), stored(30, 40)]
-    cut_off, kept, lost = archive._sever(files, [LostRecords(0, 10, 15), LostRecords(0, 40, 44)])
+    cut_off, kept, lost = archive_spans.sever(files, [LostRecords(0, 10, 15), LostRecords(0, 40, 44)])
     assert (cut_off, kept, lost) == (files[:2], files[2:], [LostRecords(0, 40, 44)])
     manifest = ArchiveManifest(1, "events", "ab", tuple(kept), tuple(cut_off), tuple(lost))
-    assert list(archive._gaps(manifest)) == [(10, 15), (20, 30)]
-    cut_off, kept, lost = archive._sever(files[:2], [LostRecords(0, 10, 15)])
+    assert list(archive_spans.gaps_of(manifest)) == [(10, 15), (20, 30)]
+    cut_off, kept, lost = archive_spans.sever(files[:2], [LostRecords(0, 10, 15)])
     assert (cut_off, kept, lost) == ([], files[:2], [LostRecords(0, 10, 15)])

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from logboom.batch import Selection, build
-from logboom.client.catalog import Ends, FileCatalog, ListedTopic
+from logboom.client.catalog import Ends, ListedTopic
+from logboom.client.file_catalog import FileCatalog
 from logboom.errors import PartitionNotFound, RecordsLost, TopicNotFound
 from logboom.spark.read.options import ReadOptions
 from logboom.spark.read.planner import RecordSpan, Split, cut_spans, find_spans, settle

@@ -27,7 +27,7 @@ from pyspark.sql.datasource import (
 )
 
 from logboom.batch import Selection
-from logboom.client.catalog import FileCatalog
+from logboom.client.file_catalog import FileCatalog
 from logboom.spark.read.options import ReadOptions
 from logboom.spark.read.pushdown import push
 from logboom.spark.read.split_read import COLUMNS, ScanSpec, read_split

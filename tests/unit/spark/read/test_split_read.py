@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from logboom.batch import Selection, build, read_header
-from logboom.client.catalog import FileCatalog
+from logboom.client.file_catalog import FileCatalog
 from logboom.errors import Damage, DirectoryUnusable, LogboomError, RecordsLost, TopicNotFound, TopicRecreated
 from logboom.spark.read.options import ReadOptions
 from logboom.spark.read.planner import Split

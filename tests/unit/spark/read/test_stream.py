@@ -19,7 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.types import LongType, StructField, StructType
 
 from logboom.batch import build
-from logboom.client.catalog import FileCatalog
+from logboom.client.file_catalog import FileCatalog
 from logboom.errors import ConfigError, LogboomError, RecordsLost, TopicDeleted, TopicNotFound, TopicRecreated
 from logboom.spark.read.options import ReadOptions
 from logboom.spark.source import LogboomSource

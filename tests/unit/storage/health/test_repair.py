@@ -271,7 +271,7 @@ def test_a_hole_too_large_to_fill_is_not_repaired_and_says_so() -> None:
     plan = repaired(disk)
     assert plan.steps == []
     assert [finding.repairable for finding in plan.beyond] == [False]
-    assert "copy" in plan.beyond[0].advice
+    assert "backup" in plan.beyond[0].advice
 
 
 def test_when_older_segments_are_gone_the_state_file_is_made_to_fit() -> None:

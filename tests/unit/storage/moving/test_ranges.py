@@ -268,7 +268,7 @@ def test_a_floor_beyond_the_end_of_the_log_is_refused_and_found() -> None:
     group.add(0, batch, batch.header, None)
     log._appender._put(group)
     commit(log)
-    with pytest.raises(DumpCorrupt, match="a floor of"):
+    with pytest.raises(DumpCorrupt, match="the floor is seqno"):
         load_equal(open_data(SimulatedDisk()), dumped(data))
     disk = simulated(data)
     data.close()

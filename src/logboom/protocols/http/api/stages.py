@@ -112,7 +112,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         list_stages,
         "List stages",
         TAG,
-        "What is staged and not published. A stage that nobody uses is thrown away when it expires.",
+        "Stages that are not published. An unused stage is discarded when it expires.",
         query=StagesQuery,
         meanings={"sort": "`touched`: longest unused first; `size`: largest first.", **_PAGE},
         answers={200: {JSON: Content(StageList, {"stages": [msgspec.to_builtins(_STAGE)], "total": 1})}},

@@ -1,8 +1,12 @@
 """The console: a page for people that shows the node and changes it, by way of the public API alone.
 
-Its files lie beside this module. They are listed, read and compressed once, when the first is asked for; a name that is
-not in that list leads nowhere, so no path does. The headers let the browser run these scripts and no other, make
-nothing of text but text, and talk to this node alone.
+Its files lie beside this module, a folder for each page: overview, topic and its tabs (records, cursors, segments,
+settings), stages, pipeline. What the pages share is text/ (values as text), page/ (elements) and node/ (what the node
+says and takes); each imports only what stands before it.
+
+The files are listed, read and compressed once, when the first is asked for; a name that is not in that list leads
+nowhere, so no path does. The headers let the browser run these scripts and no other, make nothing of text but text, and
+talk to this node alone.
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import gzip
 import hashlib
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from starlette.requests import Request
@@ -64,11 +69,15 @@ async def show_console(front_end: HttpFrontEnd, request: Request) -> Response:
 
 
 async def show_console_file(front_end: HttpFrontEnd, request: Request) -> Response:
-    name = request.path_params["file"]
+    name = "/".join(request.path_params.values())
     file = (await asyncio.to_thread(_files)).get(name) if name != INDEX else None
     if file is None:
         raise RequestError(f"the console has no file {name[:200]!r}", 404, "not-found", "GET / shows the console")
     return _answer(request, file)
+
+
+async def show_console_folder_file(front_end: HttpFrontEnd, request: Request) -> Response:
+    return await show_console_file(front_end, request)
 
 
 def _answer(request: Request, file: ConsoleFile) -> Response:
@@ -100,9 +109,18 @@ def _takes_gzip(encodings: str) -> bool:
 
 @cache
 def _files() -> dict[str, ConsoleFile]:
-    """Every file by its name. Takes some time when it is first called."""
+    """Every file by its name, `folder/name` where it lies in one. Takes some time when it is first called."""
+    root = resources.files(__name__)
+    found = _files_of(root)
+    for folder in root.iterdir():
+        if folder.is_dir():
+            found |= {f"{folder.name}/{name}": file for name, file in _files_of(folder).items()}
+    return found
+
+
+def _files_of(folder: Traversable) -> dict[str, ConsoleFile]:
     found: dict[str, ConsoleFile] = {}
-    for entry in resources.files(__name__).iterdir():
+    for entry in folder.iterdir():
         suffix = entry.name[entry.name.rfind(".") :]
         media_type = "text/html" if entry.name == INDEX else MEDIA_TYPES.get(suffix)
         if media_type is not None and entry.is_file():
@@ -120,6 +138,7 @@ _ANSWER_HEADERS: Final = {
     "ETag": "Changes with the content. With If-None-Match the answer is 304 while it has not.",
     "Content-Encoding": "gzip, where that was accepted.",
 }
+_MEANINGS: Final = {"folder": "The page that the file belongs to, or what pages share.", "file": "Its name."}
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
@@ -132,14 +151,20 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         answers={200: {"text/html": Content(str)}, 304: {}},
         answer_headers=_ANSWER_HEADERS,
     ),
-    Operation(
-        "GET",
-        "/console/{file}",
-        show_console_file,
-        "A file of the console",
-        "Page",
-        meanings={"file": "Its name, as the page has it."},
-        answers={200: {media_type: Content(str) for media_type in MEDIA_TYPES.values()}, 304: {}},
-        answer_headers=_ANSWER_HEADERS,
+    *(
+        Operation(
+            "GET",
+            f"/console/{path}",
+            handler,
+            summary,
+            "Page",
+            meanings={name: meaning for name, meaning in _MEANINGS.items() if f"{{{name}}}" in path},
+            answers={200: {media_type: Content(str) for media_type in MEDIA_TYPES.values()}, 304: {}},
+            answer_headers=_ANSWER_HEADERS,
+        )
+        for path, handler, summary in (
+            ("{file}", show_console_file, "A file of the console"),
+            ("{folder}/{file}", show_console_folder_file, "A file of one of the console's pages"),
+        )
     ),
 )

@@ -4,13 +4,13 @@
 // `signal` is aborted, and gives {title, move?}. `move(route)` takes a change of the address within the view, or says
 // false. A view calls `ready()` of shell.js when its first data is there.
 
-import { closeDialogs, openDialog } from "./dialog.js";
-import { el, set } from "./dom.js";
-import * as overview from "./overview.js";
-import * as pipeline from "./pipeline.js";
-import "./shell.js";
-import * as stages from "./stages.js";
-import * as topic from "./topic.js";
+import "./node/shell.js";
+import * as overview from "./overview/overview.js";
+import { closeDialogs, openDialog } from "./page/dialog.js";
+import { el, set } from "./page/dom.js";
+import * as pipeline from "./pipeline/pipeline.js";
+import * as stages from "./stages/stages.js";
+import * as topic from "./topic/topic.js";
 
 const VIEWS = {
   "": ["overview", overview.open], topics: ["overview", topic.open], stages: ["stages", stages.open], pipeline: ["pipeline", pipeline.open],
@@ -92,12 +92,6 @@ function showKeys() {
   const rows = KEYS.map(([key, meaning]) => el("tr", {}, el("th", { scope: "row" }, el("kbd", { text: key })), el("td", { text: meaning })));
   openDialog({ title: "Keys", body: [el("table", { class: "keys" }, el("tbody", {}, rows))] });
 }
-
-/** Without a trace in the address, which says what is shown. */
-document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault();
-  main.focus();
-});
 
 window.addEventListener("hashchange", follow);
 follow();
