@@ -485,4 +485,5 @@ async def fill_node(address: str, place: Path) -> None:
 def run_cli(*arguments: str) -> list[str]:
     done = run_warm(arguments, text=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    words: list[str] = done.stdout.split()
+    return words
