@@ -15,7 +15,7 @@ BENCH = Path(__file__).parent
 PAGE = BENCH.parent / "docs" / "benchmarks.md"
 PLOT = PAGE.with_suffix(".svg")
 GOALS = (
-    *("produce", "consume", "wire", "latency", "scale", "publish"),
+    *("produce", "consume", "faults", "wire", "latency", "scale", "publish"),
     *("spark_scan", "spark_json", "spark_select", "spark_sink"),
     *("checkpoint", "archive", "verify"),
 )
