@@ -17,7 +17,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from logboom.broker.api import Acks
 from logboom.client.link.session import Session
@@ -90,6 +90,23 @@ def running_node(directory: str, *options: str) -> Iterator[Node]:
         yield Node(json.loads(ready.read_text())["binary"][0], pid)
 
 
+class Spent(NamedTuple):
+    """What a process has used since it began."""
+
+    cpu_us: float
+    faults: int
+    """Pages of memory that were not there when they were touched, and did not have to be read from a disk."""
+
+    @classmethod
+    def by(cls, pid: int) -> Spent:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks = int(fields[11]) + int(fields[12])
+        return cls(ticks * 1e6 / os.sysconf("SC_CLK_TCK"), int(fields[7]))
+
+    def since(self, before: Spent) -> Spent:
+        return Spent(self.cpu_us - before.cpu_us, self.faults - before.faults)
+
+
 class Feed:
     """One connection that sends the same batch to one log, so many in flight.
 
@@ -144,7 +161,16 @@ class Feed:
         self.socket.close()
 
 
-def feed(feeds: Sequence[Feed], count: int) -> None:
+class Sender(Protocol):
+    """What a Feed is, and what stands beside it."""
+
+    socket: socket.socket
+
+    def begin(self, count: int) -> None: ...
+    def receive(self) -> bool: ...
+
+
+def feed(feeds: Sequence[Sender], count: int) -> None:
     """So many batches from each of them, all at once, until the last is answered."""
     for one in feeds:
         one.begin(count)

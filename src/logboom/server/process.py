@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -29,6 +30,8 @@ ENDED, BROKEN, UNABLE = 0, 1, 2
 GRACE_S: Final = 1.0
 """So long after the deadline the process ends, whatever it does."""
 TOLD_MAX: Final = 20
+YOUNG_OBJECTS: Final = 10_000
+"""More than this since the last time, and the collector looks for cycles among them."""
 logger = logging.getLogger("logboom.server")
 
 
@@ -92,7 +95,7 @@ async def _serve(loaded: LoadedConfig, stop: Stop, ready_file: str | None, as_js
     code = ENDED
     try:
         await _announce(node, ready, loaded, ready_file, as_json)
-        threading.Thread(target=_load_columns, name="logboom-load").start()
+        threading.Thread(target=_settle_in, name="logboom-load").start()
         await stop.asked.wait()
     except OSError as error:
         logger.error("the ready file cannot be written: %s: name a path this user may write to", error)
@@ -161,9 +164,16 @@ async def _announce(node: Node, ready: Ready, loaded: LoadedConfig, ready_file: 
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
-def _load_columns() -> None:
-    """What the first large batch or filter would import, while everybody waits."""
+def _settle_in() -> None:
+    """Import what the first large batch or filter would, while everybody waits; and spare the collector all of it.
+
+    Else it looks at every module again and again, which takes tens of milliseconds, and at every request under way
+    after each seven hundred objects.
+    """
     import pyarrow.compute  # noqa: F401
+
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
 
 
 def _publish(path: str, ready: Ready) -> None:

@@ -41,6 +41,23 @@ Staged = tuple[Header, int, int, int, Control | None]
 
 
 class AppendGroup:
+    __slots__ = (
+        "_streams",
+        "_synced_index",
+        "_tail",
+        "answers",
+        "append_time",
+        "buffers",
+        "limit",
+        "next_index",
+        "next_seqno",
+        "position",
+        "staged",
+        "stamped",
+        "start",
+        "term",
+    )
+
     def __init__(self, tail: LogTail, position: int, limit: int, now: int, term: int, synced_index: int) -> None:
         self._tail = tail
         self.term = term

@@ -268,14 +268,15 @@ class Appender:
         store.syncing = True
         return PendingSync(self._dirty, self.last_index, self._cuts)
 
-    def end_sync(self, pending: PendingSync) -> None:
+    def end_sync(self, pending: PendingSync, tell: bool = True) -> None:
         self._store.syncing = False
         if pending.cuts != self._cuts or self._store.failed:
             return
         self.synced_index = max(self.synced_index, pending.index)
         if self.synced_index == self.last_index:
             self._dirty = None
-        self._tell()
+        if tell:
+            self._tell()
         if self.outgrown:
             self.outgrown = False
             self.try_roll()

@@ -275,9 +275,9 @@ class Log(ReadableLog):
         """
         return self._appender.begin_sync()
 
-    def end_sync(self, pending: PendingSync) -> None:
-        """The sync succeeded."""
-        self._appender.end_sync(pending)
+    def end_sync(self, pending: PendingSync, tell: bool = True) -> None:
+        """The sync succeeded. Readers in other processes learn of it now, or when the owner calls `tell`."""
+        self._appender.end_sync(pending, tell)
 
     def fail_sync(self, error: OSError) -> SyncFailed:
         """The sync failed: no retry, no promise, no more writes. The page cache may hold what the disk never will."""

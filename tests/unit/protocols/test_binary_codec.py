@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import deque
+
 import pytest
 
 from logboom.errors import LimitExceeded, RemoteProtocolError
@@ -132,6 +134,16 @@ def test_the_pool_keeps_no_more_than_it_may_and_lets_go_of_what_does_not_fit() -
     small = pool.take(WHOLE // 8)
     assert len(small) == WHOLE // 8
     assert len(pool.take(POOL_BYTES)) == POOL_BYTES
+
+
+def test_what_was_kept_and_is_let_go_is_received_into_again() -> None:
+    shared = SharedBuffer()
+    memories, kept = set(), deque[memoryview](maxlen=3)
+    for _ in range(50):
+        memories.add(id(shared.view.obj))
+        kept.append(shared.view[:WHOLE])
+        shared.give_away(len(shared.view))
+    assert len(memories) <= 5
 
 
 def test_keeping_little_does_not_cost_a_whole_buffer() -> None:

@@ -7,8 +7,9 @@ Invariants. Batches enter the log in the order of `submit`. While a thread has t
 anything of it that writes; what comes meanwhile waits in the queue. An append is answered when its promise is kept and
 waits for nothing else. When that is, and what readers may see, the Commitment says; readers are woken when it is more.
 
-Small appends to a log that is not being synced are written inline. Others go to a thread: writing takes long while the
-same file is synced. What waits for a sync anyway waits for the round of the SyncRounds, which writes it with one call.
+What waits for a sync waits for the round of the SyncRounds that brings it, and all of it is written with one call. What
+does not is written at once. Either is done on the loop itself where it is small and the log is not being synced; else
+on a thread, because writing takes long while the same file is synced.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ class LogWriter:
         self._queue: deque[Entry] = deque()
         self._eager = 0
         """How many in the queue do not wait for a sync."""
+        self._queued_work = 0
+        """Bytes of the queue, as its bodies will be inflated."""
         self._unsynced_from: deque[tuple[int, int]] = deque()
         """What each write added, with the last index of the write."""
         self._awaiting: deque[tuple[Due, Entry | Future[None]]] = deque()
@@ -100,12 +103,8 @@ class LogWriter:
         refusal = self._gone or self._rounds.failure
         if refusal is not None:
             return self.refuse(entry, refusal)
-        inline = (
-            self._is_free and not self._queue and entry.work_bytes <= INLINE_BYTES and self.log.is_quick(entry.size)
-        )
-        if inline and self._account.has_room(entry.size):
-            self._into_log.append((entry,))
-            return self._written((entry,))
+        if entry.acks != "durable" and self._is_quick(entry):
+            return self._write_now((*self._take_queue(), entry))
         return self._enqueue(entry)
 
     def refuse(self, entry: Entry, error: LogboomError) -> None:
@@ -123,6 +122,13 @@ class LogWriter:
     @property
     def _is_free(self) -> bool:
         return not self.busy and not self._rounds.paused
+
+    def _is_quick(self, entry: Entry | None = None) -> bool:
+        """Whether the loop itself may write what is queued, and this behind it: a hop to a thread would take longer."""
+        work_bytes, size = self._queued_work, self._account.queued_bytes
+        if entry is not None:
+            work_bytes, size = work_bytes + entry.work_bytes, size + entry.size
+        return work_bytes <= INLINE_BYTES and self._is_free and self.log.is_quick(size) and self._account.has_room(size)
 
     def _enqueue(self, entry: Entry) -> None:
         overloaded = self.overload(entry.size)
@@ -153,6 +159,7 @@ class LogWriter:
 
     def _count_queued(self, entry: Entry, sign: int) -> None:
         self._account.note_queued(sign * entry.size)
+        self._queued_work += sign * entry.work_bytes
         if entry.acks != "durable":
             self._eager += sign
 
@@ -174,8 +181,9 @@ class LogWriter:
             self._patience = self._loop.call_at(self._queue[0].give_up_at, self._give_up)
 
     def take_turn(self) -> LogTurn | None:
-        entries = self._take_queue()
-        if entries:
+        if self._queue and self._is_quick():
+            self._write_now(self._take_queue())
+        elif entries := self._take_queue():
             self._seize()
             return LogTurn(self, entries)
         if self.log.syncing or self._gone is not None:
@@ -184,7 +192,7 @@ class LogWriter:
         if pending is None:
             self._catch_up()
             return None
-        return LogTurn(self, entries, pending)
+        return LogTurn(self, [], pending)
 
     def write(self, turn: LogTurn) -> None:
         self._into_log.append(turn.entries)
@@ -236,6 +244,11 @@ class LogWriter:
             pending, self._late = self._late, None
             self._end_sync(pending)
         self._rounds.freed()
+
+    def _write_now(self, entries: Sequence[Entry]) -> None:
+        """On the loop itself."""
+        self._into_log.append(entries)
+        self._written(entries)
 
     def _written(self, entries: Sequence[Entry]) -> None:
         """Answer those that wait for no more, and see to it that the others are synced."""
@@ -293,7 +306,7 @@ class LogWriter:
             self._seize()
             self._rounds.run(self._end_sync_on_thread, pending)
         else:
-            self.log.end_sync(pending)
+            self.log.end_sync(pending, tell=False)
             self.advance()
 
     def _end_sync_on_thread(self, pending: PendingSync) -> None:
@@ -320,8 +333,10 @@ class LogWriter:
             self._into_log.term = self._term_index = None
         while self._unsynced_from and self._unsynced_from[0][0] <= durable:
             self._account.note_unsynced(-self._unsynced_from.popleft()[1])
-        self._commit(durable)
-        if self._commits_written:
+        if durable > log.committed_index:
+            log.commit(durable, tell=False)
+            self.wake()
+        elif self._commits_written:
             self.wake()  # those who copy this log wait for what is durable
         while self._awaiting and is_kept(log, self._awaiting[0][0]):
             _, waiting = self._awaiting.popleft()
@@ -329,16 +344,12 @@ class LogWriter:
                 waiting.settle()
             elif not waiting.done():
                 waiting.set_result(None)
+        log.tell()
         if log.failed:  # readers in other processes could not be told
             return self._stop_all()
         if self._awaiting or self.unsynced_bytes:
             self._see_to_sync(bool(self._awaiting))
         return None
-
-    def _commit(self, index: int) -> None:
-        if index > self.log.committed_index:
-            self.log.commit(index)
-            self.wake()
 
     def tell(self) -> None:
         """Readers in other processes see what is committed."""
@@ -350,6 +361,8 @@ class LogWriter:
 
     def wake(self) -> None:
         """Readers that wait are to look again."""
+        if not self._waiters:
+            return
         waiters, self._waiters = self._waiters, {}
         for waiter in waiters:
             if not waiter.done():

@@ -64,8 +64,6 @@ class AppendRouter:
         """From a part to the owner of its log."""
         try:
             self._rules.check(caller, "write", "topic", part.topic)
-            self._admission.check_open()
-            self._admission.check_original()
             if part.topic in self._making or (part.topic_id is None and self._catalog.get(part.topic) is None):
                 self._route_later(part, promise, offset, acks, caller)
                 return
@@ -117,6 +115,8 @@ class AppendRouter:
 
     def _route_later(self, part: Part, promise: Promise, offset: int, acks: Acks | None, caller: Caller) -> None:
         """The topic is not there yet: a write makes it, where the rules allow that."""
+        self._admission.check_open()
+        self._admission.check_original()
         if part.topic not in self._making:
             self._rules.check(caller, "create", "topic", part.topic)
             self._config.topics.admit(part.topic, len(self._catalog), self._config.limits, by_write=True)

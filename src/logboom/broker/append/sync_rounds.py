@@ -1,9 +1,9 @@
 """Group commit for the whole node, without timers: a round begins when the last has ended and anybody wants one.
 
-A round takes all logs that want a sync. On one thread it writes what is queued for them, one call for each log, then
-syncs them all with one call of the disk. The event loop hears of both steps: after the first nobody has the logs any
-more, and those whose promise is kept by writing are answered; after the second the rest is. So one sync carries
-everything that came while the last one ran.
+A round takes all logs that want a sync. Each writes what is queued for it with one call: on the loop, when it takes its
+turn, or, where it is much, on the thread of the round. That thread then syncs all of them with one call of the disk.
+The event loop hears of both steps: after the first nobody has the logs any more, and those whose promise is kept by
+writing are answered; after the second the rest is. So one sync carries everything that came while the last one ran.
 
 The rounds know logs only by what `turn.RoundLog` says, and write nothing of them; logs say what they want with `want`,
 `hold_up`, `run`, `freed` and `fail`, and book what waits in the account that `open_account` gave them.
@@ -186,8 +186,8 @@ class SyncRounds:
             others = (log for log in account.dirty if not log.busy)
             due = [log for log in dict.fromkeys((*due, *others)) if log not in crowd]
         for log in due:
-            self._due.pop(log, None)
             turn = log.take_turn()
+            self._due.pop(log, None)  # whatever it has wanted meanwhile is in its turn
             if turn is not None:
                 turns.append(turn)
         if not turns:

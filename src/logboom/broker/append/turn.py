@@ -26,7 +26,7 @@ class RoundLog(Protocol):
         ...
 
     def take_turn(self) -> LogTurn | None:
-        """What the round that begins is to write and sync; None where there is nothing."""
+        """What the round that begins is to write and sync; None where there is nothing. Little is written right now."""
         ...
 
     def write(self, turn: LogTurn) -> None:

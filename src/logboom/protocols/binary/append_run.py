@@ -30,10 +30,10 @@ Slots = int | list[BatchError | None]
 class AppendRun:
     """Frames of different logs, or with a demand, are runs of their own: no answer waits for another log's promise."""
 
-    __slots__ = ("_began", "_log", "acks", "frames", "parts", "size", "stage")
+    __slots__ = ("_began", "_first", "acks", "frames", "parts", "size", "stage")
 
     def __init__(self, first: Append) -> None:
-        self._log = _only_log(first)
+        self._first = first
         self._began = perf_counter()
         self.acks: Acks | None = first.acks
         self.stage = first.stage
@@ -43,12 +43,8 @@ class AppendRun:
 
     def takes(self, head: Append) -> bool:
         """Whether this frame may be one of the run."""
-        return (
-            self._log is not None
-            and self.acks == head.acks
-            and self.stage == head.stage
-            and self._log == _only_log(head)
-        )
+        log = _only_log(head)
+        return log is not None and self.acks == head.acks and self.stage == head.stage and log == _only_log(self._first)
 
     def add(self, correlation: int, head: Append, payload: memoryview) -> list[BatchError]:
         """What was wrong with batches of the frame. Raises where it is not as it says: then nothing was added."""

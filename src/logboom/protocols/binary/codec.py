@@ -204,15 +204,18 @@ class SharedBuffer:
 
     def __init__(self, size: int = RECEIVE_BYTES, own_bytes_max: int | None = None) -> None:
         self._size = size
-        self.view = memoryview(bytearray(size))
         self.pool = Pool()
+        self.view = self._fresh()
         self.own_bytes = 0
         self._own_bytes_max = own_bytes_max
 
     def give_away(self, size: int) -> None:
         """Somebody keeps the first `size` bytes."""
         rest = self.view[size + (-size & 7) :]
-        self.view = rest if len(rest) >= self._size // 2 else memoryview(bytearray(self._size))
+        self.view = rest if len(rest) >= self._size // 2 else self._fresh()
+
+    def _fresh(self) -> memoryview:
+        return memoryview(self.pool.take(self._size))[: self._size]
 
     def claim(self, size: int) -> None:
         """A reader takes so much more of its own, or gives it back where `size` is negative."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from asyncio import Future
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from logboom.batch import Batch, Producer, build
-from logboom.batch.header import STAGED_IDS
+from logboom.batch.header import STAGED_IDS, Buffer
 from logboom.broker.append.commitment import Due, StandaloneCommitment
 from logboom.broker.append.log_writer import LAZY_SYNC_MS, LogWriter
 from logboom.broker.append.promise import Adoption, Promise
@@ -17,6 +18,7 @@ from logboom.broker.limits import Limits
 from logboom.errors import LogReadOnly, Overloaded, SyncFailed, TopicDeleted
 from logboom.storage.append import Answer, Appended
 from logboom.storage.data.topic import Acks
+from logboom.storage.files.disk import OsFile
 from logboom.storage.log import Log
 from logboom.storage.staged.piece import PieceName, StagePiece
 from unit.broker.append.stepped import SteppedNode
@@ -56,12 +58,13 @@ def test_a_small_append_to_an_idle_log_is_written_inline_and_answered_before_any
     assert writer.log.committed_index == 2
 
 
-def test_a_durable_append_is_written_inline_and_answered_by_the_round(tmp_path: Path) -> None:
+def test_a_durable_append_is_written_when_its_round_begins_and_answered_when_it_has_ended(tmp_path: Path) -> None:
     node = SteppedNode(tmp_path)
     writer = node.writer()
     answer = node.send(writer, b"a")
-    assert writer.log.last_index == 2
+    assert writer.log.last_index == 1
     node.loop.step()
+    assert writer.log.last_index == 2
     assert (len(node.syncs), answer.done(), writer.log.committed_index) == (1, False, 1)
     node.syncs.run()
     assert not answer.done()
@@ -69,6 +72,37 @@ def test_a_durable_append_is_written_inline_and_answered_by_the_round(tmp_path: 
     assert indexes(answer) == [2]
     assert writer.log.committed_index == 2
     assert node.rounds.unsynced_bytes == writer.unsynced_bytes == len(node.rounds.dirty) == 0
+
+
+def test_durable_appends_that_come_together_are_one_write_and_one_sync(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = SteppedNode(tmp_path)
+    writer = node.writer()
+    writes: list[int] = []
+    write = OsFile.write
+
+    def counted(file: OsFile, buffers: Sequence[Buffer], position: int) -> int:
+        writes.append(position)
+        return write(file, buffers, position)
+
+    monkeypatch.setattr(OsFile, "write", counted)
+    node.disk.rounds.clear()
+    answers = [node.send(writer, value) for value in (b"a", b"b", b"c")]
+    node.sync()
+    assert [indexes(answer) for answer in answers] == [[2], [3], [4]]
+    assert (len(writes), node.disk.rounds) == (1, [1])
+    assert not node.syncs
+
+
+def test_what_waits_for_no_sync_takes_along_what_was_sent_before_it(tmp_path: Path) -> None:
+    node = SteppedNode(tmp_path)
+    writer = node.writer()
+    durable, leader = node.send(writer, b"a"), node.send(writer, b"b", acks="leader")
+    assert (durable.done(), indexes(leader), writer.log.last_index) == (False, [3], 3)
+    assert not node.threads
+    node.sync()
+    assert indexes(durable) == [2]
 
 
 def test_the_first_append_makes_a_file_and_is_written_by_the_round(tmp_path: Path) -> None:
@@ -232,6 +266,7 @@ def test_where_flush_is_os_readers_are_woken_by_the_write_and_copies_by_the_sync
     writer = node.writer("log", "os")
     shown = writer.news()
     durable = node.send(writer, b"a")
+    node.loop.step()
     assert (shown.done(), durable.done(), writer.log.committed_index, writer.durable_index) == (True, False, 2, 1)
     news = writer.news()
     node.settle()
