@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 JAVA := $(VENV)/.java
 CLASSES := $(VENV)/.classes
 CLIENTS := $(VENV)/.clients
-BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume scale logd http_write http_read spark_first spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
+BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume faults scale logd http_write http_read spark_first spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
 
 # Tests start hundreds of Pythons: each would compile everything anew where an environment forbids to keep what is compiled.
 unexport PYTHONDONTWRITEBYTECODE
@@ -66,7 +66,8 @@ check-rest: $(READY)
 TEST_JOBS ?= 3
 
 test: $(READY) $(JAVA) $(CLASSES)  ## all tests but the long ones
-	@$(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going test-spark test-console test-main
+	@LOGBOOM_TESTS_BESIDE=$(TEST_JOBS) $(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going \
+		test-spark test-console test-main
 
 # Of Spark and the console a file runs on one worker: those that take long come first, as tests/*/conftest.py says.
 test-spark: $(READY) $(JAVA) $(CLASSES)

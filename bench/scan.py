@@ -2,8 +2,9 @@
 
 A `FileReader` reads a log of 128 MiB into one Arrow table, with every batch verified. Next to it one call of crc32c
 goes over the same bytes: what any reader that checks what it reads has to pay. Both have mapped them before, and
-neither copies a value. `all columns` is what a table has by default: seqnos and timestamps are made, too. The last row
-of each shape opens the log and maps its file anew, page faults included.
+neither copies a value. The reader may have a second core take the checksums. `all columns` is what a table has by
+default: seqnos and timestamps are made, too. The last row of each shape opens the log and maps its file anew, page
+faults included.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ SHAPES: dict[str, tuple[int, bool]] = {
     "values of 16 B": (16, False),
     "values of 1,000 B": (1000, False),
 }
-GOALS = {64: 0.35, 256: 0.5}
+SIZES_KIB = (64, 256)
+GOAL = 0.5
+GOALS = {"values of 16 B": 0.3}
+"""Of so small values most of what is read is made: a seqno, a timestamp and an offset for each."""
 
 
 def write_log(path: str, batch_bytes: int, value_size: int, columns: bool) -> str:
@@ -88,15 +92,15 @@ def compare_scan(directory: str, size_kib: int, label: str) -> list[Row]:
     size = len(data)
     return [
         rate(checksum, timings, size),
-        rate(everything, timings, size, checksum, GOALS[size_kib]),
-        rate(values, timings, size, checksum, GOALS[size_kib]),
+        rate(everything, timings, size, checksum, GOALS.get(label, GOAL)),
+        rate(values, timings, size, checksum, GOALS.get(label, GOAL)),
         rate(opened, timings, size, checksum),
     ]
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory(prefix="logboom-bench-") as directory:
-        rows = [row for size_kib in GOALS for label in SHAPES for row in compare_scan(directory, size_kib, label)]
+        rows = [row for size_kib in SIZES_KIB for label in SHAPES for row in compare_scan(directory, size_kib, label)]
     report("scan", rows)
 
 

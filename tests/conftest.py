@@ -7,7 +7,7 @@ import pytest
 from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
-from support.budget import FILE, Spending, read_budget
+from support.budget import FILE, Spending, share_budget
 
 settings.register_profile("logboom", deadline=None, print_blob=True)
 settings.load_profile("logboom")
@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_configure(config: pytest.Config) -> None:
     """In CI the controller adds up what each folder takes; workers have a reporter of their own and print nothing."""
     if os.environ.get("CI") == "true" and not hasattr(config, "workerinput"):
-        spending = config.stash[SPENDING] = Spending(read_budget())
+        spending = config.stash[SPENDING] = Spending(share_budget())
         config.pluginmanager.register(Accountant(spending))
 
 

@@ -30,7 +30,7 @@ from logboom.storage import Appended
 from logboom.storage.data.topic import FlushSettings, SegmentSettings, Settings
 from simulation.machine import SimulatedMachine
 from support.disks.simulated import SimulatedDisk
-from support.simulation.staged import ROOT, killed, publish_values
+from support.simulation.staged import ROOT, killed, plain_parts, publish_values
 
 CONFIG: Final = BrokerConfig(
     upkeep=UpkeepSettings(
@@ -264,7 +264,11 @@ class _Visit:
             values = {(topic, 0): published(number, topic) for topic in PUBLISHED_TO}
             for (topic, _), some in values.items():
                 self._logs[topic].sent.update(some)
-            publication = await publish_values(broker, PublishKey("sink", number), values)
+            key = PublishKey("sink", number)
+            if number % 2:  # in one call, without a stage
+                publication = await broker.publish_batches(key, plain_parts(values))
+            else:
+                publication = await publish_values(broker, key, values)
             if self._machine.died:
                 return
             self._note("published", number, publication)

@@ -2,11 +2,13 @@
 
 A folder without a line of its own counts to the nearest one above it that has one. Seconds are those of setup, call and
 teardown, added up over all workers. Nothing fails for taking too long, because machines differ; whoever spends more
-than there is reads it at the end of a run in CI.
+than there is reads it at the end of a run in CI. Where several runs share the cores (`make test`) each takes as many
+times as long, and is allowed to: BESIDE says how many there are.
 """
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -15,12 +17,19 @@ from typing import Final
 
 TESTS: Final = Path(__file__).parents[1]
 FILE: Final = TESTS / "budget.toml"
+BESIDE: Final = "LOGBOOM_TESTS_BESIDE"
 
 
 def read_budget() -> dict[str, float]:
     """Seconds by folder, as `unit/broker`."""
     found: dict[str, float] = tomllib.loads(FILE.read_text())["seconds"]
     return found
+
+
+def share_budget() -> dict[str, float]:
+    """What this run may take, where others run beside it."""
+    runs = int(os.environ.get(BESIDE) or 1)
+    return {folder: seconds * runs for folder, seconds in read_budget().items()}
 
 
 def folder_of(test: str, budget: Mapping[str, float]) -> str | None:

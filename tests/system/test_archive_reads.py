@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import wraps
@@ -34,6 +32,7 @@ from logboom.storage.data.topic import HookSettings, RetentionSettings, SegmentS
 from logboom.storage.files.disk import OsDisk
 from support.brokers.any_hook import ANY_HOOK
 from support.nodes.process import NodeProcess, free_port
+from support.nodes.warm import run_warm
 from support.results.archived import archive, clip
 from support.waiting import until
 
@@ -484,7 +483,7 @@ async def fill_node(address: str, place: Path) -> None:
 
 
 def run_cli(*arguments: str) -> list[str]:
-    command = [sys.executable, "-m", "logboom", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    done = run_warm(arguments, text=True)
     assert done.returncode == 0, done.stderr
-    return done.stdout.split()
+    words: list[str] = done.stdout.split()
+    return words

@@ -6,7 +6,6 @@ import asyncio
 import random
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -27,6 +26,7 @@ from logboom.client.write.writer_core import Written
 from logboom.errors import LogboomError
 from logboom.storage.data.directory import DataDirectory
 from support.nodes.process import NodeProcess, free_port
+from support.nodes.warm import run_warm
 from support.waiting import until, wait_until
 from system.node_load import LOGS, SEGMENT_BYTES, TOPICS, Load, create_topics, pause, read_all
 
@@ -97,7 +97,7 @@ def batches_of(node: NodeProcess) -> dict[str, list[Batch]]:
 
 
 def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "logboom", *arguments], capture_output=True, text=True, check=False)
+    return run_warm(arguments, text=True)
 
 
 def kill_both_sides(root: Path, kills: int) -> None:

@@ -20,6 +20,7 @@ from logboom.storage import DataDirectory
 from logboom.storage.data.topic import HookSettings, RecompressionSettings, RetentionSettings, Settings
 from logboom.storage.files.disk import OsDisk
 from logboom.storage.health.check import check
+from support.nodes.warm import run_warm
 from support.waiting import wait_until
 
 COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
@@ -82,8 +83,7 @@ def configured(arguments: tuple[str | Path, ...]) -> list[str]:
 
 
 def logboom(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *configured(arguments)]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False)
+    return run_warm(configured(arguments), text=True)
 
 
 def start(*arguments: str | Path, command: tuple[str, ...] = COMMAND) -> subprocess.Popen[str]:

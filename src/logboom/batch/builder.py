@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from crc32c import crc32c
 
 from logboom.batch import codec as codecs
 from logboom.batch import columns as c
-from logboom.batch import encode
+from logboom.batch import encode, vector
 from logboom.batch.batch import Batch
 from logboom.batch.header import (
     BATCH_SIZE_MAX,
@@ -25,6 +25,7 @@ from logboom.batch.header import (
     KIND_DATA,
     NO_TIMESTAMP,
     SEQUENCE_MODULUS,
+    Buffer,
     Producer,
     pack_signed,
     pack_unstamped,
@@ -34,6 +35,8 @@ from logboom.batch.validation import EMPTY_BODY_RECORDS_MAX
 from logboom.errors import BatchTooLarge, InvalidColumn
 
 NOBODY = Producer()
+LARGE_BYTES: Final = 32 * 1024
+"""What the C library would give back to the system as often as not."""
 
 
 def build(
@@ -218,7 +221,7 @@ def _assemble(
         raise BatchTooLarge(body_size + HEADER_SIZE, BATCH_SIZE_MAX)
     stored_size = body_size
     if codec:
-        packed = codecs.deflate(b"".join(pieces), codec)
+        packed = codecs.deflate(_joined(pieces, body_size), codec)
         if c.padded(len(packed)) < body_size:
             pieces, stored_size = [packed], len(packed)
         else:
@@ -231,4 +234,16 @@ def _assemble(
     for piece in pieces:
         crc = crc32c(piece, crc)
     front = pack_unstamped(HEADER_SIZE + stored_size + padding, signed, crc)
-    return Batch.trusted(b"".join((front, *pieces)))
+    return Batch.trusted(_joined((front, *pieces), HEADER_SIZE + stored_size + padding))
+
+
+def _joined(pieces: Sequence[Any], size_bytes: int) -> Buffer:
+    """As one. Much is put into memory of Arrow's, if that is there: its pool keeps what is given back for the next."""
+    if size_bytes < LARGE_BYTES or "pa" not in vars(vector):
+        return b"".join(pieces)
+    whole, at = memoryview(vector.pa.allocate_buffer(size_bytes)).cast("B"), 0
+    for piece in pieces:
+        end = at + len(piece)
+        whole[at:end] = memoryview(piece).cast("B")
+        at = end
+    return whole

@@ -20,7 +20,7 @@ CODECS: Final[dict[str, int]] = dict(zip(get_args(CodecName), (NONE, LZ4, ZSTD),
 ZSTD_LEVEL: Final = 1
 
 
-def deflate(body: Buffer, codec: int, level: int | None = None) -> bytes:
+def deflate(body: Buffer, codec: int, level: int | None = None) -> Buffer:
     """Compress a body. The result may be larger than the body; the caller decides what to keep.
 
     `level` is zstd's: higher takes longer and gains more; lz4 has none.
@@ -28,10 +28,10 @@ def deflate(body: Buffer, codec: int, level: int | None = None) -> bytes:
     import pyarrow as pa
 
     if codec == LZ4:
-        return bytes(pa.Codec("lz4").compress(body, asbytes=True))
+        return memoryview(pa.Codec("lz4").compress(body)).cast("B")
     if codec == ZSTD:
         level = ZSTD_LEVEL if level is None else level
-        return bytes(pa.Codec("zstd", compression_level=level).compress(body, asbytes=True))
+        return memoryview(pa.Codec("zstd", compression_level=level).compress(body)).cast("B")
     raise UnsupportedBatch(f"codec {codec}")
 
 

@@ -25,7 +25,7 @@ from logboom.errors import BatchError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from logboom.batch.facts import Vector
+    from logboom.batch.facts import Aside, Vector
 
     _Kinds = Mapping[str, pa.DataType]
     _Tables = Mapping[int, pa.RecordBatch]
@@ -65,11 +65,12 @@ def to_table(
     columns: Sequence[str] | None = None,
     few: int = FEW,
     budget_bytes: int = 2**62,
+    aside: Aside | None = None,
 ) -> TableStretch:
     """Read whole consecutive batches, the first of which must have these numbers. `columns` as in `Batch.to_arrow`.
 
     Up to `few` batches are read one by one. Ends, without a failure, before a table would take more memory than
-    `budget_bytes`; compressed batches may grow by any factor.
+    `budget_bytes`; compressed batches may grow by any factor. What `aside` is: see `facts.sweep`.
     """
     layout = schema(ORDER if columns is None else tuple(columns))
     bounds, over_budget = find_batches(data, budget_bytes)
@@ -78,7 +79,7 @@ def to_table(
     if len(bounds) <= few:
         return _read_few(data, layout, base_seqno, first_index)
     facts = gather(data, bounds, base_seqno, first_index)
-    plain = sweep(data, facts, "timestamp" in layout.names)
+    plain = sweep(data, facts, "timestamp" in layout.names, aside)
     rest = _read_others(data, bounds, facts, base_seqno, first_index)
     sound, rows = rest.sound, int(facts.before[rest.sound])
     kept = int(vector.np.searchsorted(plain.numbers, sound))

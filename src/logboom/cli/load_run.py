@@ -14,7 +14,9 @@ from logboom.batch.codec import CodecName
 from logboom.errors import LogboomError
 
 SAMPLES_PER_WRITER: Final = 2_000
-"""Latencies are measured of so many records at most, spread evenly."""
+"""Latencies are measured of so many records, spread evenly; of more, where nobody knows how many there will be."""
+SAMPLES_MAX: Final = 100_000
+"""So many latencies are kept, at most, however long it takes."""
 _MEET_S: Final = 60.0
 """Writers in processes of their own wait so long for one another, to begin together."""
 _PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max": 1.0}
@@ -122,12 +124,37 @@ def produce(load: Load) -> LoadRun:
     if tally.error is not None and tally.failed >= given:
         raise tally.error
     done = given - tally.failed
-    return LoadRun(done, done * load.size_bytes, tally.failed, began_s, ended_s, tally.latencies_s)
+    return LoadRun(done, done * load.size_bytes, tally.failed, began_s, ended_s, tally.latencies.samples())
+
+
+class Latencies:
+    """Of any number of latencies some that stand for all: every n-th, and the longest."""
+
+    def __init__(self, most: int = SAMPLES_MAX) -> None:
+        self._most = most
+        self._kept: list[float] = []
+        self._every = 1
+        self._skipped = 0
+        self._longest = 0.0
+
+    def note(self, latency_s: float) -> None:
+        self._longest = max(self._longest, latency_s)
+        self._skipped += 1
+        if self._skipped < self._every:
+            return
+        self._skipped = 0
+        self._kept.append(latency_s)
+        if len(self._kept) >= self._most:
+            self._kept = self._kept[1::2]
+            self._every *= 2
+
+    def samples(self) -> list[float]:
+        return [*self._kept, self._longest] if self._every > 1 else self._kept
 
 
 class _Tally:
     def __init__(self) -> None:
-        self.latencies_s: list[float] = []
+        self.latencies = Latencies()
         self.failed = 0
         self.error: LogboomError | None = None
 
@@ -143,7 +170,7 @@ class _Tally:
             if isinstance(result, LogboomError):
                 self.note_failures(result, 1)
             else:
-                self.latencies_s.append(time.monotonic() - began_s)
+                self.latencies.note(time.monotonic() - began_s)
 
         return note
 
@@ -154,7 +181,7 @@ def _one_by_one(writer: Any, value: bytes, load: Load, tally: _Tally) -> int:
     while (number < load.records) if until_s is None else (time.monotonic() < until_s):
         began_s = time.monotonic()
         writer.send(value).result()
-        tally.latencies_s.append(time.monotonic() - began_s)
+        tally.latencies.note(time.monotonic() - began_s)
         number += 1
     return number
 
@@ -182,7 +209,7 @@ def consume_all(load: Load, partitions: int, form: Literal["tables", "lists", "r
     from logboom import Reader
 
     records = size = 0
-    latencies_s: list[float] = []
+    latencies = Latencies()
     began_s = time.monotonic()
     for partition in range(partitions):
         with Reader(load.topic, load.servers, partition=partition) as reader:
@@ -190,14 +217,14 @@ def consume_all(load: Load, partitions: int, form: Literal["tables", "lists", "r
             for count, piece_bytes in _pieces(reader, form):
                 now_s = time.monotonic()
                 if form != "records" or records % 100 == 0:
-                    latencies_s.append(now_s - last_s)
+                    latencies.note(now_s - last_s)
                 last_s = now_s
                 records, size = records + count, size + piece_bytes
                 if records >= load.records:
                     break
         if records >= load.records:
             break
-    return LoadRun(records, size, 0, began_s, time.monotonic(), latencies_s)
+    return LoadRun(records, size, 0, began_s, time.monotonic(), latencies.samples())
 
 
 def _pieces(reader: Any, form: Literal["tables", "lists", "records"]) -> Any:

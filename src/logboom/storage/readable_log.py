@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 from logboom.batch.batch import Batch
-from logboom.batch.header import KIND_DATA, KIND_LOST, Header
+from logboom.batch.header import KIND_DATA, KIND_LOST, NO_TIMESTAMP, Header
 from logboom.batch.selection import Selection
 from logboom.errors import Damage, IndexOutOfRange, SeqnoOutOfRange
 from logboom.storage.index import BatchPlace
@@ -24,6 +24,7 @@ from logboom.storage.segment import Segment
 READ_BYTES: Final = 1024 * 1024
 SKIP_SEGMENTS: Final = 16
 """So many segments a read looks at before it says how far it has come."""
+FEW_SEGMENTS: Final = 4
 MAP_BYTES: Final = 256 * 1024
 """From so many bytes on a committed range is mapped; less is sooner read, and then pins no file."""
 
@@ -330,17 +331,33 @@ class ReadableLog:
         return bisect_right(self._segments, index, key=lambda segment: segment.first_index) - 1
 
     def _number_of_time(self, timestamp: int) -> int:
-        """The segment to begin with: none before it holds a record at or after this time."""
+        """The segment to begin with: none before it holds a record at or after this time.
+
+        What a segment says of the time before it is on disk: so where there are many, time is taken to have gone by
+        evenly, and every third look halves what is left, in case it has not.
+        """
         low, high = 0, len(self._segments)
+        earlier, later = (-1, NO_TIMESTAMP), (high, NO_TIMESTAMP)
+        turn, last = 0, 0
         while low < high:
-            middle = (low + high) // 2
+            if high - low <= FEW_SEGMENTS:
+                middle = (low + high) // 2
+            elif turn < 2:
+                middle = high - 1 if turn == 0 else 1
+            elif turn % 3 == 2:
+                middle = max(low, min(high - 1, _between(earlier, later, timestamp)))
+            elif turn % 3 == 0:
+                middle = high - 1 if high == last else low  # beside the last look
+            else:
+                middle = (low + high) // 2
+            turn, last = turn + 1, middle
             before = self._segments[middle].max_timestamp_before
             if before is None:
                 return 0
             if before < timestamp:
-                low = middle + 1
+                low, earlier = middle + 1, (middle, before)
             else:
-                high = middle
+                high, later = middle, (middle, before)
         return max(0, low - 1)
 
     def _whole_end(self, number: int) -> BatchPlace:
@@ -371,6 +388,13 @@ class ReadableLog:
             raise Damage(segment.log_path, 0, segment.first_seqno, end.seqno, f"batch {index} is not there")
         position, header = found
         return Boundary(header.index, header.next_seqno, segment, position + header.size)
+
+
+def _between(earlier: tuple[int, int], later: tuple[int, int], timestamp: int) -> int:
+    """About which segment is the first that has this time before it, between two of which that is known."""
+    if NO_TIMESTAMP in (earlier[1], later[1]):
+        return (earlier[0] + later[0]) // 2
+    return earlier[0] - (earlier[1] - timestamp) * (later[0] - earlier[0]) // (later[1] - earlier[1])
 
 
 def _may_hold(segment: Segment, wanted: Selection) -> bool:

@@ -21,7 +21,7 @@ from logboom.storage.files.disk import Disk, read_file, replace_file
 from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.labels import label_columns
 from logboom.storage.scan import Bad, TooHostile, Window, next_sound, proves_synced, scan
-from logboom.storage.segment import Segment, parse_name, snap_path
+from logboom.storage.segment import NO_GENERATION, Segment, parse_names, snap_path
 from logboom.storage.tail import LogTail, Snapshot
 
 
@@ -80,32 +80,31 @@ def recover(files: OpenFiles, directory: str, config: LogConfig, standing: LogSt
 
 def find_segments(files: OpenFiles, directory: str, clean: bool = False) -> list[Segment]:
     """The segments by their names, oldest first; `clean` also removes what crashes and drops left lying about."""
-    names = files.disk.list(directory)
+    names = sorted(files.disk.list(directory))
     litter = [name for name in names if name.endswith(".tmp")]
     generations: dict[str, str] = {}
-    snapshots: set[str] = set()
-    indexes: list[tuple[str, str, str]] = []
-    for name in sorted(names):
-        match = parse_name(name)
-        if match is None:
-            continue
-        numbers, generation = match.groups()
-        if generation is None:
-            snapshots.add(numbers)
-        elif name.endswith(".idx"):
-            indexes.append((name, numbers, generation))
+    snapshots: list[str] = []
+    indexes: list[tuple[str, str]] = []
+    for numbers, generation, kind in parse_names(names):
+        if kind == "snap":
+            snapshots.append(numbers)
+        elif kind == "idx":
+            indexes.append((numbers, generation))
         else:
             if numbers in generations:
                 litter.append(f"{numbers}-{generations[numbers]}.log")
             generations[numbers] = generation
-    keys = sorted(generations.keys() | snapshots)
+    keys = list(generations)
+    if keys != snapshots:
+        keys = sorted(generations.keys() | snapshots)
     while len(keys) > 1 and keys[0] not in generations:
         litter.append(f"{keys.pop(0)}.snap")
-    litter += [name for name, numbers, generation in indexes if generations.get(numbers) != generation]
+    current = generations.items()
+    litter += [f"{index[0]}-{index[1]}.idx" for index in indexes if index not in current]
     if clean:
         for name in litter:
             files.disk.unlink(f"{directory}/{name}")
-    segments = [Segment(files, directory, int(key[:20]), int(key[21:]), int(generations.get(key, "0"))) for key in keys]
+    segments = [Segment.named(files, directory, key, generations.get(key, NO_GENERATION)) for key in keys]
     for segment, after in pairwise(segments):
         segment.after = after.first_seqno, after.first_index
     return segments

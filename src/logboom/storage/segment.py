@@ -11,7 +11,7 @@ position returned is the true start of a batch with the number asked for, or `Da
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -30,6 +30,15 @@ _WALK_BYTES: Final = 4096
 
 parse_name: Final = re.compile(r"(0\d{19}-0\d{19})(?:\.snap|-([0-3]\d{9})\.(?:log|idx))", re.ASCII).fullmatch
 """Matches the name of a file of ours: its first seqno and index as they stand, and its generation if it has one."""
+_find_names: Final = re.compile(
+    r"(?<=/)(0\d{19}-0\d{19})(?:-([0-3]\d{9})\.(?=[li])|\.(?=s))(log|idx|snap)(?=/)", re.ASCII
+)
+NO_GENERATION: Final = "0" * 10
+
+
+def parse_names(names: Iterable[str]) -> list[tuple[str, str, str]]:
+    """Those that `parse_name` matches, in their order, each with its kind: all at once, for there may be thousands."""
+    return _find_names.findall(f"/{'/'.join(names)}/")
 
 
 def snap_path(directory: str, seqno: int, index: int) -> str:
@@ -60,19 +69,33 @@ class Segment:
         "log_path",
     )
 
-    def __init__(self, files: OpenFiles, directory: str, first_seqno: int, first_index: int, generation: int) -> None:
+    def __init__(
+        self,
+        files: OpenFiles,
+        directory: str,
+        first_seqno: int,
+        first_index: int,
+        generation: int,
+        log_path: str | None = None,
+    ) -> None:
         self._files = files
         self.directory = directory
         self.first_seqno = first_seqno
         self.first_index = first_index
         self.generation = generation
-        self.log_path = f"{directory}/{first_seqno:020}-{first_index:020}-{generation:010}.log"
+        self.log_path = log_path or f"{directory}/{first_seqno:020}-{first_index:020}-{generation:010}.log"
         self._index: SparseIndex | None = None
         self._summary: Summary | None = None
         self._before: Before | None = None
         self._size: int | None = None
         self.after: tuple[int, int] | None = None
         """The seqno and index the next segment begins with; None while there is no next one."""
+
+    @classmethod
+    def named(cls, files: OpenFiles, directory: str, numbers: str, generation: str) -> Segment:
+        """By what `parse_names` found."""
+        path = f"{directory}/{numbers}-{generation}.log"
+        return cls(files, directory, int(numbers[:20]), int(numbers[21:]), int(generation), path)
 
     def __repr__(self) -> str:
         return f"<Segment {self.log_path}>"

@@ -1,4 +1,5 @@
-"""Processes whose imports are done: forked from one that has imported all of Logboom, for nodes and what loads them.
+"""Processes whose imports are done: forked from one that has imported all of Logboom, for nodes, what loads them, and
+commands of which a test runs many.
 
 To import what a node needs takes most of a second, and the tests start hundreds of nodes. What runs in the end is the
 same: `python -m logboom …` or a script, in a process of its own, with its own standard streams, environment, signals
@@ -34,6 +35,7 @@ from typing import IO, Any, Final
 TESTS: Final = Path(__file__).parents[2]
 NUMBER: Final = struct.Struct("<i")
 STREAMS: Final = 3
+END_S: Final = 300.0
 COLD: Final = ("logboom.spark", "logboom.cli.commands.sql")
 """What no node uses and takes long to import."""
 
@@ -149,6 +151,16 @@ class WarmProcess:
         self.send_signal(signal.SIGTERM)
 
 
+def run_warm(
+    arguments: Sequence[str | Path], *, said: bytes | str | None = None, stdin: Stream = None, text: bool = False
+) -> subprocess.CompletedProcess[Any]:
+    """`logboom` with these arguments, to its end; it hears what is `said`, or `stdin`."""
+    command = ["-m", "logboom", *map(str, arguments)]
+    process = WarmProcess(command, stdin=PIPE if said is not None else stdin, stdout=PIPE, stderr=PIPE, text=text)
+    out, err = process.communicate(said, END_S)
+    return subprocess.CompletedProcess(command, process.returncode or 0, out, err)
+
+
 def _ask(request: dict[str, Any], fds: Sequence[int]) -> None:
     text = json.dumps(request).encode()
     forks, lock = _forks()
@@ -233,6 +245,12 @@ def take_place(request: dict[str, Any], fds: Sequence[int]) -> None:
     os.chdir(request["directory"])
     os.environ.clear()
     os.environ.update(request["environment"])
+    for number, name in enumerate(("stdin", "stdout", "stderr")):  # those there are remember what their files were
+        old, mode = getattr(sys, name), "r" if number == 0 else "w"
+        buffering = 1 if number == 2 or os.isatty(number) or os.environ.get("PYTHONUNBUFFERED") else -1
+        new = os.fdopen(number, mode, buffering, encoding=old.encoding, errors=old.errors, closefd=False)
+        setattr(sys, name, new)
+        setattr(sys, f"__{name}__", new)
 
 
 def run(command: Sequence[str]) -> None:

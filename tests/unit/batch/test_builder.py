@@ -500,3 +500,18 @@ def test_arrow_text_that_is_not_utf8_is_refused(column: str) -> None:
 def test_what_is_not_a_record_is_refused_by_its_type() -> None:
     with pytest.raises(InvalidColumn, match="int is not a Record"):
         build_records([Record(b"x"), 5])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "zstd"])
+@pytest.mark.parametrize("size", [100, 5000])
+def test_a_large_batch_has_the_same_bytes_wherever_it_is_built(
+    codec: str, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    values = [b"%0*d" % (size, number) for number in range(200_000 // size)]
+    timestamps = list(range(len(values)))
+    in_arrow = build(values, keys=values, timestamps=timestamps, codec=codec)
+    monkeypatch.setattr("logboom.batch.builder.LARGE_BYTES", 10**9)
+    assert in_arrow.data == build(values, keys=values, timestamps=timestamps, codec=codec).data
+    parsed = Batch.parse(bytes(in_arrow.data))
+    parsed.verify()
+    assert parsed.values() == values

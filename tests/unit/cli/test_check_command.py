@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from logboom.storage import DataDirectory, log_name
+from support.nodes.warm import run_warm
 from support.simulation.model import make_batch
 
 LOG = log_name("events", uuid.UUID(int=1), 0)
@@ -19,8 +20,7 @@ COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
 
 
 def logboom(*arguments: str | Path, stdin: int = subprocess.DEVNULL) -> subprocess.CompletedProcess[str]:
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, stdin=stdin, capture_output=True, text=True, timeout=300, check=False)
+    return run_warm(arguments, stdin=stdin, text=True)
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from logboom.storage import DataDirectory
+from support.nodes.warm import run_warm
 from support.simulation.dumps import NOW, assert_same, fill
 from support.simulation.model import make_batch
 
@@ -20,8 +21,7 @@ COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
 
 
 def logboom(*arguments: str | Path, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    command = [*COMMAND, *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, timeout=300, check=False)
+    return run_warm(arguments, said=stdin)
 
 
 @pytest.fixture

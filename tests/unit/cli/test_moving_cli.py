@@ -3,21 +3,19 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from logboom.storage import DataDirectory
 from logboom.storage.data.topic import HookSettings, Settings
+from support.nodes.warm import run_warm
 from support.simulation.dumps import NOW
 from support.simulation.model import make_batch
 
-COMMAND = [sys.executable, "-m", "logboom"]
-
 
 def logboom(*arguments: str | Path) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([*COMMAND, *map(str, arguments)], capture_output=True, check=False, timeout=300)
+    return run_warm(arguments)
 
 
 @pytest.fixture

@@ -68,6 +68,19 @@ def test_lines_are_taken_byte_for_byte(
     assert capfdbinary.readouterr().out == b"a\r\n\n\xff\x00z\nlast\n"
 
 
+def test_a_line_without_an_end_is_not_read_to_its_end(
+    topic: str, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.setattr("logboom.cli.commands.write.LINE_BYTES_MAX", 1000)
+    source = io.BytesIO(b"one\n" + bytes(999) + b"\n" + bytes(1_000_000))
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(source))
+    assert run(["write", topic]) == 1
+    told = capfdbinary.readouterr()
+    assert f"wrote 2 records to {topic}" in told.out.decode()
+    assert "line 3: line: has more than 1,000 bytes" in told.err.decode()
+    assert source.tell() < 10_000
+
+
 def test_a_copy_through_ndjson_is_equal(
     topic: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:

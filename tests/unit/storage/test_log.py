@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
+
 import pytest
 
 from logboom.batch import Batch, Producer, build, build_control
@@ -134,6 +137,17 @@ def test_time_is_found_across_segments_and_after_the_newest_record_was_dropped(l
     assert log.seqno_at(3) == 0
     assert log.drop(1) == 1
     assert log.seqno_at(3) == 4
+
+
+@pytest.mark.parametrize("step", [lambda n: n, lambda n: n * n * n, lambda n: n // 20, lambda n: 2 ** (n // 2)])
+def test_time_is_found_among_many_segments_however_it_went_by(log: Log, step: Callable[[int], int]) -> None:
+    moments = [1000 + step(number) for number in range(60)]
+    for moment in moments:
+        log.append_one(build([b"v"], timestamps=moment), NOW)
+        commit(log)
+        log.roll()
+    wanted = sorted({0, 10**18, *moments, *(moment + 1 for moment in moments), *(moment - 1 for moment in moments)})
+    assert [log.seqno_at(moment) for moment in wanted] == [bisect_left(moments, moment) for moment in wanted]
 
 
 def test_append_time_never_goes_back(log: Log) -> None:

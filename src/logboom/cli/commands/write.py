@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
+from logboom.batch import BATCH_SIZE_MAX
 from logboom.batch.codec import CodecName
 from logboom.cli.connection import servers_of
 from logboom.cli.options import Flag, Json, Quiet, Server, Topic
@@ -19,7 +20,7 @@ from logboom.cli.show.output import show_json
 from logboom.cli.show.progress import bytes_read
 from logboom.cli.show.wording import count_of
 from logboom.cli.target import parse_target
-from logboom.errors import LogboomError
+from logboom.errors import InvalidColumn, LogboomError
 from logboom.server.units import size_of
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 DONE, FAILED = 0, 1
 PROGRESS_BYTES = 64 * 1024
+LINE_BYTES_MAX = 2 * BATCH_SIZE_MAX
+"""What is longer is no record, also not as base64 in JSON: it is not read to its end."""
 DETAILS = """\
 Values are arguments, or lines of standard input or a file, without their
 newlines. With --ndjson a line is an object: {"value": ..., "key": ...,
@@ -257,7 +260,9 @@ def _lines(values: tuple[str, ...], file: Path | None, progress: bool) -> Iterat
 
 def _cut(source: IO[bytes], advance: Callable[[int], None] | None) -> Iterator[bytes]:
     done = 0
-    for line in source:
+    while line := source.readline(LINE_BYTES_MAX + 1):
+        if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
+            raise InvalidColumn("line", f"has more than {LINE_BYTES_MAX:,} bytes, which no record may have")
         yield line[:-1] if line.endswith(b"\n") else line
         done += len(line)
         if advance is not None and done >= PROGRESS_BYTES:

@@ -12,8 +12,9 @@ Works on local file systems only: readers share the writer's page cache. One thr
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
 
@@ -205,7 +206,9 @@ class FileReader:
                 for stretch in sift(run, view, where):
                     runs.pass_to(stretch.base_seqno)
                     start, part = runs.seqno or 0, view[stretch.offset : stretch.offset + stretch.size]
-                    found = to_table(part, stretch.base_seqno, stretch.first_index, needed, budget_bytes=2 * max_bytes)
+                    found = to_table(
+                        part, stretch.base_seqno, stretch.first_index, needed, budget_bytes=2 * max_bytes, aside=_aside
+                    )
                     self.bytes_read += found.size
                     stop = found.next_seqno if end is None else min(end, found.next_seqno)
                     if stop > start:
@@ -272,6 +275,13 @@ class FileReader:
                         yield batch
             except Damage as damage:
                 self._runs.pass_over(damage)
+
+
+def _aside(call: Callable[[], None]) -> Callable[[], None]:
+    """On a thread of its own: it is one for many MiB, and most of them are read once."""
+    thread = Thread(target=call, name="logboom-checksum", daemon=True)
+    thread.start()
+    return thread.join
 
 
 def _damage(run: Run, offset: int, failure: BatchFailure) -> Damage:

@@ -240,7 +240,9 @@ class StageWriter:
         columns = source.take(size or self._batch_bytes)  # what is wrong with the first harms nothing yet
         with self._all_or_failed():
             while columns is not None:
-                whole = ColumnPiece.from_columns(columns.checked() if is_dealt else columns)
+                # The rest of much may wait to be a batch: what is wrong with it is said now all the same.
+                is_rest = columns.count < source.taken
+                whole = ColumnPiece.from_columns(columns.checked() if is_dealt or is_rest else columns)
                 for part in whole.slices(found.partitions if is_dealt else 1, self._batch_bytes):
                     log = fixed or (found.sticky if part.partition is None else found.log(part.partition))
                     self._add(log, ColumnPiece.from_columns(part.columns), part.size)

@@ -18,13 +18,13 @@ from logboom.client.write.gathered import as_bytes
 from logboom.client.write.slices import BuildColumns, sizes_of, sum_of_sizes
 from logboom.errors import InvalidColumn
 
-EVERYTHING: Final = float("inf")
-"""More bytes than there can be."""
+_ANY_SIZE: Final = float("inf")
 _SAMPLE: Final = 16
 """So many records tell how many a piece may have, before there was one."""
 _STEP: Final = 32
 """So many entries of an iterable are taken before somebody looks how large they are."""
-_PLAIN: Final = {bytes, type(None)}
+_STRIDE: Final = 8
+"""Every so many entries one is looked at."""
 
 
 class ColumnSource:
@@ -53,7 +53,7 @@ class ColumnSource:
         """Whether anything says where a record goes."""
         return bool({"keys", "channels"} & {*self._others, *self._alike})
 
-    def take(self, size_bytes: float) -> BuildColumns | None:
+    def take(self, size_bytes: int) -> BuildColumns | None:
         """The next records: about so much, no more unless it is one record. None where there are no more.
 
         Where an entry cannot be part of a column nothing is taken.
@@ -66,24 +66,19 @@ class ColumnSource:
             if piece.size > size_bytes:
                 piece = piece.up_to(size_bytes)
             elif piece.count == rows and 8 * piece.size < 7 * size_bytes:
-                rows = max(2 * rows, self._fitting(piece, size_bytes))
+                self._row_bytes = piece.size / piece.count
+                rows = max(2 * rows, self._guess(size_bytes))
                 continue
             break
         self.taken += piece.count
         self._row_bytes = piece.size / piece.count
         return piece
 
-    def _guess(self, size_bytes: float) -> int:
-        if self._values.count is not None and size_bytes == EVERYTHING:
-            return self._values.count - self.taken + 1
-        if not self._row_bytes:
-            return _SAMPLE
-        return max(1, int(size_bytes * 15 / 16 / self._row_bytes))
+    def _guess(self, size_bytes: int) -> int:
+        """How many records that may be: rather a few too little than one too many, which would have to be cut off."""
+        return max(1, int(size_bytes * 15 / 16 / self._row_bytes)) if self._row_bytes else _SAMPLE
 
-    def _fitting(self, piece: BuildColumns, size_bytes: float) -> int:
-        return 0 if size_bytes == EVERYTHING else int(size_bytes * 15 / 16 / piece.size * piece.count)
-
-    def _peek(self, rows: int, size_bytes: float) -> BuildColumns | None:
+    def _peek(self, rows: int, size_bytes: int) -> BuildColumns | None:
         """So many records; fewer at the end, or where they are much larger than those before."""
         start = self.taken
         values = self._values.part(start, start + rows, size_bytes)
@@ -93,7 +88,7 @@ class ColumnSource:
             return None
         entries = {"values": values, **self._alike}
         for name, column in self._others.items():
-            entries[name] = part = column.part(start, start + count, EVERYTHING)
+            entries[name] = part = column.part(start, start + count, _ANY_SIZE)
             if len(part) != count:
                 raise InvalidColumn(name, f"{start + len(part)} entries for {start + count} records, or more")
         return BuildColumns(count, entries)
@@ -134,7 +129,7 @@ class _Entries:
 
     def part(self, start: int, until: int, size_bytes: float) -> Any:
         part = self._given[start:until]
-        if size_bytes != EVERYTHING:
+        if size_bytes != _ANY_SIZE:
             part = part[: _fitting_rows(self._name, part, size_bytes)]
         return _ready(self._name, part)
 
@@ -177,7 +172,7 @@ class _Array:
     def part(self, start: int, until: int, size_bytes: float) -> Any:
         part = self._slices[start:until]
         if not self._is_ready:
-            if str(part.dtype) == "object" and size_bytes != EVERYTHING:
+            if str(part.dtype) == "object" and size_bytes != _ANY_SIZE:
                 part = part[: _fitting_rows(self._name, list(part), size_bytes)]
             part = self._convert(part)
         if isinstance(part, vector.pa.ChunkedArray):
@@ -206,20 +201,21 @@ def _unfolded(array: Any) -> Any:
 
 
 def _fitting_rows(name: str, entries: Sequence[Any], size_bytes: float) -> int:
-    """How many are not much more than so much: the others would be converted for nothing."""
-    if sum_of_sizes(name, entries) <= 2 * size_bytes:
+    """How many are not much more than so much: the others would be converted for nothing. A few are looked at."""
+    step = 1 if len(entries) <= SHORT else _STRIDE
+    if step * sum_of_sizes(name, entries[::step]) <= 2 * size_bytes:
         return len(entries)
     return max(1, int(vector.np.searchsorted(vector.np.cumsum(sizes_of(name, entries)), size_bytes)))
 
 
 def _ready(name: str, entries: Sequence[Any]) -> Any:
-    """Values and keys as bytes; many that are text, or other bytes, as an Arrow array."""
-    if name not in ("values", "keys") or _PLAIN.issuperset(map(type, entries)):
+    """Values and keys as bytes: many of them as an Arrow array, which a batch is made of at once."""
+    if name not in ("values", "keys"):
         return entries
-    pa = vector.pa
     if len(entries) > SHORT:
+        pa = vector.pa
         try:
             return pa.array(entries, pa.binary())
         except (pa.ArrowException, TypeError, OverflowError):
             pass
-    return [as_bytes(name, entry) for entry in entries]
+    return [entry if type(entry) is bytes else as_bytes(name, entry) for entry in entries]

@@ -19,16 +19,23 @@ class Delivery(Future[Written]):
     def __init__(self, driver: Driver) -> None:
         super().__init__()
         self._driver = driver
+        self._outcome: Written | LogboomError | None = None
+        """The same as the future has, for those who look without its lock. It is set last."""
 
     def settle(self, outcome: Written | LogboomError) -> None:
         if isinstance(outcome, LogboomError):
             self.set_exception(outcome)
         else:
             self.set_result(outcome)
+        self._outcome = outcome
+
+    def done(self) -> bool:
+        return self._outcome is not None or super().done()
 
     def result(self, timeout: float | None = None) -> Written:
         self._await(timeout)
-        return super().result(0)
+        outcome = self._outcome
+        return outcome if isinstance(outcome, Written) else super().result(0)
 
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self._await(timeout)

@@ -118,7 +118,12 @@ class Router:
             if key is not None:
                 lane = self._choose(key, None)
             gathered = self._with_room(lane, size)
-            gathered.put(value, key, timestamp, waiter)
+            if key is None and timestamp is None and gathered.plain:
+                if waiter is not None:
+                    gathered.wait(waiter)
+                gathered.values.append(value)
+            else:
+                gathered.put(value, key, timestamp, waiter)
         gathered.size += size
         self._ledger.buffered += size
         if gathered.since is None:
@@ -181,12 +186,12 @@ class Router:
 
     def open_inbox(self, now: float) -> None:
         """Let records come in without the lock: as many as a batch and the buffer may still take."""
-        some = [lane.gathered for lane in self.active.values() if lane.gathered.since is not None]
-        count, size = sum(len(gathered.values) for gathered in some), sum(gathered.size for gathered in some)
         inbox = self.inbox
-        if not count:
+        some = [lane.gathered for lane in self.active.values() if lane.gathered.since is not None]
+        if not some:
             inbox.shut()
             return
+        count, size = sum(len(gathered.values) for gathered in some), sum(gathered.size for gathered in some)
         inbox.since = now
         inbox.size_max = min(SMALL_BYTES, self.limit_bytes - 4 * RECORD_BYTES)
         rest = (self.full_bytes - max(gathered.size for gathered in some)) * count // size

@@ -30,7 +30,7 @@ class Slice(NamedTuple):
     partitions: int
     """So many were known when it was cut; 1 where it did not matter."""
     is_rest: bool
-    """Less than a batch."""
+    """Less than half a batch."""
 
     @property
     def size(self) -> int:
@@ -61,14 +61,6 @@ class BuildColumns:
         self.count = count
         self._entries = entries
 
-    @classmethod
-    def of(cls, values: Any, **others: Any) -> BuildColumns:
-        """All that a caller gives, at once."""
-        from logboom.client.write.column_source import EVERYTHING, ColumnSource
-
-        columns = ColumnSource(values, **others).take(EVERYTHING) or cls(0, {"values": []})
-        return columns.checked("values", "keys") if columns.count > encode.SHORT else columns
-
     @property
     def has_names(self) -> bool:
         """Whether anything says where a record goes."""
@@ -92,11 +84,6 @@ class BuildColumns:
         if not isinstance(values, list | tuple):
             return list(values.cast("binary").to_pylist())
         return list(values)
-
-    def slices(self, partitions: int, batch_bytes: int) -> Iterator[Slice]:
-        for partition, part in self.deal(partitions):
-            for piece in part.cut(batch_bytes):
-                yield Slice(partition, piece, partitions, False)
 
     def deal(self, partitions: int) -> Iterator[tuple[int | None, BuildColumns]]:
         """By partition, each with its records in their order. None of them holds on to the memory of the others."""
@@ -130,11 +117,10 @@ class BuildColumns:
         ends = vector.np.cumsum(self._sizes())
         return self._range(0, max(1, int(vector.np.searchsorted(ends, size_bytes, "right"))))
 
-    def checked(self, *names: str) -> BuildColumns:
-        """These columns, or all, as Arrow arrays of the type that they have in a batch: no entry is refused later."""
+    def checked(self) -> BuildColumns:
+        """The same as Arrow arrays, each of the type that it has in a batch: no entry is refused later."""
         entries = {
-            name: encode.as_array(name, entry) if not _is_single(entry) and (name in names or not names) else entry
-            for name, entry in self._entries.items()
+            name: entry if _is_single(entry) else encode.as_array(name, entry) for name, entry in self._entries.items()
         }
         return BuildColumns(self.count, entries)
 
@@ -195,7 +181,7 @@ def sum_of_sizes(name: str, entries: Any) -> int:
     if name in ("tags", "headers"):
         return sum(map(_items_size, entries))
     try:
-        return sum(map(len, filter(None, entries)))
+        return sum(map(len, entries))
     except TypeError:
         return sum(map(_text_size, entries))
 

@@ -129,10 +129,13 @@ class WriterCore:
         if inbox.entries:
             self.routing.collect()
 
-    def hasten(self) -> None:
-        """Somebody waits: what is gathered goes as soon as its log has nothing under way."""
+    def hasten(self) -> bool:
+        """Somebody waits: what is gathered goes as soon as its log has nothing under way. Whether anything is."""
+        found = False
         for lane in self._active.values():
             lane.urgent = True
+            found = found or bool(lane.gathered.values)
+        return found
 
     def connected(self, now: float) -> None:
         self.outgoing += self.contact.begin(now)
@@ -175,7 +178,7 @@ class WriterCore:
             return
         if isinstance(answer, AppendedAt):
             self.contact.proved()
-        if not lane.under_way and lane.is_halted:
+        if lane.sent and not lane.under_way and lane.is_halted:
             verdicts, wait, renumbered = lane.judge(self.routing.another_id())
             if wait:
                 pause_s = min(LONGEST_S, FIRST_S * 2.0 ** min(lane.refusals - 1, 16))
@@ -211,6 +214,7 @@ class WriterCore:
             self._gather()
         else:
             self.abandon(contact.fatal)
+        before = now - options.delivery_timeout_s
         unsent = len(self.outgoing)
         is_stuck = options.acks == "none" and unsent > 0
         is_much = self._is_flushing or self.ledger.buffered >= options.buffer_bytes // 2
@@ -225,8 +229,9 @@ class WriterCore:
                 if self._is_due(lane, now):
                     self.routing.cut(lane, now)
             if lane.queue:
-                self._expire(lane, now)
-                if contact.ready and now >= lane.resume_at and not is_stuck:
+                if lane.queue[0].since <= before:
+                    self._expire(lane, before, now)
+                if contact.ready and now >= lane.resume_at and lane.sent < len(lane.queue) and not is_stuck:
                     self._send(lane)
             if lane.is_idle:
                 del self._active[lane.partition]
@@ -293,9 +298,8 @@ class WriterCore:
                 self._asked[correlation] = (lane, parcel)
                 self._in_flight_bytes += parcel.size
 
-    def _expire(self, lane: Lane, now: float) -> None:
-        before = now - self.options.delivery_timeout_s
-        if lane.queue and lane.queue[0].since <= before and lane.queue[0].place is None:
+    def _expire(self, lane: Lane, before: float, now: float) -> None:
+        if lane.queue[0].place is None:
             if not self.contact.ready and self.spill(now):
                 return
             reason = (lane.refusal if self.contact.ready else self.contact.error) or "no node has answered"

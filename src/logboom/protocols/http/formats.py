@@ -1,8 +1,8 @@
 """What records go out as (JSON, NDJSON, an Arrow stream, Parquet), and which of these a request wants.
 
 An encoder is a generator of pieces of the body, made as they are asked for, on any thread: of a large page no more than
-one piece is held besides its tables, and a piece is small even where a value is not. Nothing loops over records but
-what makes JSON of them.
+a few hundred KiB are held besides its tables, and a piece is small even where a value is not. Nothing loops over
+records but what makes JSON of them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import aclosing
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -46,10 +47,15 @@ UNEVEN: Final = 4
 TABLES_BYTES: Final = 1024 * 1024
 ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
 PART_BYTES: Final = 256 * 1024
+MESSAGE_BYTES: Final = 512 * 1024
+"""Of an Arrow message so much goes out at once."""
+END_OF_STREAM: Final = bytes.fromhex("ffffffff00000000")
+"""Of an Arrow stream: a message without a length."""
 _SECOND: Final = 1_000_000
 _encoder = msgspec.json.Encoder()
 
 Piece = TypeVar("Piece")
+BodyPiece = bytes | memoryview
 
 
 class RecordShown(msgspec.Struct, gc=False):
@@ -133,7 +139,7 @@ def _quality(wanted: dict[str, float], media_type: str) -> float:
     return 0.0
 
 
-def encode(form: Format, tables: Iterable[pa.Table], place: RecordSource, facts: msgspec.Struct) -> Iterator[bytes]:
+def encode(form: Format, tables: Iterable[pa.Table], place: RecordSource, facts: msgspec.Struct) -> Iterator[BodyPiece]:
     """The body of a page. JSON holds `facts` too, whose first field is an empty list of records."""
     if form == "json":
         return enclose(facts, map(show, cut(tables, LINES_BYTES)))
@@ -143,18 +149,18 @@ def encode(form: Format, tables: Iterable[pa.Table], place: RecordSource, facts:
 
 
 def respond(
-    threads: Executor, pieces: Iterator[bytes], size: int, media_type: str, headers: dict[str, str]
+    threads: Executor, pieces: Iterator[BodyPiece], size: int, media_type: str, headers: dict[str, str]
 ) -> Response:
     """A body made of records of so many bytes: at once, or where that takes long in pieces, each made on a thread."""
     if size <= INLINE_BYTES:
         return Response(b"".join(pieces), headers=headers, media_type=media_type)
-    return StreamedResponse(on_thread(threads, pieces), headers, media_type)
+    return StreamedResponse(body_on_thread(threads, pieces), headers, media_type)
 
 
 class StreamedResponse(StreamingResponse):
     """Its generator is closed with it, wherever it was left: what that holds may be large, and has to go at once."""
 
-    def __init__(self, pieces: AsyncGenerator[bytes, None], headers: dict[str, str], media_type: str) -> None:
+    def __init__(self, pieces: AsyncGenerator[BodyPiece, None], headers: dict[str, str], media_type: str) -> None:
         super().__init__(pieces, headers=headers, media_type=media_type)
         self._pieces = pieces
 
@@ -168,6 +174,25 @@ async def on_thread(threads: Executor, pieces: Iterator[Piece]) -> AsyncGenerato
     loop = asyncio.get_running_loop()
     while (piece := await loop.run_in_executor(threads, next, pieces, None)) is not None:
         yield piece
+
+
+async def body_on_thread(threads: Executor, pieces: Iterator[BodyPiece]) -> AsyncGenerator[BodyPiece, None]:
+    """As `on_thread`; small ones together, for each turn of a thread costs."""
+    async with aclosing(on_thread(threads, _gather(pieces))) as gathered:
+        async for held in gathered:
+            for piece in held:
+                yield piece
+
+
+def _gather(pieces: Iterator[BodyPiece]) -> Iterator[list[BodyPiece]]:
+    held: list[BodyPiece] = []
+    for piece in pieces:
+        held.append(piece)
+        if sum(map(len, held)) >= PART_BYTES:
+            yield held
+            held = []
+    if held:
+        yield held
 
 
 async def at_once(pieces: Iterator[Piece]) -> AsyncGenerator[Piece, None]:
@@ -249,13 +274,15 @@ def _encode_lines(tables: Iterable[pa.Table]) -> Iterator[bytes]:
             yield _encoder.encode_lines(rows(part))
 
 
-def _encode_arrow(tables: Iterable[pa.Table], place: RecordSource) -> Iterator[bytes]:
-    sink = _Sink()
-    with vector.pa.ipc.new_stream(sink, _schema()) as writer:
-        for part in cut(tables, TABLES_BYTES):
-            writer.write_table(_with_place(part, place))
-            yield from sink.drain()
-    yield from sink.drain()
+def _encode_arrow(tables: Iterable[pa.Table], place: RecordSource) -> Iterator[BodyPiece]:
+    """Messages are made by themselves, not through a file: their memory goes out as it is."""
+    yield _schema().serialize().to_pybytes()
+    for part in cut(tables, TABLES_BYTES):
+        for batch in _with_place(part, place).to_batches():
+            message = memoryview(batch.serialize())
+            for start in range(0, len(message), MESSAGE_BYTES):
+                yield message[start : start + MESSAGE_BYTES]
+    yield END_OF_STREAM
 
 
 def _encode_parquet(tables: Iterable[pa.Table], place: RecordSource) -> Iterator[bytes]:
@@ -269,6 +296,7 @@ def _encode_parquet(tables: Iterable[pa.Table], place: RecordSource) -> Iterator
     yield from sink.drain()
 
 
+@lru_cache(maxsize=1)
 def _schema() -> pa.Schema:
     """Of a record of any log."""
     pa = vector.pa

@@ -6,7 +6,9 @@ last view does.
 
 Touching bytes behind the end of the file kills the process, and so does touching a block that its device cannot read.
 So a view is handed out only of bytes that are there and that nobody ever cuts: whoever maps knows that they are
-committed. And whoever touches bytes that may not be in memory calls `populate` before, for which both are an error.
+committed. And whoever touches bytes that may not be in memory calls `populate` before, for which both are an error. To
+ask whether they are there costs much less than to bring them; but the system tells only who owns a file or may write
+to it, and everybody else that all is there.
 What it brought into memory may leave it again: a block that could be read then, and cannot be read a moment later,
 still kills.
 """
@@ -18,7 +20,7 @@ import errno
 import mmap
 import os
 import weakref
-from typing import Final
+from typing import Any, Final
 
 _GROWTH_BYTES_MAX: Final = 64 * 1024 * 1024
 _FAILED: Final = ctypes.c_void_p(-1).value
@@ -63,9 +65,12 @@ def map_file(fd: int, size: int) -> memoryview:
     if address == _FAILED:
         error = ctypes.get_errno()
         raise OSError(error, os.strerror(error))
-    memory = (ctypes.c_ubyte * length).from_address(address)
+    memory: Any = (ctypes.c_ubyte * length).from_address(address)
     weakref.finalize(memory, _libc.munmap, address, length).atexit = False
-    return memoryview(memory).cast("B").toreadonly()
+    view = memoryview(memory).cast("B").toreadonly()
+    memory.is_told = not resident(view[-1:])
+    """Whether the system tells what is there: behind the end of the file there is nothing."""
+    return view
 
 
 def resident(view: memoryview) -> bool:
@@ -82,7 +87,7 @@ def populate(view: memoryview) -> bool:
 
     Raises OSError where they cannot be read.
     """
-    if not view.nbytes:
+    if not view.nbytes or (getattr(view.obj, "is_told", False) and resident(view)):
         return True
     if _madvise is None:
         return False

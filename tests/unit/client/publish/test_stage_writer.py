@@ -22,6 +22,7 @@ from logboom.client.link import blocking_link
 from logboom.client.publish import stage_writer
 from logboom.client.publish.publish_calls import discard, publish
 from logboom.client.publish.stage_writer import StageWriter
+from logboom.client.write.column_source import ColumnSource
 from logboom.client.write.pieces import ColumnPiece, joined
 from logboom.client.write.slices import BuildColumns
 from logboom.errors import (
@@ -624,9 +625,15 @@ def test_options_that_mean_nothing_are_refused() -> None:
         open_writer(batch_bytes=0)
 
 
+def columns_of(values: Any, **others: Any) -> BuildColumns:
+    columns = ColumnSource(values, **others).take(10**6)
+    assert columns is not None
+    return columns
+
+
 def test_a_piece_does_not_hold_on_to_what_it_was_cut_from() -> None:
     large = pa.array([bytes(1000)] * 10_000)
-    piece = ColumnPiece.from_columns(BuildColumns.of(large.slice(5000, 10))).compact()
+    piece = ColumnPiece.from_columns(columns_of(large.slice(5000, 10))).compact()
     (array,) = piece._entries.values()
     assert array.get_total_buffer_size() < 20_000
     assert piece.plain_values() == [bytes(1000)] * 10
@@ -634,15 +641,15 @@ def test_a_piece_does_not_hold_on_to_what_it_was_cut_from() -> None:
 
 def test_pieces_are_joined_where_they_have_the_same_columns() -> None:
     pieces = [
-        BuildColumns.of([b"1"]),
-        BuildColumns.of([b"2", b"3"]),
-        BuildColumns.of(pa.array([b"4"])),
-        BuildColumns.of(pa.array([b"5"])),
-        BuildColumns.of(pa.array(["6"])),
-        BuildColumns.of([b"7"], channels="a"),
-        BuildColumns.of([b"8"], channels="a"),
-        BuildColumns.of([b"9"], channels="b"),
-        BuildColumns.of(np.array([b"10"], dtype=object), tags=[["x"]]),
+        columns_of([b"1"]),
+        columns_of([b"2", b"3"]),
+        columns_of(pa.array([b"4"])),
+        columns_of(pa.array([b"5"])),
+        columns_of(pa.array(["6"])),
+        columns_of([b"7"], channels="a"),
+        columns_of([b"8"], channels="a"),
+        columns_of([b"9"], channels="b"),
+        columns_of(np.array([b"10"], dtype=object), tags=[["x"]]),
     ]
     assert [piece.count for piece in joined([ColumnPiece.from_columns(piece) for piece in pieces])] == [
         3,

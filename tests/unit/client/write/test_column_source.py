@@ -99,6 +99,7 @@ def test_a_piece_with_an_entry_that_cannot_be_taken_is_not_taken() -> None:
 
 
 def test_nothing_is_no_piece() -> None:
+    nothing: Any
     for nothing in ([], (), iter(()), pa.array([], pa.binary()), pd.Series([], dtype=object), np.array([])):
         assert ColumnSource(nothing).take(1000) is None
 

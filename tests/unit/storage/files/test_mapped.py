@@ -10,7 +10,7 @@ import pytest
 from logboom.errors import Damage
 from logboom.storage.files import mapped
 from logboom.storage.files.disk import File, OsDisk, write_all
-from logboom.storage.files.mapped import map_file, resident
+from logboom.storage.files.mapped import map_file, populate, resident
 from logboom.storage.run import Run
 
 
@@ -125,7 +125,28 @@ def test_where_the_system_cannot_tell_what_can_be_read_nothing_is_mapped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mapped, "_POPULATE_READ", 12345)
+    monkeypatch.setattr(mapped, "_mincore", None)
     (tmp_path / "f").write_bytes(b"x" * 300_000)
     view = run_of(OsDisk(str(tmp_path)).open(str(tmp_path / "f"))).view()
     assert isinstance(view.obj, bytes)
     assert bytes(view) == b"x" * 300_000
+
+
+def test_what_is_in_memory_is_not_brought_there_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "f").write_bytes(b"x" * 300_000)
+    file = OsDisk(str(tmp_path)).open(str(tmp_path / "f"))
+    if not getattr(file.map(300_000).obj, "is_told", False):
+        pytest.skip("this system does not tell what is in memory")
+    monkeypatch.setattr(mapped, "_madvise", None)
+    assert populate(file.map(300_000))
+
+
+def test_who_is_not_told_what_is_in_memory_has_it_brought_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To whoever does not own a file the system says that all of it is there, and what is behind its end as well."""
+    monkeypatch.setattr(mapped, "resident", lambda view: True)
+    (tmp_path / "f").write_bytes(b"x" * 300_000)
+    view = OsDisk(str(tmp_path)).open(str(tmp_path / "f")).map(300_000)
+    monkeypatch.setattr(mapped, "_madvise", None)
+    assert not populate(view)

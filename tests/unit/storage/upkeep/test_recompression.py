@@ -11,6 +11,7 @@ import pytest
 
 from logboom.batch import KIND_CONTROL, KIND_LOST, Batch, Producer, build
 from logboom.batch import codec as codecs
+from logboom.batch.header import Buffer
 from logboom.batch.rewrite import equal
 from logboom.errors import Damage, StorageError
 from logboom.storage import Log, LogConfig, OpenFiles
@@ -395,7 +396,7 @@ def test_no_batch_is_sampled_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     disk, _ = written(lambda number: make_batch(number, 1_000, number), 3)
     deflate, sizes = codecs.deflate, []
 
-    def count_deflate(body: memoryview, codec: int, level: int | None = None) -> bytes:
+    def count_deflate(body: memoryview, codec: int, level: int | None = None) -> Buffer:
         sizes.append(len(body))
         return deflate(body, codec, level)
 

@@ -23,9 +23,9 @@ from logboom.protocols.http.formats import (
     RecordShown,
     RecordSource,
     StreamedResponse,
+    body_on_thread,
     choose,
     encode,
-    on_thread,
 )
 from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query, topic_of
 from logboom.results.checkpoint import By, Checkpoint, find_result
@@ -91,7 +91,7 @@ async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response
         "Vary": "Accept",
     }
     pieces = encode(choice.format, tables, RecordSource(name, partition), facts)
-    return StreamedResponse(on_thread(front_end.threads, pieces), headers, choice.media_type)
+    return StreamedResponse(body_on_thread(front_end.threads, pieces), headers, choice.media_type)
 
 
 def _open(result: Result, partition: int, floor: int) -> tuple[Checkpoint, Iterator[pa.Table]]:
