@@ -29,11 +29,11 @@ from node import Node, running_node
 from peers import Peer, running_peers
 from produce import make_values, per_batch
 
-SHAPES = ((100, 400), (1024, 500))
+SHAPES = ((100, 250), (1024, 250))
 """Bytes of a value, batches of 64 KiB."""
 MANY, BY_RECORD_KAFKA = 5.0, 2.0
 """Goals of lists and tables against the best client of others, and of records against Kafka's."""
-ROUNDS = 3 if QUICK else 9
+ROUNDS = 3 if QUICK else 7
 UNIT = "M records/s"
 
 

@@ -31,6 +31,8 @@ RESULTS: Final = Path(__file__).parent / "results"
 ROUNDS: Final = 200
 BURST_NS: Final = 500_000
 BEGAN_NS: Final = perf_counter_ns()
+LOAD: Final = os.getloadavg()[0]
+"""Of the minute before: what other programs did."""
 QUICK: Final = "--quick" in sys.argv
 
 
@@ -164,6 +166,7 @@ def report(bench: str, rows: list[Row], others: Sequence[Mapping[str, str]] = ()
     RESULTS.mkdir(exist_ok=True)
     content = {
         "bench": bench,
+        "load": LOAD,
         "seconds": round((perf_counter_ns() - BEGAN_NS) / 1e9),
         "machine": machine(),
         **({"others": others} if others else {}),

@@ -15,7 +15,7 @@ BENCH = Path(__file__).parent
 PAGE = BENCH.parent / "docs" / "benchmarks.md"
 PLOT = PAGE.with_suffix(".svg")
 GOALS = (
-    *("produce", "consume", "wire", "latency", "scale", "publish"),
+    *("produce", "consume", "faults", "wire", "latency", "scale", "publish"),
     *("spark_scan", "spark_json", "spark_select", "spark_sink"),
     *("checkpoint", "archive", "verify"),
 )
@@ -93,9 +93,18 @@ def _glance(results: Mapping[str, Any]) -> list[str]:
         cells += [_rate(consume, [f"{name}, {size}"]) for size in SIZES]
         cells += [_time(latency, f"{name}, {size}, p50") for size in SIZES]
         lines.append(_line(other["versions"], other["durability"], *cells))
+    load = max(results[name]["load"] for name in ("produce", "consume", "latency"))
+    cores = results["produce"]["machine"]["cpu_count"]
+    state = f"Other programs kept up to {load:.1f} of the machine's {cores} cores busy, or waiting for one.\n"
     names = tuple(other["name"] for other in others)
     asked = [row for row in (*produce, *consume) if row["goal"] is not None and row["against"].startswith(names)]
-    return [GLANCE, "\n".join(lines) + "\n", "What was asked for against the best of these clients:\n", _table(asked)]
+    return [
+        GLANCE,
+        "\n".join(lines) + "\n",
+        state,
+        "What was asked for against the best of these clients:\n",
+        _table(asked),
+    ]
 
 
 def _rate(rows: Rows, names: Sequence[str]) -> str:

@@ -35,7 +35,7 @@ def main() -> None:
     from logboom import Writer
     from node import running_node
 
-    rounds = 2 if QUICK else 7
+    rounds = 2 if QUICK else 5
     with tempfile.TemporaryDirectory(prefix="logboom-bench-") as directory, running_node(f"{directory}/node") as node:
         with Writer(node.create("first"), node.address, acks="leader") as writer:
             writer.write_many([b"%0100d" % number for number in range(COUNT)])

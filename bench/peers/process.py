@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,7 +38,11 @@ def free_port() -> int:
 
 @contextmanager
 def running(command: Sequence[str], log: str, environment: Mapping[str, str] | None = None) -> Iterator[int]:
-    """The process id, while it runs. It has a process group of its own, so that its children end with it."""
+    """The process id, while it runs. It has a process group of its own, so that its children end with it.
+
+    From then on a bench that is asked to stop stops what it has started, too.
+    """
+    signal.signal(signal.SIGTERM, _leave)
     with open(log, "wb") as output:
         process = subprocess.Popen(
             command,
@@ -66,6 +71,10 @@ def connect(port: int, log: str) -> socket.socket:
         else:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return connection
+
+
+def _leave(number: int, _: object) -> None:
+    sys.exit(128 + number)
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
