@@ -10,6 +10,7 @@ after that, the second.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -120,12 +121,13 @@ def _empty(_: str) -> Opened:
 
 
 def _session() -> SparkSession:
-    """As Spark's own documentation has it; Java is found in the same way, for it may come from PyPI."""
+    """As Spark's own documentation has it, with this Python for its workers, and Java found as ours is."""
     from pyspark.sql import SparkSession
 
     from logboom.spark.runtime.java import prepare_java
 
     prepare_java()
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName("first").master("local[2]")
     for key, value in CONFIG.items():
         builder = builder.config(key, value)
