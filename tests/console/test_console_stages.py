@@ -111,7 +111,7 @@ def test_of_a_stage_that_went_meanwhile_it_is_said_that_it_is_gone(visitor: Visi
 def test_a_publish_takes_the_stage_away_and_brings_its_key(visitor: Visitor, workshop: Scene) -> None:
     page = visitor.visit(workshop.url, STAGES)
     with Client(workshop.node.address) as client, client.transaction("seen/publish", 5) as transaction:
-        transaction.write_many("orders", [b"staged"] * 21)
+        transaction.write_many("orders", [bytes(100_000)] * 21)  # a little would need no stage
         expect(row(page, "Stages", "seen/publish/5")).to_be_visible()
     expect(row(page, "Stages", "seen/publish/5")).to_have_count(0)
     found = row(page, "Keys", "seen/publish")

@@ -19,6 +19,7 @@ import pytest
 from logboom import Client, Reader, Record, Transaction, connect
 from logboom.broker.api import Settings
 from logboom.broker.publish.publication import Publication, PublishKey
+from logboom.client.link.blocking_link import BlockingLink
 from logboom.client.publish.publish_calls import discard, publish
 from logboom.client.publish.stage_writer import StageWriter
 from logboom.errors import (
@@ -286,6 +287,21 @@ def test_a_small_block_has_no_stage_and_keeps_its_order(node: NodeProcess, clien
         assert found == [(0, number, number + 1), (1, 2 * number, 2 * number + 2)]
     assert numbers(node, partition=0) == list(range(20))
     assert numbers(node, partition=1) == [n for number in range(20) for n in (number, number + 100)]
+
+
+@pytest.mark.parametrize("time_us", [0, 1, 2**62], ids=["unknown", "behind", "ahead"])
+def test_a_block_without_a_name_takes_a_stage_where_the_nodes_time_is_not_known(
+    node: NodeProcess, client: Client, time_us: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with client.transaction() as transaction:
+        transaction.write("events", b"1")
+    assert published(transaction).number > 0
+    monkeypatch.setattr(BlockingLink, "node_time_us", property(lambda link: time_us))
+    with client.transaction() as transaction:
+        transaction.write("events", b"2")
+    assert published(transaction).number == (1 if time_us == 1 else 0)  # nothing was forgotten yet: any time will do
+    assert numbers(node) == [1, 2]
+    assert client.stages() == []
 
 
 def test_a_topic_made_anew_between_two_blocks_is_an_error_once(node: NodeProcess, client: Client) -> None:

@@ -271,6 +271,26 @@ def test_a_flush_ends_when_everybody_was_told_also_by_another_thread(tmp_path: P
         assert told.is_set()
 
 
+def test_a_flush_does_not_end_before_what_another_thread_has_received_was_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Written | LogboomError] = []
+    with NodeProcess(tmp_path) as node, Writer("events", node.address) as writer:
+        driver = writer._driver
+        tell, late = driver._tell, Written("events", 0, 7, 7)
+
+        def tell_late(*news: Any) -> None:
+            tell(*news)
+            if not told[1:]:
+                with driver.lock:
+                    driver.core.ledger.results.append((told.append, late))
+
+        monkeypatch.setattr(driver, "_tell", tell_late)
+        writer.write(b"1", callback=told.append)
+        writer.flush()
+        assert told[1:] == [late]
+
+
 def test_an_asyncio_writer_survives_a_restart_too(tmp_path: Path) -> None:
     async def work(node: NodeProcess) -> list[Written]:
         async with AsyncWriter("events", node.address, batch_bytes=500) as writer:

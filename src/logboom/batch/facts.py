@@ -7,11 +7,11 @@ They only ever say yes: whatever is not plain, or not sound, is left to `Batch`.
 
 Every batch begins at a multiple of 8, and so does every buffer in it: a stretch is a vector of 64-bit words.
 
-Bodies are checked with one checksum for all of them. CRCs add up: that of a stretch follows from those that its batches
-say they have, and from how far each lies from the end. So a single call goes over all the bytes, without a step of
-Python for each batch, and another thread may make it, for it needs no interpreter. Where the sums differ each batch is
-looked at. A sum misses no more than a checksum of one batch does: any three wrong bits are noticed, in up to 256 MiB,
-any burst of 32, and all but one in 2^32 of everything else.
+Where another thread can help, bodies are checked with one checksum for all of them. CRCs add up: that of a stretch
+follows from those that its batches say they have, and from how far each lies from the end. So a single call goes over
+all the bytes, which needs no interpreter. Where the sums differ each batch is looked at. A sum misses no more than a
+checksum of one batch does: any three wrong bits are noticed, in up to 256 MiB, any burst of 32, and all but one in 2^32
+of everything else. To sum up costs as much as it saves: without a thread each batch is checked by itself.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def sweep(data: memoryview, facts: BatchFacts, timestamps: bool, aside: Aside | 
 
 
 class _Checksums:
-    """Of headers, one by one, and of bodies, summed up: in another thread where it is worth one."""
+    """Of headers and bodies, one by one; of bodies in another thread, all in one, where that is worth its while."""
 
     def __init__(self, data: memoryview, facts: BatchFacts, numbers: Vector, aside: Aside | None) -> None:
         np, headers = vector.np, facts.rows[:, numbers]
@@ -257,10 +257,9 @@ class _Checksums:
         self._spans = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
         """Where plain batches begin that follow each other."""
         few = len(self._spans) <= 1 + len(numbers) // _SPAN_BATCHES
-        self._together = few and self._sound == len(numbers) > 0 and len(data) <= SUM_BYTES_MAX
         self._found: list[int] = []
         self._wait: Callable[[], object] | None = None
-        if aside is not None and self._together and len(data) >= ASIDE_BYTES:
+        if few and aside is not None and self._sound == len(numbers) > 0 and ASIDE_BYTES <= len(data) <= SUM_BYTES_MAX:
             self._wait = aside(self._sum)
 
     def _sum(self) -> None:
@@ -270,12 +269,9 @@ class _Checksums:
 
     def check(self, end: int) -> int:
         """The first of the batches before `end` that is not sound, or `end`."""
-        if self._together:
-            if self._wait is None:
-                self._sum()
+        if self._wait is not None:
             sums = sum_up(vector.np.array(self._seeds), self._said, self._ends - self._starts, self._ends, self._spans)
-            if self._wait is not None:
-                self._wait()
+            self._wait()
             if sums == self._found:
                 return end
         end = min(end, self._sound)

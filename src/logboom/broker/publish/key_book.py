@@ -63,6 +63,8 @@ class KeyBook:
         self._unnamed = UnnamedKeys(min(keys_max, KEPT), sorted(done, key=lambda name: kept[name].at))
         forgotten = state.get(FORGOTTEN.encode())
         self._forgotten = 0 if forgotten is None else decode_intent(forgotten).number
+        self._is_mark_due = False
+        """Whether that is still to be written."""
         self._settled: dict[str, _Settled] = {}
         self._settling: asyncio.Task[None] | None = None
         self._is_stuck = False
@@ -117,11 +119,13 @@ class KeyBook:
     async def forget_until(self, number: int) -> None:
         """Names that do not last may have been published elsewhere, up to this number."""
         if number > self._forgotten:
-            await self._state.put(self._watermark(number))
-            self._forgotten = number
+            self._forgotten, self._is_mark_due = number, True
+            with suppress(AppendRefused):  # there is no room now: then it goes before the next publish
+                await self._put({}, {})
 
-    def _watermark(self, number: int) -> dict[bytes, bytes | None]:
-        return {FORGOTTEN.encode(): msgspec.msgpack.encode(Intent(number, 0, False, is_open=False))}
+    def _mark(self) -> dict[bytes, bytes | None]:
+        """How far names were forgotten, as it is kept."""
+        return {FORGOTTEN.encode(): msgspec.msgpack.encode(Intent(self._forgotten, 0, False, is_open=False))}
 
     def give_back(self, name: str, was_lasting: bool) -> None:
         """A publish under this name has come to an end: where it left nothing, it takes no room."""
@@ -185,8 +189,10 @@ class KeyBook:
         for name, settled in done.items():
             settled.is_under_way = True
             changes[name.encode()] = msgspec.msgpack.encode(settled.done)
+        mark = self._mark() if self._is_mark_due else {}
         try:
-            await self._state.put(changes)
+            await self._state.put({**mark, **changes})
+            self._is_mark_due = self._is_mark_due and mark != self._mark()
         except BaseException as error:
             for settled in done.values():
                 settled.is_under_way = False
@@ -262,9 +268,9 @@ class KeyBook:
         if forgotten:
             most = max((intents[name].number for name in forgotten if intents[name].in_one), default=0)
             # First: where it does not fit into one batch with the others, they must not be gone before it counts.
-            first = self._watermark(most) if most > self._forgotten else {}
             self._forgotten = max(self._forgotten, most)
-            await self._state.put({**first, **{name.encode(): None for name in forgotten}})
+            mark = self._mark() if self._forgotten else {}
+            await self._state.put({**mark, **{name.encode(): None for name in forgotten}})
         for name in forgotten:
             self._unnamed.drop(name)
         return len(forgotten)

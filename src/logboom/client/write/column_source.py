@@ -23,7 +23,8 @@ _SAMPLE: Final = 16
 """So many records tell how many a piece may have, before there was one."""
 _STEP: Final = 32
 """So many entries of an iterable are taken before somebody looks how large they are."""
-_PLAIN: Final = {bytes, type(None)}
+_STRIDE: Final = 8
+"""Every so many entries one is looked at."""
 
 
 class ColumnSource:
@@ -200,20 +201,21 @@ def _unfolded(array: Any) -> Any:
 
 
 def _fitting_rows(name: str, entries: Sequence[Any], size_bytes: float) -> int:
-    """How many are not much more than so much: the others would be converted for nothing."""
-    if sum_of_sizes(name, entries) <= 2 * size_bytes:
+    """How many are not much more than so much: the others would be converted for nothing. A few are looked at."""
+    step = 1 if len(entries) <= SHORT else _STRIDE
+    if step * sum_of_sizes(name, entries[::step]) <= 2 * size_bytes:
         return len(entries)
     return max(1, int(vector.np.searchsorted(vector.np.cumsum(sizes_of(name, entries)), size_bytes)))
 
 
 def _ready(name: str, entries: Sequence[Any]) -> Any:
-    """Values and keys as bytes; many that are text, or other bytes, as an Arrow array."""
-    if name not in ("values", "keys") or _PLAIN.issuperset(map(type, entries)):
+    """Values and keys as bytes: many of them as an Arrow array, which a batch is made of at once."""
+    if name not in ("values", "keys"):
         return entries
-    pa = vector.pa
     if len(entries) > SHORT:
+        pa = vector.pa
         try:
             return pa.array(entries, pa.binary())
         except (pa.ArrowException, TypeError, OverflowError):
             pass
-    return [as_bytes(name, entry) for entry in entries]
+    return [entry if type(entry) is bytes else as_bytes(name, entry) for entry in entries]

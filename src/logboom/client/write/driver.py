@@ -110,8 +110,9 @@ class Driver:
             if news is not None:
                 polled = False
                 self._tell(*news)
-                if is_done():
-                    return True
+                with self.lock:  # else what another thread has just received would count as told
+                    if is_done():
+                        return True
             elif polled:
                 readable = self._poll(pause_s)
             elif connects:
@@ -119,8 +120,12 @@ class Driver:
 
     @property
     def is_told(self) -> bool:
-        """Whether no other thread is telling anybody anything. A callback does not wait for other callbacks."""
-        return not self._telling or get_ident() in self._telling
+        """With the lock: whether there is nothing to tell, and no other thread is telling anybody anything.
+
+        A callback does not wait for other callbacks.
+        """
+        ledger = self.core.ledger
+        return not ledger.results and not ledger.losses and (not self._telling or get_ident() in self._telling)
 
     @property
     def is_sent(self) -> bool:
@@ -305,7 +310,7 @@ class Driver:
                 self._is_dozing = True
                 return pause_s, None
             tick_s = min(max(self.core.options.linger_ms / 1000, TICK_MIN_S), TICK_MAX_S)
-            if is_driven and not self.core.options.linger_ms:
+            if is_driven and self.is_sent and not self.core.options.linger_ms:
                 tick_s = HANDS_OFF_S  # nothing lingers: whoever drives has left nothing to be done
             pause_s = max(min(pause_s, tick_s), TICK_MIN_S)
             sock = self._socket

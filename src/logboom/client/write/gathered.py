@@ -127,7 +127,6 @@ class Rows(NamedTuple):
     values: Sequence[bytes | None]
     keys: Sequence[bytes | None] | None = None
     timestamps: Sequence[int | None] | None = None
-    waiters: Sequence[Waiter | None] | None = None
 
     @classmethod
     def of(cls, entries: Iterable[tuple[Any, ...]]) -> Rows:
@@ -175,7 +174,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self.entries: list[Any] = []
-        """Values; or tuples of value, key, timestamp and waiter."""
+        """Values; or tuples of value, key and timestamp, which the collector of garbage has nothing to do with."""
         self.has_rows = False
         """Whether there ever was anything but values."""
         self.room = 0
@@ -188,23 +187,24 @@ class Inbox:
     def leave(
         self, value: Any, key: Any, timestamp: Any, channel: Any, tags: Any, headers: Any, waiter: Waiter | None
     ) -> bool:
-        """Leave a record here, if that may be; then whoever is not alone looks at `room` again."""
+        """Leave a record here that nobody waits for, if that may be; then who is not alone looks at `room` again."""
         if (
             len(self.entries) >= self.room
             or type(value) is not bytes
             or channel is not None
             or tags
             or headers
+            or waiter is not None
             or (key is not None and type(key) is not bytes)
             or (timestamp is not None and (type(timestamp) is not int or not _MOMENT_MIN <= timestamp <= _MOMENT_MAX))
             or len(value) + (0 if key is None else len(key)) > self.size_max
         ):
             return False
-        if key is None and timestamp is None and waiter is None:
+        if key is None and timestamp is None:
             self.entries.append(value)
         else:
             self.has_rows = True
-            self.entries.append((value, key, timestamp, waiter))
+            self.entries.append((value, key, timestamp))
         return True
 
     def shut(self) -> None:
@@ -219,7 +219,7 @@ class Inbox:
         """What was taken, as columns."""
         if not self.has_rows or not entries:
             return Rows(entries)
-        return Rows.of(entry if type(entry) is tuple else (entry, None, None, None) for entry in entries)
+        return Rows.of(entry if type(entry) is tuple else (entry, None, None) for entry in entries)
 
 
 class Gathered:
@@ -292,9 +292,6 @@ class Gathered:
     def extend(self, rows: Rows) -> None:
         """Records with no more than these."""
         count = len(rows.values)
-        if rows.waiters is not None:
-            numbered = enumerate(rows.waiters, len(self.values))
-            self.waiters = (self.waiters or []) + [(number, waiter) for number, waiter in numbered if waiter]
         self.keys = self._lengthened(self.keys, rows.keys, count, None)
         self.timestamps = self._lengthened(self.timestamps, rows.timestamps, count, None)
         self.channels = self._lengthened(self.channels, None, count, None)

@@ -143,7 +143,7 @@ def slices_of(source: ColumnSource, routing: Router, batch_bytes: int, waiting_b
             for partition, part in piece.deal(partitions):
                 yield from waiting.add(partition, ColumnPiece.from_columns(part))
         else:
-            yield Slice(None, piece, partitions, 8 * piece.size < 7 * batch_bytes)
+            yield Slice(None, piece, partitions, 2 * piece.size < batch_bytes)
 
 
 class _WaitingColumns:

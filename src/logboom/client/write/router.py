@@ -118,7 +118,12 @@ class Router:
             if key is not None:
                 lane = self._choose(key, None)
             gathered = self._with_room(lane, size)
-            gathered.put(value, key, timestamp, waiter)
+            if key is None and timestamp is None and gathered.plain:
+                if waiter is not None:
+                    gathered.wait(waiter)
+                gathered.values.append(value)
+            else:
+                gathered.put(value, key, timestamp, waiter)
         gathered.size += size
         self._ledger.buffered += size
         if gathered.since is None:

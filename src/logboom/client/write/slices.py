@@ -30,7 +30,7 @@ class Slice(NamedTuple):
     partitions: int
     """So many were known when it was cut; 1 where it did not matter."""
     is_rest: bool
-    """Less than a batch."""
+    """Less than half a batch."""
 
     @property
     def size(self) -> int:
@@ -181,7 +181,7 @@ def sum_of_sizes(name: str, entries: Any) -> int:
     if name in ("tags", "headers"):
         return sum(map(_items_size, entries))
     try:
-        return sum(map(len, filter(None, entries)))
+        return sum(map(len, entries))
     except TypeError:
         return sum(map(_text_size, entries))
 

@@ -134,7 +134,7 @@ class Writer:
                 return
             self._attend()
             return
-        if inbox.room and inbox.leave(value, key, timestamp, channel, tags, headers, callback):
+        if callback is None and inbox.leave(value, key, timestamp, channel, tags, headers, callback):
             if not inbox.room:
                 self._attend()
             return

@@ -252,8 +252,18 @@ def test_what_may_have_been_published_elsewhere_is_not_published_here() -> None:
         with pytest.raises(InvalidKey):
             await broker.publish_batches(PublishKey("u", before, False), plain_parts(VALUES))
         await broker.publish_batches(PublishKey("u", broker.world.now_us(), False), plain_parts(VALUES))
+        disk.free = 0
+        await broker._publishing.keys.forget_until(mark)
+        disk.free = 2**40
+        await broker.publish_batches(KEY, plain_parts(VALUES))
 
+    async def later(broker: LocalBroker) -> None:
+        with pytest.raises(InvalidKey):
+            await broker.publish_batches(PublishKey("v", mark - 1, False), plain_parts(VALUES))
+
+    mark = 4_000_000_000_000_000
     tell(disk, story, CONFIG)
+    tell(killed(disk), later, CONFIG)
 
 
 def test_a_node_without_the_call_gets_it_through_a_stage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

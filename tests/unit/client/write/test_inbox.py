@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,8 +16,8 @@ from support.nodes.scripted import Line, ScriptedNode
 PLAIN: tuple[Any, ...] = (None, None, None, (), (), None)
 
 
-def leave(line: Line, value: bytes, key: bytes | None = None, timestamp: int | None = None, waiter: Any = None) -> bool:
-    return line.core.routing.inbox.leave(value, key, timestamp, None, (), (), waiter)
+def leave(line: Line, value: bytes, key: bytes | None = None, timestamp: int | None = None) -> bool:
+    return line.core.routing.inbox.leave(value, key, timestamp, None, (), (), None)
 
 
 def opened(node: ScriptedNode, **options: Any) -> Line:
@@ -57,9 +58,13 @@ def test_keys_timestamps_and_waiters_are_kept_with_their_records(partitions: int
     line = opened(ScriptedNode(partitions))
     told: dict[int, Any] = {}
     for number in range(1, 40):
-        waiter = None if number % 4 else lambda outcome, number=number: told.update({number: outcome})
         key = b"%d" % (number % 5) if number % 2 else None
-        assert leave(line, b"%d" % number, key, number or None, waiter)
+        if number % 4:
+            assert leave(line, b"%d" % number, key, number if number % 3 else None)
+        else:
+            told[number] = None
+            waiter = partial(told.__setitem__, number)
+            line.core.routing.add(b"%d" % number, key, number, None, (), (), waiter)
     before = line.core.stats()["buffered_bytes"]
     line.core.turn(line.now)
     assert line.core.stats()["buffered_bytes"] == before, "counted as it will be"
