@@ -74,7 +74,7 @@ def main() -> None:
 def _glance(results: Mapping[str, Any]) -> list[str]:
     """The page's first table, of what the benches of clients have measured, and how far it is from what was asked."""
     found = [results.get(name, {"rows": []}) for name in ("produce", "consume", "latency")]
-    if not all("others" in result for result in found[:2]):
+    if "others" not in found[0]:
         return []
     produce, consume, latency = (result["rows"] for result in found)
     others = results["produce"]["others"]
@@ -98,7 +98,9 @@ def _glance(results: Mapping[str, Any]) -> list[str]:
     cores = results["produce"]["machine"]["cpu_count"]
     state = f"Other programs kept up to {load:.1f} of the machine's {cores} cores busy, or waiting for one.\n"
     names = tuple(other["name"] for other in others)
-    asked = [row for row in (*produce, *consume) if row["goal"] is not None and row["against"].startswith(names)]
+    asked = [
+        row for row in (*produce, *consume) if row["goal"] is not None and (row["against"] or "").startswith(names)
+    ]
     return [
         GLANCE,
         "\n".join(lines) + "\n",
