@@ -73,9 +73,10 @@ def main() -> None:
 
 def _glance(results: Mapping[str, Any]) -> list[str]:
     """The page's first table, of what the benches of clients have measured, and how far it is from what was asked."""
-    if not all("others" in results.get(name, {}) for name in ("produce", "consume", "latency")):
+    found = [results.get(name, {"rows": []}) for name in ("produce", "consume", "latency")]
+    if "others" not in found[0]:
         return []
-    produce, consume, latency = (results[name]["rows"] for name in ("produce", "consume", "latency"))
+    produce, consume, latency = (result["rows"] for result in found)
     others = results["produce"]["others"]
     lines = [
         "| | acknowledged is | write 100 B | write 1 KiB | read 100 B | read 1 KiB | one of 100 B | one of 1 KiB |",
@@ -93,11 +94,13 @@ def _glance(results: Mapping[str, Any]) -> list[str]:
         cells += [_rate(consume, [f"{name}, {size}"]) for size in SIZES]
         cells += [_time(latency, f"{name}, {size}, p50") for size in SIZES]
         lines.append(_line(other["versions"], other["durability"], *cells))
-    load = max(results[name]["load"] for name in ("produce", "consume", "latency"))
+    load = max(result.get("load", 0) for result in found)
     cores = results["produce"]["machine"]["cpu_count"]
     state = f"Other programs kept up to {load:.1f} of the machine's {cores} cores busy, or waiting for one.\n"
     names = tuple(other["name"] for other in others)
-    asked = [row for row in (*produce, *consume) if row["goal"] is not None and row["against"].startswith(names)]
+    asked = [
+        row for row in (*produce, *consume) if row["goal"] is not None and (row["against"] or "").startswith(names)
+    ]
     return [
         GLANCE,
         "\n".join(lines) + "\n",
