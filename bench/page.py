@@ -76,7 +76,7 @@ def _glance(results: Mapping[str, Any]) -> list[str]:
     found = [results.get(name, {"rows": []}) for name in ("produce", "consume", "latency")]
     if "others" not in found[0]:
         return []
-    produce, consume, latency = (result["rows"] for result in found)
+    produce, consume, latency = (result["rows"] if "others" in result else [] for result in found)
     others = results["produce"]["others"]
     lines = [
         "| | acknowledged is | write 100 B | write 1 KiB | read 100 B | read 1 KiB | one of 100 B | one of 1 KiB |",
