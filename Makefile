@@ -66,7 +66,7 @@ check-rest: $(READY)
 TEST_JOBS ?= 3
 
 test: $(READY) $(JAVA) $(CLASSES)  ## all tests but the long ones
-	@LOGBOOM_TESTS_BESIDE=$(TEST_JOBS) $(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going \
+	@TESTS_BESIDE=$(TEST_JOBS) $(MAKE) --no-print-directory --jobs $(TEST_JOBS) --keep-going \
 		test-spark test-console test-main
 
 # Of Spark and the console a file runs on one worker: those that take long come first, as tests/*/conftest.py says.

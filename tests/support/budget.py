@@ -17,7 +17,7 @@ from typing import Final
 
 TESTS: Final = Path(__file__).parents[1]
 FILE: Final = TESTS / "budget.toml"
-BESIDE: Final = "LOGBOOM_TESTS_BESIDE"
+BESIDE: Final = "TESTS_BESIDE"
 
 
 def read_budget() -> dict[str, float]:
