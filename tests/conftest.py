@@ -7,10 +7,12 @@ import pytest
 from _pytest.terminal import TerminalReporter
 from hypothesis import settings
 
+from support import scratch
 from support.budget import FILE, Spending, share_budget
 
 settings.register_profile("logboom", deadline=None, print_blob=True)
 settings.load_profile("logboom")
+scratch.settle()
 
 SPENDING = pytest.StashKey[Spending]()
 

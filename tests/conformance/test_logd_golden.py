@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import tempfile
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -94,10 +93,7 @@ async def replay(broker: LocalBroker, transcript: Transcript, cuts: Sequence[int
 
 
 def replay_all(path: Path, ways: Callable[[int], list[list[int]]]) -> None:
-    """A conversation once for every way to cut it, each time with nothing left of the time before.
-
-    In memory, where there is a file system there: thousands of topics are made, and each is synced.
-    """
+    """A conversation once for every way to cut it, each time with nothing left of the time before."""
     transcript = load(path)
     complaints: list[str] = []
 
@@ -109,7 +105,7 @@ def replay_all(path: Path, ways: Callable[[int], list[list[int]]]) -> None:
             await begin_anew(broker)
         await broker.close()
 
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as directory:
+    with tempfile.TemporaryDirectory() as directory:
         asyncio.run(story())
     assert complaints == []
 

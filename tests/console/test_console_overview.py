@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -49,7 +48,7 @@ def test_a_long_name_is_cut_in_the_middle(visitor: Visitor, busy: Scene) -> None
     front = "a-very-long-name.of-a-topic.that-goes-on.and-on.with.temperature.measurements"
     wanted = [f"{front}.north", f"{front}.south"]
     for name in wanted:
-        httpx.post(f"{busy.url}/topics", json={"name": name}, timeout=60).raise_for_status()
+        busy.node.call("POST", "/topics", {"name": name})
     try:
         page = visitor.visit(busy.url, "#/?search=very-long", width=900)
         links = topics(page).get_by_role("row").get_by_role("link")
@@ -62,7 +61,7 @@ def test_a_long_name_is_cut_in_the_middle(visitor: Visitor, busy: Scene) -> None
             assert link.locator(".back").evaluate("each => each.getBoundingClientRect().right") <= row
     finally:
         for name in wanted:
-            httpx.delete(f"{busy.url}/topics/{name}", timeout=60).raise_for_status()
+            busy.node.call("DELETE", f"/topics/{name}")
 
 
 def test_a_name_that_is_nearly_right_leads_to_the_one_that_is(visitor: Visitor, shop: Scene) -> None:

@@ -12,6 +12,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from support.browser.scenes import Scene
 from support.browser.visitor import Visitor, wait_until_ready
+from support.nodes.console import HTTP_S
 
 
 def rows(page: Page) -> Locator:
@@ -275,7 +276,7 @@ def test_a_value_is_copied_in_the_form_that_is_shown(visitor: Visitor, shop: Sce
 
 
 def page_value(scene: Scene) -> bytes:
-    return httpx.get(f"{scene.url}/topics/audit/records/3/value").content
+    return httpx.get(f"{scene.url}/topics/audit/records/3/value", timeout=HTTP_S, verify=False).content
 
 
 def test_where_the_browser_has_no_clipboard_for_the_page_a_value_is_copied_all_the_same(
