@@ -69,7 +69,7 @@ def fill(address: str) -> None:
 
 
 def test_answers_are_what_the_document_says(tmp_path: Path) -> None:
-    explore(tmp_path, examples=10, seed=1773)
+    explore(tmp_path, examples=5, seed=1773)
 
 
 @pytest.mark.soak

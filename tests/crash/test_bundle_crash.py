@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import random
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -14,28 +13,19 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import Part, PublishKey, Settings
-from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.broker.publish import finisher, key_book
 from logboom.errors import LogboomError, OutcomeUnknown, Unavailable
 from logboom.storage.data.topic import FlushSettings
-from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.disks.simulated import SimulatedDisk
 from support.effort import some_of, strides
-from support.simulation.staged import Log, Machine, Values, append, killed, plain_parts, read_logs, tell
+from support.simulation.crashes import CONFIG, LOGS, break_off, do_nothing, fail_once
+from support.simulation.staged import Log, Values, append, killed, plain_parts, read_logs, tell
 
-LOGS: list[Log] = [("a", 0), ("a", 1), ("b", 0)]
-CONFIG = BrokerConfig(reserve_bytes=0)
 POLICIES = "each", "os"
-FAULTS: dict[str, tuple[str, int | None]] = {
-    "full": ("write", None),
-    "write": ("write", None),
-    "short": ("write", 60),
-    "sync": ("sync", None),
-    "directory": ("sync_directory", None),
-    "create": ("create", None),
-    "truncate": ("truncate", None),
-}
-PARTS = 4
+KINDS = "full", "write", "short", "sync", "directory", "create", "truncate"
+PARTS = 8
+"""Every so many calls are a part of the walk: CI takes one, a soak the others."""
 
 
 def named(name: str, *counts: int) -> Values:
@@ -161,12 +151,7 @@ def verify(disk: SimulatedDisk, account: Account) -> None:
 def broken_off(at: int, policy: str) -> tuple[SimulatedDisk, Account]:
     """The disk after the machine died at this call of the story."""
     disk, account = killed(prepared(policy)), Account()
-
-    def fault(call: Call) -> None:
-        if call.number >= at:
-            raise PowerLoss
-
-    Machine(disk, fault).run(story_of(account), CONFIG, cut=True)
+    break_off(disk, story_of(account), at)
     return disk, account
 
 
@@ -187,30 +172,13 @@ def test_a_kill_or_a_power_loss_at_any_call_leaves_all_or_nothing(part: int, pol
         verify(disk.power_loss(random.Random(at)), account)
 
 
-@pytest.mark.parametrize("kind", FAULTS)
-@pytest.mark.parametrize("stride", strides(4))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stride", strides(8))
 def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: str, stride: int) -> None:
     at, is_met = 1, True
     while is_met:
-        disk, account, met, armed = killed(prepared("each")), Account(), list[Call](), list[bool]()
-
-        def fault(call: Call, at: int = at, met: list[Call] = met, armed: list[bool] = armed) -> int | None:
-            name, size = FAULTS[kind]
-            if not armed or call.name != name:
-                return None
-            met.append(call)
-            if len(met) != at:
-                return None
-            if size is not None:
-                return call.size * size // 100
-            raise OSError(errno.ENOSPC if kind == "full" else errno.EIO, kind, call.path)
-
-        async def story(broker: LocalBroker, account: Account = account, armed: list[bool] = armed) -> None:
-            armed.append(True)
-            await story_of(account)(broker)
-
-        Machine(disk, fault).run(story, CONFIG, cut=bool(at % 2))
-        is_met = len(met) >= at
+        disk, account = killed(prepared("each")), Account()
+        is_met = fail_once(disk, story_of(account), kind, at)
         assert account.finished
         verify(killed(disk), account)
         verify(disk.power_loss(random.Random(at)), account)
@@ -218,22 +186,12 @@ def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: st
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-def test_finishing_it_may_be_broken_off_any_number_of_times(policy: str) -> None:
-    async def nothing(broker: LocalBroker) -> None:
-        return
-
-    for start in range(1, calls(policy) + 1, 5):
+@pytest.mark.parametrize("stride", strides(10))
+def test_finishing_it_may_be_broken_off_any_number_of_times(policy: str, stride: int) -> None:
+    for start in range(1, calls(policy) + 1, stride):
         disk, account = broken_off(start, policy)
-        left, at = killed(disk), 1
-        for _ in range(100):
-
-            def fault(call: Call, at: int = at) -> None:
-                if call.number >= at:
-                    raise PowerLoss
-
-            machine = Machine(left, fault)
-            machine.run(nothing, CONFIG, cut=True)
+        left, at, is_broken = killed(disk), 1, True
+        while is_broken:
+            is_broken = break_off(left, do_nothing, at)
             left, at = killed(left), at + 7
-            if not machine.died:
-                break
         verify(left, account)

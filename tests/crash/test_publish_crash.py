@@ -15,7 +15,6 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import Part, Publication, PublishKey, Receipt, Settings
-from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.broker.publish import finisher
 from logboom.errors import LogboomError, OutcomeUnknown, StageError, Unavailable
@@ -23,10 +22,9 @@ from logboom.storage.data.topic import FlushSettings, SegmentSettings
 from logboom.storage.staged import stage
 from support.disks.simulated import Call, PowerLoss, SimulatedDisk
 from support.effort import some_of, strides
+from support.simulation.crashes import CONFIG, FAULTS, LOGS, break_off, do_nothing, fail_once
 from support.simulation.staged import Log, Machine, Values, append, fill, killed, publish_values, read_logs, tell
 
-LOGS: list[Log] = [("a", 0), ("a", 1), ("b", 0)]
-CONFIG = BrokerConfig(reserve_bytes=0)
 VALUE_BYTES = 900
 """Two make a batch, and two batches a segment where segments are as small as can be."""
 
@@ -221,12 +219,7 @@ def copied(account: Account) -> Account:
 def broken_off(at: int, policy: Policy = "each") -> tuple[SimulatedDisk, Account]:
     """The disk after the machine died at this call of the story."""
     disk, account = killed(prepared(policy)), Account()
-
-    def fault(call: Call) -> None:
-        if call.number >= at:
-            raise PowerLoss
-
-    Machine(disk, fault).run(story_of(account), CONFIG, cut=True)
+    break_off(disk, story_of(account), at)
     return disk, account
 
 
@@ -238,7 +231,7 @@ def calls(policy: Policy = "each") -> int:
     return disk.calls
 
 
-PARTS = 12
+PARTS = 24
 """Every so many calls are a part of the walk: CI takes one, a soak the others."""
 
 
@@ -258,51 +251,14 @@ def test_a_power_loss_at_any_call_leaves_all_or_nothing_and_the_answer_is_true(p
             verify(disk.power_loss(random.Random(at)), copied(account))
 
 
-def failing(at: int, kind: str, policy: Policy) -> tuple[SimulatedDisk, Account, bool]:
-    """The disk after one call of the story failed in this way; whether there was such a call."""
-    disk, account, met = killed(prepared(policy)), Account(), []
-    armed = [False]
-
-    def fault(call: Call) -> int | None:
-        name, size = FAULTS[kind]
-        if not armed[0] or call.name != name:
-            return None
-        met.append(call)
-        if len(met) != at:
-            return None
-        if size is not None:
-            return call.size * size // 100
-        raise OSError(errno.ENOSPC if kind == "full" else errno.EIO, kind, call.path)
-
-    async def story(broker: LocalBroker) -> None:
-        armed[0] = True
-        await story_of(account)(broker)
-
-    Machine(disk, fault).run(story, CONFIG, cut=bool(at % 2))
-    return disk, account, len(met) >= at
-
-
-FAULTS: dict[str, tuple[str, int | None]] = {
-    "full": ("write", None),
-    "write": ("write", None),
-    "short": ("write", 60),
-    "sync": ("sync", None),
-    "directory": ("sync_directory", None),
-    "unlink": ("unlink", None),
-    "create": ("create", None),
-    "truncate": ("truncate", None),
-    "link": ("link", None),
-    "rename": ("rename", None),
-}
-
-
 @pytest.mark.parametrize("policy", SIZES)
 @pytest.mark.parametrize("kind", FAULTS)
-@pytest.mark.parametrize("stride", strides(10))
+@pytest.mark.parametrize("stride", strides(20))
 def test_a_call_that_fails_leaves_all_or_nothing_and_the_answer_is_true(kind: str, policy: Policy, stride: int) -> None:
     at, is_met = 1, True
     while is_met:
-        disk, account, is_met = failing(at, kind, policy)
+        disk, account = killed(prepared(policy)), Account()
+        is_met = fail_once(disk, story_of(account), kind, at)
         assert account.finished
         choose = random.Random(at)
         verify(killed(disk), copied(account))
@@ -362,7 +318,7 @@ async def close_at(disk: SimulatedDisk, at: int, account: Account, broker: Local
         await task
 
 
-OPEN_PARTS = 8
+OPEN_PARTS = 16
 
 
 @cache
@@ -371,14 +327,10 @@ def half_published(policy: Policy, part: int) -> tuple[tuple[SimulatedDisk, Acco
     found = []
     for at in range(1 + part, calls(policy) + 1, OPEN_PARTS):
         disk, account = broken_off(at, policy)
-        said = tell(killed(disk), _nothing, CONFIG)
+        said = tell(killed(disk), do_nothing, CONFIG)
         if any("was finished" in line for line in said):
             found.append((disk, account))
     return tuple(found)
-
-
-async def _nothing(broker: LocalBroker) -> None:
-    return
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -387,20 +339,11 @@ def test_finishing_a_publish_may_be_broken_off_any_number_of_times(part: int, po
     every = 3 if policy == "segments" else 1
     for number, (disk, account) in enumerate(half_published(policy, part)[::every]):
         choose = random.Random(part)
-        left, at = disk.power_loss(choose) if number % 2 else killed(disk), 1
-        for _ in range(60):
-
-            def fault(call: Call, at: int = at) -> None:
-                if call.number >= at:
-                    raise PowerLoss
-
-            machine = Machine(left, fault)
-            machine.run(_nothing, CONFIG, cut=True)
+        left, at, is_broken = disk.power_loss(choose) if number % 2 else killed(disk), 1, True
+        while is_broken:
+            is_broken = break_off(left, do_nothing, at)
             left = killed(left) if at % 3 else left.power_loss(choose)
             at += 1
-            if not machine.died:
-                break
-        assert not machine.died
         verify(left, copied(account))
 
 
@@ -425,7 +368,7 @@ def test_what_others_had_not_synced_may_be_lost_and_nothing_is_published_twice()
         if call.name == "write" and "/_publish~" in call.path and call.path.endswith(".log"):
             raise PowerLoss
 
-    for fault, story in ((before_the_first_append, story_of(account)), (before_it_is_done, _nothing)):
+    for fault, story in ((before_the_first_append, story_of(account)), (before_it_is_done, do_nothing)):
         machine = Machine(disk, fault)
         machine.run(story, CONFIG)
         assert machine.died

@@ -13,9 +13,9 @@ from logboom.storage import DataDirectory
 from logboom.storage.files.disk import OsDisk
 from logboom.storage.health import surroundings
 from logboom.storage.health.surroundings import Surroundings
+from support.nodes.warm import run_warm
 from support.simulation.model import make_batch
 
-COMMAND = (sys.executable, "-c", "from logboom.cli import main; main()")
 OF_THE_MACHINE = {"low space", "low limit", "network file system", "read-only", "permissions"}
 WRITER = """
 import sys
@@ -146,13 +146,7 @@ def test_a_doctor_runs_beside_a_live_writer_and_finds_nothing_wrong(tmp_path: Pa
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
         for arguments in (["--quick"], []) * 4:
-            done = subprocess.run(
-                [*COMMAND, "doctor", "--json", *arguments, str(data)],
-                capture_output=True,
-                text=True,
-                timeout=300,
-                check=False,
-            )
+            done = run_warm(["doctor", "--json", *arguments, data], text=True)
             assert done.stderr == ""
             report = json.loads(done.stdout)
             assert report["writer_active"]
@@ -162,9 +156,7 @@ def test_a_doctor_runs_beside_a_live_writer_and_finds_nothing_wrong(tmp_path: Pa
     finally:
         writer.kill()
         writer.communicate()
-    done = subprocess.run(
-        [*COMMAND, "doctor", "--json", str(data)], capture_output=True, text=True, timeout=300, check=False
-    )
+    done = run_warm(["doctor", "--json", data], text=True)
     found = [finding for finding in json.loads(done.stdout)["findings"] if finding["kind"] not in OF_THE_MACHINE]
     assert "unclean shut-down" in {finding["kind"] for finding in found}
     assert {finding["severity"] for finding in found} <= {"info", "harmless"}
