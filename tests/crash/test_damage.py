@@ -10,6 +10,7 @@ from logboom.batch import Producer, build, stamp
 from logboom.errors import Damage, LogReadOnly
 from logboom.storage import Log, OpenFiles
 from support.disks.simulated import Call, SimulatedDisk, Truncate, Write, apply
+from support.effort import strides
 from support.simulation.model import DIRECTORY, SMALL, make_batch, open_log
 
 NOW = 1_000_000
@@ -68,10 +69,11 @@ def names(disk: SimulatedDisk, ending: str) -> list[str]:
 
 
 @pytest.mark.parametrize("segment", [0, 1, 2])
-def test_no_flipped_byte_of_a_segment_is_served_or_cut(segment: int) -> None:
+@pytest.mark.parametrize("stride", strides(3))
+def test_no_flipped_byte_of_a_segment_is_served_or_cut(segment: int, stride: int) -> None:
     disk, right = written(), truth()
     path = names(disk, ".log")[segment]
-    for position in range(len(disk.names[path].cached)):
+    for position in range(0, len(disk.names[path].cached), stride):
         other = flipped(disk, path, position, 1 << position % 8)
         log = open_log(other)
         assert log.recovered.cut_bytes == 0

@@ -24,6 +24,7 @@ from logboom.storage.data.topic import HookSettings, RecompressionSettings, Rete
 from logboom.storage.upkeep.hooks import HookQueue
 from support.brokers.any_hook import ANY_HOOK
 from support.disks.simulated import Call, PowerLoss, SimulatedDisk
+from support.effort import some_of
 from support.simulation.broken import checked, copy_of
 
 NOW = 1_700_000_000_000_000
@@ -350,14 +351,14 @@ def live_on(seed: int, trims: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     life.end()
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", some_of(range(40), *range(15)))
 def test_any_life_with_crashes_drops_nothing_without_its_hook_and_keeps_what_is_promised(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live_on(seed, False, monkeypatch)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", some_of(range(40), *range(15)))
 def test_any_life_with_crashes_and_trims_drops_nothing_without_its_hook(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from logboom.storage import Appended, Log, LogConfig
 from logboom.storage.data.topic import SegmentSettings, Settings
 from logboom.storage.staged import stage
 from support.disks.simulated import Call, SimulatedDisk
+from support.effort import strides
 from support.simulation.model import DIRECTORY, make_batch, open_log
 from support.simulation.staged import Machine, append, fill, killed, read_log, tell
 
@@ -171,7 +172,10 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("many", [1, 3])
-def test_a_node_goes_on_after_any_open_that_was_refused(many: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("stride", strides(3))
+def test_a_node_goes_on_after_any_open_that_was_refused(
+    many: int, stride: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(finisher, "RETRY_S", 0.001)
     monkeypatch.setattr(stage, "LARGE_BYTES", 2000)
     at, is_met = 1, True
@@ -194,5 +198,5 @@ def test_a_node_goes_on_after_any_open_that_was_refused(many: int, monkeypatch: 
         tell(killed(disk), told(again), CONFIG)
         assert again == EXPECTED, at
         is_met = scarcity.is_met
-        at += 1
+        at += stride
     assert at > 60

@@ -16,6 +16,7 @@ from logboom.batch import (
     to_table,
 )
 from logboom.errors import InvalidColumn
+from support.effort import strides
 from support.mutants.batches import mixed_records, seal, with_body, with_fields
 from support.mutants.driver import run_child
 from support.mutants.tables import START, Numbers, chain, judge, read_slowly, run
@@ -196,9 +197,10 @@ def test_numbers_near_the_end_of_what_a_log_can_count_give_the_verdict_of_batch(
     assert (verdict == "sound") == (seqno + 100 < 2**63)
 
 
-def test_every_flipped_byte_gives_the_verdict_of_batch() -> None:
+@pytest.mark.parametrize("stride", strides(3))
+def test_every_flipped_byte_gives_the_verdict_of_batch(stride: int) -> None:
     data = chain([build(VALUES[:3], keys=KEYS[:3], timestamps=MOMENTS[:3]).data, CONTROL, build(VALUES[:20]).data] * 2)
-    for place in range(len(data)):
+    for place in range(0, len(data), stride):
         for flip in (0x01, 0x80, 0xFF):
             broken = bytearray(data)
             broken[place] ^= flip
@@ -288,8 +290,9 @@ def test_a_failure_among_batches_of_every_shape_leaves_what_lies_before_it() -> 
         offset += len(shape)
 
 
-def test_broken_stretches_in_a_child_process_give_the_verdict_of_batch() -> None:
-    verdicts = run_child("tables", 1, 2_000)
+@pytest.mark.parametrize("count", [700, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_broken_stretches_in_a_child_process_give_the_verdict_of_batch(count: int) -> None:
+    verdicts = run_child("tables", 1, count)
     assert "sound" in verdicts
     assert "refused" in verdicts
 

@@ -43,6 +43,7 @@ from logboom.storage.producers import ProducerBatch, ProducerStream
 from logboom.storage.tail import Snapshot
 from logboom.storage.upkeep.recompression import recompress
 from support.disks.simulated import SimulatedDisk
+from support.effort import strides
 from support.simulation.dumps import (
     NOW,
     PLAIN,
@@ -411,14 +412,15 @@ def test_an_append_that_was_cut_off_goes_on_where_it_ended(data: DataDirectory) 
 
 
 @pytest.mark.parametrize("compress", ["none", "zstd"])
-def test_a_dump_cut_at_any_byte_is_gone_on_with(compress: str) -> None:
+@pytest.mark.parametrize("stride", strides(3))
+def test_a_dump_cut_at_any_byte_is_gone_on_with(compress: str, stride: int) -> None:
     data, log = one_log(4, 3)
     log.trim(3, NOW + 9)
     commit(log)
     origin, request = DumpOrigin.of(data), Request(compress=compress)
     content = dump_of(origin, request)[0]
     head_end = frame_ends(content)[0]
-    for cut in range(len(content) + 1):
+    for cut in range(0, len(content) + 1, stride):
         whole = gone_on_with(origin, content[:cut], request)
         if cut >= head_end:
             assert whole == content
@@ -460,11 +462,12 @@ def test_only_the_same_dump_is_gone_on_with(data: DataDirectory, other: DataDire
         gone_on_with(DumpOrigin.of(data), content[:-10])
 
 
-def test_a_dump_cut_at_any_byte_is_told_from_a_whole_one_and_loads_as_far_as_it_goes() -> None:
+@pytest.mark.parametrize("stride", strides(3))
+def test_a_dump_cut_at_any_byte_is_told_from_a_whole_one_and_loads_as_far_as_it_goes(stride: int) -> None:
     data, _ = one_log(7)
     content = dumped(data)
     ends = frame_ends(content)
-    for cut in range(len(content)):
+    for cut in range(0, len(content), stride):
         other = open_data(SimulatedDisk())
         with pytest.raises(DumpIncomplete):
             load_equal(other, content[:cut])
@@ -485,11 +488,12 @@ def test_every_flipped_byte_of_a_dump_is_noticed() -> None:
             read_all(bytes(mutant))
 
 
-def test_a_load_of_a_damaged_dump_leaves_nothing_wrong_behind() -> None:
+@pytest.mark.parametrize("stride", strides(17))
+def test_a_load_of_a_damaged_dump_leaves_nothing_wrong_behind(stride: int) -> None:
     data = open_data(SimulatedDisk())
     fill(data, 4)
     content = dumped(data, Request(("many",), compress="zstd"))
-    for position in range(0, len(content), 5):
+    for position in range(0, len(content), stride):
         other = open_data(SimulatedDisk())
         mutant = bytearray(content)
         mutant[position] ^= 0x40
