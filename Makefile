@@ -77,7 +77,7 @@ test-console: $(READY)
 	nice -n 3 $(BIN)/python -m pytest -m "not soak" -n 2 --dist loadfile --no-loadscope-reorder tests/console
 
 test-main: $(READY) $(JAVA)
-	nice -n 6 $(BIN)/python -m pytest -m "not soak" -n 2 --dist worksteal --ignore tests/console --ignore tests/spark
+	nice -n 6 $(BIN)/python -m pytest -m "not soak" -n 3 --dist worksteal --ignore tests/console --ignore tests/spark
 
 soak: $(READY) $(JAVA) $(CLASSES)  ## full kill counts and long fuzzing
 	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -26,6 +28,13 @@ def signals_for_children() -> None:
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
         if signal.getsignal(number) == signal.SIG_IGN:
             signal.signal(number, lambda *_: None)
+
+
+@pytest.fixture
+def disk_path() -> Iterator[Path]:
+    """As `tmp_path`, but on a disk also where that is in memory."""
+    with scratch.on_disk() as path:
+        yield path
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

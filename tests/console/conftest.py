@@ -1,30 +1,41 @@
 """The console in a real browser, on a real node.
 
-One browser and one node per file: Playwright holds the thread's event loop for as long as it runs, which must not meet
-tests that want one of their own. A file runs on one worker (--dist loadfile), so there are as many browsers as workers.
+One node per file, and one browser per worker where these tests run alone: to start one takes longer than most tests.
+Beside others it ends with each file, for Playwright holds the thread's event loop for as long as it runs, which must
+not meet tests that want one of their own. A file runs on one worker (--dist loadfile).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Final, Literal
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from support.browser import chromium as debian
 from support.browser import scenes
+from support.browser.chromium import FOREIGN
 from support.browser.scenes import Scene
 from support.browser.visitor import TIMEOUT_MS, Visitor
 from support.packages import need
 
+HERE: Final = Path(__file__).parent
+
 expect.set_options(timeout=TIMEOUT_MS)
 
 
-@pytest.fixture(scope="module")
+def _how_long(fixture_name: str, config: pytest.Config) -> Literal["session", "module"]:
+    alone = all(Path(each).resolve().is_relative_to(HERE) for each in config.args)
+    return "session" if alone else "module"
+
+
+@pytest.fixture(scope=_how_long)
 def browser() -> Iterator[Browser]:
+    """It finds a name of somebody else where the node is; no other test goes there."""
     need(debian.COMMAND, debian.PACKAGE, debian.INSTALL_S)
-    with debian.chromium() as launched:
+    with debian.chromium(f"--host-resolver-rules=MAP {FOREIGN} 127.0.0.1") as launched:
         yield launched
 
 

@@ -9,23 +9,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from playwright.sync_api import Browser
 
-from support.browser import chromium as debian
+from support.browser.chromium import FOREIGN
 from support.browser.scenes import Scene
-from support.packages import need
 
-NAME = "evil.example"
 READ = """async (path) => {
   const answer = await fetch(path, { cache: "no-store" });
   return [answer.status, await answer.text()];
 }"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One that finds the foreign name where the node is."""
-    need(debian.COMMAND, debian.PACKAGE, debian.INSTALL_S)
-    with debian.chromium(f"--host-resolver-rules=MAP {NAME} 127.0.0.1") as launched:
-        yield launched
 
 
 class EvilPage(BaseHTTPRequestHandler):
@@ -45,7 +35,7 @@ def evil() -> Iterator[str]:
     server = ThreadingHTTPServer(("127.0.0.1", 0), EvilPage)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://{NAME}:{server.server_port}/"
+    yield f"http://{FOREIGN}:{server.server_port}/"
     server.shutdown()
     thread.join()
     server.server_close()
@@ -55,7 +45,7 @@ def test_a_name_that_was_made_to_lead_here_reads_nothing(browser: Browser, empty
     port = empty.url.rpartition(":")[2]
     page = browser.new_page()
     try:
-        answer = page.goto(f"http://{NAME}:{port}/healthz")
+        answer = page.goto(f"http://{FOREIGN}:{port}/healthz")
         assert answer is not None
         sent = answer.request.all_headers()
         assert (answer.status, answer.json()["code"]) == (421, "host-not-allowed")

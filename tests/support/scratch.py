@@ -5,6 +5,7 @@ that all workers wait for one after the other: more than half of the time of all
 sync of memory proves as much: what a power loss leaves is seen on the simulated disk, which calls are made when by
 tests under strace, and what a killed process leaves is the same in both.
 
+What a file in memory cannot do (be out of it, be synced with its whole volume) is tested in the fixture `disk_path`.
 TMPDIR says otherwise: `TMPDIR=/var/tmp make test` runs all of it on a disk.
 """
 
@@ -13,10 +14,13 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
 MEMORY: Final = Path("/dev/shm")
+DISK: Final = Path("/var/tmp")
 ROOM_BYTES: Final = 8 * 2**30
 """Many times what all runs of `make test` hold at once. Containers often have 64 MiB there, and keep to their disk."""
 
@@ -25,6 +29,15 @@ def settle() -> None:
     """Before anybody has made a temporary file; workers inherit it."""
     if "TMPDIR" not in os.environ and MEMORY.is_dir() and has_room():
         os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
+
+
+@contextmanager
+def on_disk() -> Iterator[Path]:
+    """A directory on a disk, and room beside it."""
+    with tempfile.TemporaryDirectory(prefix="logboom-", dir=DISK) as directory:
+        path = Path(directory) / "files"
+        path.mkdir()
+        yield path
 
 
 def has_room() -> bool:

@@ -173,9 +173,9 @@ def test_a_state_file_that_cannot_be_written_stops_the_log_and_loses_nothing(tmp
     check(tmp_path, outcome.durable)
 
 
-def test_a_failed_sync_of_the_whole_volume_stops_every_log(tmp_path: Path) -> None:
-    outcome = run(tmp_path, "syncfs:error=EIO:when=2", logs=10)
+def test_a_failed_sync_of_the_whole_volume_stops_every_log(disk_path: Path) -> None:
+    outcome = run(disk_path, "syncfs:error=EIO:when=2", logs=10)
     assert outcome.syncs[:2] == ["ok", "SyncFailed"]
     assert stopped_for_good(outcome)
     assert outcome.durable == [2 * fault_writer.BATCH_RECORDS] * 10
-    check(tmp_path, outcome.durable)
+    check(disk_path, outcome.durable)

@@ -18,6 +18,7 @@ SHELL: Final = "chromium-headless-shell"
 COMMAND: Final = "chromium" if shutil.which(SHELL) is None and shutil.which("chromium") else SHELL
 PACKAGE: Final = COMMAND
 INSTALL_S: Final = 420
+FOREIGN: Final = "evil.example"
 OPTIONS: Final = (
     *("--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking", "--hide-scrollbars"),
     *("--in-process-gpu", "--disable-site-isolation-trials", "--renderer-process-limit=1"),  # few processes to start

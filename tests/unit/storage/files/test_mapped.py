@@ -76,13 +76,13 @@ def run_of(file: File) -> Run:
     return Run(file, 0, file.size(), 0, 1, 1, 2, True)
 
 
-def test_what_is_not_in_memory_is_known_and_is_there_after_it_was_read(tmp_path: Path) -> None:
-    file = cold_file(tmp_path, 300)
+def test_what_is_not_in_memory_is_known_and_is_there_after_it_was_read(disk_path: Path) -> None:
+    file = cold_file(disk_path, 300)
     run = run_of(file)
     assert not resident(run.view(ready=False))
     assert resident(run.view())
     del run
-    again = OsDisk(str(tmp_path)).open(file.path)
+    again = OsDisk(str(disk_path)).open(file.path)
     del file
     gc.collect()
     again.drop_cache()
