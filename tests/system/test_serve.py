@@ -94,7 +94,8 @@ def refused(root: Path, *flags: str) -> str:
         return node.said
 
 
-LOCAL = ("--data", "data", "--listen", "127.0.0.1:0", "--json")
+PORTS = ("--listen", "127.0.0.1:0", "--logd", "127.0.0.1:0", "--http", "127.0.0.1:0")
+LOCAL = ("--data", "data", *PORTS, "--json")
 
 
 async def stats_of(address: str) -> NodeStats:
