@@ -15,10 +15,11 @@ RECEIVE_BYTES = 256 * 1024
 
 
 @contextmanager
-def bare_peer(what: Literal["echo", "sink"], size: int) -> Iterator[socket.socket]:
+def bare_peer(what: Literal["echo", "sink", "source"], size: int) -> Iterator[socket.socket]:
     """A connection to another Python process on loopback.
 
-    `echo` sends back every message of `size` bytes; `sink` takes bytes, and answers with one byte for every `size`.
+    `echo` sends back every message of `size` bytes; `sink` takes bytes, and answers with one byte for every `size`;
+    `source` answers every byte with `size` of them.
     """
     process = subprocess.Popen([sys.executable, __file__, what, str(size)], stdout=subprocess.PIPE)
     try:
@@ -135,12 +136,19 @@ def _serve(what: str, size: int) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if what == "echo":
         _echo(connection)
+    elif what == "source":
+        _pour(connection, bytes(size))
     else:
         _swallow(connection, size)
 
 
 def _echo(connection: socket.socket) -> None:
     while data := connection.recv(RECEIVE_BYTES):
+        connection.sendall(data)
+
+
+def _pour(connection: socket.socket, data: bytes) -> None:
+    while connection.recv(1):
         connection.sendall(data)
 
 

@@ -1,7 +1,9 @@
 """How fast does one Python program read records, next to the same program and another server?
 
 Values of 100 bytes and of 1 KiB, all there before, read from the first to the last. Logboom's Reader reads into Arrow
-tables, into lists of bytes, and record by record, with every checksum verified.
+tables, into lists of bytes, and record by record, with every checksum verified. Everybody is connected before, and
+reads the same again and again. Beside them the least that it can take: a plain socket on loopback receives as many
+bytes as the values have into the same memory.
 
 First come the clients that people use for the others, each as fast as it can be set up: confluent-kafka takes ten
 thousand messages in a call, redis-py with hiredis pages of as many, nats-py and rstream on uvloop get them pushed. They
@@ -18,14 +20,16 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from functools import partial
+from socket import socket
 
 import pyarrow as pa
 
+from bare import bare_peer
 from clients import Client
 from harness import QUICK, Row, Subject, Timing, best_of, rate, report, time_prepared
 from logboom import Reader, Writer
 from logboom.batch import Batch, build
-from node import Node, running_node
+from node import running_node
 from peers import Peer, running_peers
 from produce import make_values, per_batch
 
@@ -35,6 +39,8 @@ MANY, BY_RECORD_KAFKA = 5.0, 2.0
 """Goals of lists and tables against the best client of others, and of records against Kafka's."""
 ROUNDS = 3 if QUICK else 7
 UNIT = "M records/s"
+MEMORY = bytearray(4 * 1024 * 1024)
+"""What a plain socket receives into."""
 
 
 def main() -> None:
@@ -49,18 +55,19 @@ def main() -> None:
             topic = node.create(f"consume-{size}")
             with Writer(topic, node.address, acks="leader") as writer:
                 writer.write_many(values)
-            ours = _ours(node, topic, len(values), size)
-            rows += _beside_clients(peers.clients, values, size, ours)
-            rows += _beside_sockets(peers.raw, values, size, ours)
+            with Reader(topic, node.address) as reader:
+                ours = _ours(reader, len(values), size)
+                rows += _beside_clients(peers.clients, values, size, ours)
+                rows += _beside_sockets(peers.raw, values, size, ours)
         report("consume", rows, peers.described())
 
 
-def _ours(node: Node, topic: str, count: int, size: int) -> dict[str, Subject]:
+def _ours(reader: Reader, count: int, size: int) -> dict[str, Subject]:
     calls: dict[str, Subject] = {
-        "tables": partial(_tables, node, topic, None, count),
-        "tables of values alone": partial(_tables, node, topic, ("value",), count),
-        "lists": partial(_lists, node, topic, count),
-        "records": partial(_records, node, topic, count),
+        "tables": partial(_tables, reader, None, count),
+        "tables of values alone": partial(_tables, reader, ("value",), count),
+        "lists": partial(_lists, reader, count),
+        "records": partial(_records, reader, count),
     }
     return {f"Reader.{name}, {size} B": call for name, call in calls.items()}
 
@@ -72,7 +79,9 @@ def _beside_clients(clients: Sequence[Client], values: list[bytes], size: int, o
     count = len(values)
     theirs: dict[str, Subject] = {f"{client.name}, {size} B": partial(client.consume, count) for client in clients}
     assert all(call() == values for call in theirs.values())
-    timings = _time({**theirs, **ours})
+    with bare_peer("source", count * size) as connection:
+        bare = f"plain socket, {size} B"
+        timings = _time({**theirs, **ours, bare: partial(_receive, connection, count * size)})
     tables, column, lists, records = ours
     best = best_of(timings, theirs)
     kafka = next((name for name in theirs if name.startswith("Kafka")), None)
@@ -81,6 +90,8 @@ def _beside_clients(clients: Sequence[Client], values: list[bytes], size: int, o
         *(rate(name, timings, count, best, MANY, UNIT) for name in (tables, column, lists)),
         rate(records, timings, count, best, unit=UNIT),
         rate(records, timings, count, kafka, BY_RECORD_KAFKA, UNIT),
+        rate(bare, timings, count, unit=UNIT),
+        *(rate(name, timings, count, bare, unit=UNIT) for name in (tables, column)),
     ]
 
 
@@ -124,24 +135,30 @@ def _time(subjects: dict[str, Subject]) -> dict[str, Timing]:
     return time_prepared({name: (_nothing, call) for name, call in subjects.items()}, ROUNDS)
 
 
-def _tables(node: Node, topic: str, columns: tuple[str, ...] | None, count: int) -> None:
-    with Reader(topic, node.address) as reader:
-        tables = list(reader.tables(columns))
+def _tables(reader: Reader, columns: tuple[str, ...] | None, count: int) -> None:
+    reader.seek(0)
+    tables = list(reader.tables(columns))
     assert sum(map(len, tables)) == count
 
 
-def _lists(node: Node, topic: str, count: int) -> None:
+def _lists(reader: Reader, count: int) -> None:
+    reader.seek(0)
     values: list[bytes] = []
-    with Reader(topic, node.address) as reader:
-        for (part,) in reader.lists(("value",)):
-            values += part
+    for (part,) in reader.lists(("value",)):
+        values += part
     assert len(values) == count
 
 
-def _records(node: Node, topic: str, count: int) -> None:
-    with Reader(topic, node.address) as reader:
-        values = [record.value for record in reader.records()]
+def _records(reader: Reader, count: int) -> None:
+    reader.seek(0)
+    values = [record.value for record in reader.records()]
     assert len(values) == count
+
+
+def _receive(connection: socket, size: int) -> None:
+    connection.sendall(b"!")
+    while size:
+        size -= connection.recv_into(MEMORY, min(size, len(MEMORY)))
 
 
 def _unpack(peer: Peer, count: int, size: int) -> pa.Table:

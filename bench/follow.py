@@ -4,11 +4,13 @@ Latency: a record is appended and synced; the time runs from just before its com
 process has the record in hand. Beside it a pipe between the same two processes, message by message in turn. The reader
 sleeps in between: messages are some milliseconds apart. Followers: a writer appends 64 KiB batches and syncs every
 eighth, while one or ten processes follow the log into Arrow, each to the last record. As fast as it goes, eleven
-processes share the cores there are; at a pace, they have room.
+processes share the cores there are; at a pace, they have room. Beside them the least that ten can cost: processes that
+know where the file is, read what it has grown by into the same memory every 10 ms, and take its checksum.
 """
 
 from __future__ import annotations
 
+import glob
 import os
 import struct
 import subprocess
@@ -18,6 +20,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from statistics import median, quantiles
+
+from crc32c import crc32c
 
 from harness import Row, report
 from logboom.batch import build
@@ -30,6 +34,8 @@ ROUNDS = 5
 BATCHES = 1600
 SYNC_EVERY = 8
 TOPIC = "bench"
+BARE_BYTES = 4 * 1024 * 1024
+BARE_PAUSE_S = 0.01
 _STAMP = struct.Struct("<q")
 
 
@@ -97,18 +103,28 @@ def _follow_messages(path: str) -> None:
 def _followers(directory: str) -> list[Row]:
     rows = []
     for what, pause_s in (("as fast as it goes", 0.0), ("at 100 MB/s at most", SYNC_EVERY * 64 * 1024 / 100e6)):
-        times: dict[int, list[float]] = {0: [], 1: [], 10: []}
+        nobody, one, ten, bare = (
+            f"write 100 MiB {what}, {who}"
+            for who in ("nobody follows", "one follows", "ten follow", "ten only read and take checksums")
+        )
+        ways = {nobody: ("follow", 0), one: ("follow", 1), ten: ("follow", 10), bare: ("bare", 10)}
+        times: dict[str, list[float]] = {name: [] for name in ways}
         for number in range(ROUNDS):
-            for count, samples in times.items():
-                samples.append(_time_followers(f"{directory}/{pause_s}-{number}-{count}", count, pause_s))
-        ratio = median(ours / theirs for ours, theirs in zip(times[10], times[1], strict=True))
-        nobody, one, ten = (f"write 100 MiB {what}, {who}" for who in ("nobody follows", "one follows", "ten follow"))
+            for name, (how, count) in ways.items():
+                times[name].append(
+                    _time_followers(f"{directory}/{pause_s}-{number}-{how}-{count}", how, count, pause_s)
+                )
         rows += [
-            Row(nobody, median(times[0]), "s", _middle(times[0])),
-            Row(one, median(times[1]), "s", _middle(times[1])),
-            Row(ten, median(times[10]), "s", _middle(times[10]), one, ratio, 1.5, "lower", ratio <= 1.5),
+            *(Row(name, median(times[name]), "s", _middle(times[name])) for name in (nobody, one)),
+            *(_beside_one(name, one, times, goal) for name, goal in ((ten, 1.5), (bare, None))),
         ]
     return rows
+
+
+def _beside_one(name: str, one: str, times: dict[str, list[float]], goal: float | None) -> Row:
+    ratio = median(ours / theirs for ours, theirs in zip(times[name], times[one], strict=True))
+    met = None if goal is None else ratio <= goal
+    return Row(name, median(times[name]), "s", _middle(times[name]), one, ratio, goal, "lower", met)
 
 
 def _middle(samples: list[float]) -> tuple[float, float]:
@@ -116,7 +132,7 @@ def _middle(samples: list[float]) -> tuple[float, float]:
     return quarters[0], quarters[2]
 
 
-def _time_followers(path: str, count: int, pause_s: float) -> float:
+def _time_followers(path: str, how: str, count: int, pause_s: float) -> float:
     """Seconds from the first append until every reader has the last record. The writer syncs no sooner than allowed."""
     batch = build([os.urandom(1024) for _ in range(63)])
     with DataDirectory.open(path) as data:
@@ -124,7 +140,8 @@ def _time_followers(path: str, count: int, pause_s: float) -> float:
         (log,) = data.open_topic(TOPIC)
         log.append_one(batch, 0)
         log.commit(log.sync())
-        readers = [child("follow", path, str(63 * (BATCHES + 1))) for _ in range(count)]
+        end = {"follow": 63, "bare": len(batch.data)}[how] * (BATCHES + 1)
+        readers = [child(how, path, str(end)) for _ in range(count)]
         processes = [reader.__enter__() for reader in readers]
         try:
             start = time.perf_counter()
@@ -153,11 +170,27 @@ def _follow_to_the_end(path: str, records: int) -> None:
             return
 
 
+def _read_to_the_end(path: str, size: int) -> None:
+    (name,) = glob.glob(f"{path}/topics/{TOPIC}~*/0/*.log")
+    memory = memoryview(bytearray(BARE_BYTES))
+    file, position, crc = os.open(name, os.O_RDONLY), 0, 0
+    print("ready", flush=True)
+    while position < size:
+        count = os.preadv(file, [memory], position)
+        crc = crc32c(memory[:count], crc)
+        position += count
+        if position < size and count < BARE_BYTES:
+            time.sleep(BARE_PAUSE_S)
+    print("done", flush=True)
+
+
 if __name__ == "__main__":
     match sys.argv[1:]:
         case ["latency", path]:
             _follow_messages(path)
         case ["follow", path, records]:
             _follow_to_the_end(path, int(records))
+        case ["bare", path, size]:
+            _read_to_the_end(path, int(size))
         case _:
             main()

@@ -21,7 +21,7 @@ from logboom.storage.files.disk import Disk, read_file, replace_file
 from logboom.storage.files.open_files import OpenFiles
 from logboom.storage.labels import label_columns
 from logboom.storage.scan import Bad, TooHostile, Window, next_sound, proves_synced, scan
-from logboom.storage.segment import NO_GENERATION, Segment, parse_names, snap_path
+from logboom.storage.segment import NUMBERS_SIZE, Segment, own_names, parse_name, snap_path
 from logboom.storage.tail import LogTail, Snapshot
 
 
@@ -80,31 +80,24 @@ def recover(files: OpenFiles, directory: str, config: LogConfig, standing: LogSt
 
 def find_segments(files: OpenFiles, directory: str, clean: bool = False) -> list[Segment]:
     """The segments by their names, oldest first; `clean` also removes what crashes and drops left lying about."""
-    names = sorted(files.disk.list(directory))
-    litter = [name for name in names if name.endswith(".tmp")]
-    generations: dict[str, str] = {}
-    snapshots: list[str] = []
-    indexes: list[tuple[str, str]] = []
-    for numbers, generation, kind in parse_names(names):
-        if kind == "snap":
-            snapshots.append(numbers)
-        elif kind == "idx":
-            indexes.append((numbers, generation))
-        else:
-            if numbers in generations:
-                litter.append(f"{numbers}-{generations[numbers]}.log")
-            generations[numbers] = generation
-    keys = list(generations)
-    if keys != snapshots:
-        keys = sorted(generations.keys() | snapshots)
-    while len(keys) > 1 and keys[0] not in generations:
-        litter.append(f"{keys.pop(0)}.snap")
-    current = generations.items()
-    litter += [f"{index[0]}-{index[1]}.idx" for index in indexes if index not in current]
-    if clean:
-        for name in litter:
-            files.disk.unlink(f"{directory}/{name}")
-    segments = [Segment.named(files, directory, key, generations.get(key, NO_GENERATION)) for key in keys]
+    names = files.disk.list(directory)
+    logs = sorted(own_names([name for name in names if name.endswith(".log")]))
+    current = {name[:NUMBERS_SIZE]: name for name in logs}  # of several generations the highest: it is the last
+    kept = current.values()
+    others = set(names).difference(
+        kept, [f"{numbers}.snap" for numbers in current], [f"{name[:-3]}idx" for name in kept]
+    )
+    if others:
+        ours = {name: numbers[1] for name in others if (numbers := parse_name(name))}
+        bare = sorted(numbers for name, numbers in ours.items() if name.endswith(".snap"))
+        first = next(iter(current), bare[-1] if bare else "")
+        current |= {numbers: f"{numbers}-{0:010}.log" for numbers in bare if numbers >= first}
+        current = dict(sorted(current.items()))
+        if clean:
+            for name in sorted(others):
+                if name.endswith(".tmp") or (name in ours and not (name.endswith(".snap") and ours[name] >= first)):
+                    files.disk.unlink(f"{directory}/{name}")
+    segments = [Segment.named(files, directory, name) for name in current.values()]
     for segment, after in pairwise(segments):
         segment.after = after.first_seqno, after.first_index
     return segments

@@ -11,7 +11,7 @@ position returned is the true start of a batch with the number asked for, or `Da
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -28,17 +28,17 @@ from logboom.storage.tail import Snapshot
 _WALK_BYTES: Final = 4096
 
 
-parse_name: Final = re.compile(r"(0\d{19}-0\d{19})(?:\.snap|-([0-3]\d{9})\.(?:log|idx))", re.ASCII).fullmatch
+_NAME: Final = r"(0\d{19}-0\d{19})(?:\.snap|-([0-3]\d{9})\.(?:log|idx))"
+parse_name: Final = re.compile(_NAME, re.ASCII).fullmatch
 """Matches the name of a file of ours: its first seqno and index as they stand, and its generation if it has one."""
-_find_names: Final = re.compile(
-    r"(?<=/)(0\d{19}-0\d{19})(?:-([0-3]\d{9})\.(?=[li])|\.(?=s))(log|idx|snap)(?=/)", re.ASCII
-)
-NO_GENERATION: Final = "0" * 10
+_are_ours: Final = re.compile(f"(?:{_NAME}/)*", re.ASCII).fullmatch
+NUMBERS_SIZE: Final = 41
+"""So many characters of each name say its first seqno and index."""
 
 
-def parse_names(names: Iterable[str]) -> list[tuple[str, str, str]]:
-    """Those that `parse_name` matches, in their order, each with its kind: all at once, for there may be thousands."""
-    return _find_names.findall(f"/{'/'.join(names)}/")
+def own_names(names: list[str]) -> list[str]:
+    """Those that `parse_name` matches. Mostly that is all of them, and they may be thousands: one look tells."""
+    return names if _are_ours("/".join([*names, ""])) else [name for name in names if parse_name(name)]
 
 
 def snap_path(directory: str, seqno: int, index: int) -> str:
@@ -92,10 +92,9 @@ class Segment:
         """The seqno and index the next segment begins with; None while there is no next one."""
 
     @classmethod
-    def named(cls, files: OpenFiles, directory: str, numbers: str, generation: str) -> Segment:
-        """By what `parse_names` found."""
-        path = f"{directory}/{numbers}-{generation}.log"
-        return cls(files, directory, int(numbers[:20]), int(numbers[21:]), int(generation), path)
+    def named(cls, files: OpenFiles, directory: str, name: str) -> Segment:
+        """By the name of its .log."""
+        return cls(files, directory, int(name[:20]), int(name[21:41]), int(name[42:52]), f"{directory}/{name}")
 
     def __repr__(self) -> str:
         return f"<Segment {self.log_path}>"

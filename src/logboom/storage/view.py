@@ -43,25 +43,25 @@ class LogGone(Exception):
 
 class LogView(ReadableLog):
     def __init__(
-        self, files: OpenFiles, directory: str, states: StateReader, key: tuple[bytes, int], segments: list[Segment]
+        self, files: OpenFiles, directory: str, states: StateReader, standing: LogState, segments: list[Segment]
     ) -> None:
+        """With what was listed, and what the state file said then."""
         super().__init__(directory, segments)
         self._files = files
         self._states = states
-        self._key = key
-        self._standing = LogState(*key, 0, 0, 0, 0)
+        self._key = standing[:2]
+        self._standing = standing
         self._newest = NO_TIMESTAMP
         self._crossed = -1
         self.damage: Damage | None = None
         """Why the view ends before what is committed."""
         self._begin(segments[0])
-        self.refresh(relist=True)
+        self._catch_up(standing, relist=False)
 
     @classmethod
     def open(cls, files: OpenFiles, directory: str, states: StateReader, topic_id: bytes, partition: int) -> LogView:
         """Raises LogGone where no writer has opened this log yet."""
-        key = topic_id, partition
-        return cls(files, directory, states, key, _list(files, directory, states, key)[1])
+        return cls(files, directory, states, *_list(files, directory, states, (topic_id, partition)))
 
     @property
     def standing(self) -> LogState:
@@ -73,9 +73,12 @@ class LogView(ReadableLog):
         standing, before = _standing(self._states, self._key), self._standing
         if standing == before and not relist:
             return False
-        changed = standing != before
         relist = relist or standing.generation != before.generation or standing.committed < before.committed
-        reached = self.committed
+        return self._catch_up(standing, relist) or standing != before
+
+    def _catch_up(self, standing: LogState, relist: bool) -> bool:
+        """Be as far as the state file says; whether there are other files or records than before."""
+        before, reached, changed = self._standing, self.committed, False
         try:
             for _ in range(_ATTEMPTS):
                 other = False

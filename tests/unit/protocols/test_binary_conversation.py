@@ -339,6 +339,22 @@ def test_a_chunk_larger_than_the_credit_is_sent_and_must_be_made_up_for() -> Non
     run(story())
 
 
+def test_the_rest_of_the_credit_does_not_become_a_small_chunk() -> None:
+    async def story() -> None:
+        batch = bytes(build([bytes(1000)]).data)
+        async with serve(await events()) as node:
+            peer = await node.peer()
+            await peer.ask(Kind.APPEND, 2, append(*[len(batch)] * 12), [batch] * 12)
+            request = ReadRequest("events", max_bytes=4 * len(batch))
+            peer.send(Kind.SUBSCRIBE, 3, Read(request, credit=2 * 4 * len(batch) + 500))
+            for _ in range(3):
+                kind, _, _, payload = await peer.receive()
+                assert (kind, len(payload)) == (Kind.CHUNK, 4 * len(batch))
+            assert await peer.is_silent()
+
+    run(story())
+
+
 @pytest.mark.parametrize("loop", LOOPS)
 def test_a_subscription_goes_on_with_what_is_appended_until_it_is_ended(loop: str) -> None:
     async def story() -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from logboom.storage.segment import parse_name, parse_names
+import pytest
+
+from logboom.storage.segment import own_names, parse_name
 
 NUMBERS = f"{12:020}-{3:020}"
 NAMES = [
@@ -24,7 +26,12 @@ NAMES = [
 
 
 def test_many_names_are_told_apart_as_each_is_alone() -> None:
-    alone = [match for match in map(parse_name, NAMES) if match]
-    assert [found[:2] for found in parse_names(NAMES)] == [(match[1], match[2] or "") for match in alone]
-    assert [found[2] for found in parse_names(NAMES)] == ["log", "idx", "snap", "snap"]
-    assert parse_names([]) == []
+    alone = [name for name in NAMES if parse_name(name)]
+    assert own_names(NAMES) == alone == [*NAMES[:3], NAMES[-1]]
+    assert own_names(alone) == alone
+    assert own_names([]) == own_names([""]) == []
+
+
+@pytest.mark.parametrize("stray", [name for name in NAMES if not parse_name(name)])
+def test_one_name_that_is_none_of_ours_does_not_hide_the_others(stray: str) -> None:
+    assert own_names([NAMES[0], stray, NAMES[2]]) == [NAMES[0], NAMES[2]]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 CREDIT_BYTES: Final = 8 * 1024 * 1024
 """What the server may push ahead of the consumer."""
-TOP_UP_BYTES: Final = CREDIT_BYTES // 2
+TOP_UP_BYTES: Final = CREDIT_BYTES // 4
+"""After so much credit is granted again: with each large chunk, while others are still on their way."""
 
 
 class Pushes:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, read_header, to_table
 from logboom.batch.arrow import to_list
-from logboom.batch.tables import LOST
+from logboom.batch.tables import FEW, LOST
 from logboom.broker.api import Chunk, Filter, ReadRequest, Start
 from logboom.errors import (
     BatchError,
@@ -38,6 +38,9 @@ if TYPE_CHECKING:
 
 CHUNK_BYTES: Final = 4 * 1024 * 1024
 """What is asked for at once: a table of many batches is made in vectors."""
+FEW_WIDE: Final = FEW // 2
+"""As FEW where a table has many columns: made one by one, each batch costs for each of them."""
+_NARROW: Final = 2
 TABLE_BYTES_MAX: Final = 128 * 1024 * 1024
 """Compressed batches may grow by any factor: about so much becomes one table at most."""
 
@@ -323,6 +326,7 @@ class ReaderCore:
 
     def _stored(self, chunk: Chunk, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         data = chunk.data
+        few = FEW if columns is not None and len(columns) <= _NARROW else FEW_WIDE
         while len(data):
             try:
                 header = read_header(data)
@@ -330,7 +334,7 @@ class ReaderCore:
                 self._meet(chunk, self.seqno or 0, None, str(error))
                 return
             self._check_dense(chunk, header.base_seqno)
-            stretch = to_table(data, header.base_seqno, header.index, columns, budget_bytes=TABLE_BYTES_MAX)
+            stretch = to_table(data, header.base_seqno, header.index, columns, few, TABLE_BYTES_MAX)
             seqno = self.seqno or 0
             if stretch.next_seqno > seqno:
                 self._move(stretch.next_seqno, stretch.term)

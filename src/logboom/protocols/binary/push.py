@@ -1,7 +1,9 @@
 """A subscription on a connection: chunks are pushed while there is credit, and while the peer reads them.
 
 Credit is bytes of frames that the peer will take. A chunk is asked for only with credit above zero and goes out whole,
-so the credit may end below zero; then as much must be granted before the next. At most one chunk is held.
+so the credit may end below zero; then as much must be granted before the next. It is asked for as large as the credit,
+but no smaller than half of what the subscription began with: what is left of the credit after large chunks would
+become a small one each time. At most one chunk is held.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Push:
-    __slots__ = ("_connection", "_credit", "_front_end", "_request", "_wake", "correlation", "task")
+    __slots__ = ("_connection", "_credit", "_front_end", "_least", "_request", "_wake", "correlation", "task")
     task: asyncio.Task[None]
 
     def __init__(self, connection: BinaryConnection, front_end: BinaryFrontEnd, correlation: int, head: Read) -> None:
@@ -33,6 +35,7 @@ class Push:
         self._front_end = front_end
         self._request = head.request
         self._credit = head.credit
+        self._least = head.credit // 2
         self._wake = asyncio.Event()
         self.correlation = correlation
 
@@ -49,7 +52,7 @@ class Push:
                     self._wake.clear()
                     await self._wake.wait()
                 await connection.writable()
-                chunk = await subscription.next(min(self._credit, share(), self._request.max_bytes))
+                chunk = await subscription.next(min(max(self._credit, self._least), share(), self._request.max_bytes))
                 began = perf_counter()
                 await connection.writable()
                 buffers, size = encode_chunk(self.correlation, chunk)
