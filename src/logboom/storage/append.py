@@ -116,7 +116,3 @@ class AppendGroup:
         stream = self._streams.get(header.producer_id) or self._tail.producers.get(header.producer_id)
         epoch = header.producer_epoch
         self._streams[header.producer_id] = stream.then(epoch, written) if stream else ProducerStream(epoch, (written,))
-
-    @property
-    def last_header_crc(self) -> int:
-        return int.from_bytes(self.buffers[-2][92:96], "little")

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+import msgspec
 
 from logboom.batch import Batch
 from logboom.broker.caller import Caller
@@ -39,7 +41,7 @@ class AppendCalls(Protocol):
         ...
 
 
-class Part(NamedTuple):
+class Part(msgspec.Struct, frozen=True):
     """Batches for one log."""
 
     topic: str

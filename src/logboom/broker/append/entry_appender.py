@@ -63,10 +63,11 @@ class EntryAppender:
         expect: list[int | None] | None = None
         if len(entries) > 1:
             batches = [batch for entry in entries for batch in entry.batches]
-        if any(entry.expect is not None for entry in entries):
+        if [entry for entry in entries if entry.expect is not None]:
             expect = [seqno for entry in entries for seqno in entry.expected(self.log.next)]
         try:
-            self._begin_owed_term()
+            if self.term is not None:
+                self._begin_owed_term()
             answers = self.log.append(batches, self._now_us(), self.term, expect)
         except LogboomError as error:  # the term could not be begun
             answers = [error] * len(batches)

@@ -104,7 +104,7 @@ class Entry:
         self.acks = acks
         self.expect = expect
         self.meter = meter
-        self.size = self.work_bytes = 0
+        size = work_bytes = 0
         self.is_staged = False
         """Whether a stage's producer wrote any of it."""
         self.issued_id = 0
@@ -116,8 +116,11 @@ class Entry:
                     self.is_staged = True
                 elif header.producer_id < ISSUED_END:
                     self.issued_id = max(self.issued_id, header.producer_id)
-            self.size += header.size
-            self.work_bytes += max(header.size, header.body_size)
+            size += header.size
+            work_bytes += max(header.size, header.body_size)
+        self.size = size
+        self.work_bytes = work_bytes
+        """As the bodies will be inflated."""
         self.is_repeat = False
         """Whether the log had it already: then it is answered, and never written."""
         self.on_end: Callable[[], object] | None = None
