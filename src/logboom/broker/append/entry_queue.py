@@ -8,10 +8,11 @@ from logboom.broker.append.promise import Entry
 
 
 class EntryQueue:
-    __slots__ = ("_entries", "eager", "size", "work_bytes")
+    __slots__ = ("eager", "entries", "size", "work_bytes")
 
     def __init__(self) -> None:
-        self._entries: deque[Entry] = deque()
+        self.entries: deque[Entry] = deque()
+        """To look at: they are put in and taken out below."""
         self.size = 0
         """Bytes of all."""
         self.work_bytes = 0
@@ -19,15 +20,8 @@ class EntryQueue:
         self.eager = 0
         """How many do not wait for a sync."""
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    @property
-    def first(self) -> Entry:
-        return self._entries[0]
-
     def put(self, entry: Entry) -> None:
-        self._entries.append(entry)
+        self.entries.append(entry)
         self.size += entry.size
         self.work_bytes += entry.work_bytes
         if entry.acks != "durable":
@@ -35,7 +29,7 @@ class EntryQueue:
 
     def take(self) -> Entry:
         """The first."""
-        entry = self._entries.popleft()
+        entry = self.entries.popleft()
         self.size -= entry.size
         self.work_bytes -= entry.work_bytes
         if entry.acks != "durable":
@@ -43,7 +37,7 @@ class EntryQueue:
         return entry
 
     def take_all(self) -> list[Entry]:
-        entries = list(self._entries)
-        self._entries.clear()
+        entries = list(self.entries)
+        self.entries.clear()
         self.size = self.work_bytes = self.eager = 0
         return entries

@@ -89,11 +89,11 @@ class LogWriter:
 
     @property
     def is_fresh(self) -> bool:
-        return bool(self._queue) and not self._account.unsynced_bytes
+        return bool(self._queue.entries) and not self._account.unsynced_bytes
 
     @property
     def has_work(self) -> bool:
-        return bool(self._queue or self._awaiting or self.busy)
+        return bool(self._queue.entries or self._awaiting or self.busy)
 
     def submit(self, entry: Entry) -> None:
         """Take an append in. Its promise is kept, or broken with a reason, in any case."""
@@ -148,7 +148,7 @@ class LogWriter:
         """Some have waited for room long enough."""
         self._patience = None
         now, most = self._loop.time(), self._rounds.limits.unsynced_bytes_per_log
-        while self._queue and self._queue.first.give_up_at <= now and not self._account.has_room(0):
+        while self._queue.entries and self._queue.entries[0].give_up_at <= now and not self._account.has_room(0):
             entry = self._unqueue()
             self.refuse(entry, Overloaded(self.name, self.queued_bytes + self.unsynced_bytes, most))
         self.go_on()
@@ -161,7 +161,7 @@ class LogWriter:
 
     def go_on(self) -> None:
         """Write what is queued as soon as can be: with the next sync, or before it where somebody waits for no sync."""
-        if not self._queue:
+        if not self._queue.entries:
             return
         if not self._is_free:
             if self._rounds.paused:
@@ -174,10 +174,10 @@ class LogWriter:
             return
         self._rounds.want(self)
         if not has_room and self._patience is None:
-            self._patience = self._loop.call_at(self._queue.first.give_up_at, self._give_up)
+            self._patience = self._loop.call_at(self._queue.entries[0].give_up_at, self._give_up)
 
     def take_turn(self) -> LogTurn | None:
-        if self._queue and self._is_quick():
+        if self._queue.entries and self._is_quick():
             self._write_now(self._take_queue())
         elif entries := self._take_queue():
             self._seize()
@@ -205,15 +205,15 @@ class LogWriter:
     def _take_queue(self) -> list[Entry]:
         """What is to be written now: as much as there is room for, at least one entry."""
         queue, account, syncing = self._queue, self._account, self.log.syncing
-        if not queue:
+        if not queue.entries:
             return []
         if not syncing and account.has_room(queue.size):
             account.note_queued(-queue.size)
             return queue.take_all()
         entries: list[Entry] = []
         taken = 0
-        while queue and (not entries or account.has_room(taken)):
-            if syncing and isinstance(queue.first, Adoption):
+        while queue.entries and (not entries or account.has_room(taken)):
+            if syncing and isinstance(queue.entries[0], Adoption):
                 break  # a segment must be rolled for it
             entry = self._unqueue()
             taken += entry.size
@@ -431,7 +431,7 @@ class LogWriter:
             if timer is not None:
                 timer.cancel()
         self._timer = self._patience = None
-        while self._queue:
+        while self._queue.entries:
             self.refuse(self._unqueue(), unwritten)
         while self._awaiting:
             _, waiting = self._awaiting.popleft()

@@ -100,8 +100,10 @@ class Handler:
             if self._topics is None or part.topic not in self._topics:
                 self._note_topic(part.topic)
         run = self._run
-        if run is None or not run.takes(head):
+        if run is not None and not run.takes(head):
             self.end_run()
+            run = None
+        if run is None:
             run = AppendRun(head)
         for error in run.add(frame.correlation, head, frame.payload):
             self._front_end.rejections.note(error)
