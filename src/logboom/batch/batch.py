@@ -53,7 +53,8 @@ class Batch:
         header = read_header(data)
         if header.size > len(data):
             raise NotABatch(f"{len(data)} bytes hold only a part of a batch of {header.size}")
-        return cls(header, memoryview(data)[: header.size], False)
+        view = data if type(data) is memoryview else memoryview(data)
+        return cls(header, view if header.size == len(view) else view[: header.size], False)
 
     @classmethod
     def trusted(cls, data: Buffer) -> Batch:

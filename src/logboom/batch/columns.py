@@ -159,6 +159,8 @@ def _find_offsets(body: memoryview, position: int, count: int) -> tuple[int, int
         steps = vector.np.frombuffer(body, vector.I32, count + 1, position)
         # A search in the bytes takes a tenth of NumPy's any().
         back = True in (steps[1:] < steps[:-1]).tobytes()
+    elif count == 1:
+        back = last < 0
     else:
         few = body[position : position + 4 * count + 4].cast("i").tolist()
         back = not all(map(le, few, few[1:]))

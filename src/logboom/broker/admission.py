@@ -45,6 +45,12 @@ class Admission:
         if self.source is not None:
             raise ReadOnlyReplica(self.source)
 
+    def check_changeable(self) -> None:
+        """Both: called for each append."""
+        if self.closing or self.source is not None:
+            self.check_open()
+            self.check_original()
+
     def check_node(self) -> None:
         if self.refused is not None:
             raise WritesRefused("the node", self.refused)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -32,6 +32,7 @@ from logboom.broker.api import (
     KeyInfo,
     Measures,
     NodeStats,
+    Outcome,
     Part,
     PartitionInfo,
     Publication,
@@ -284,6 +285,11 @@ class LocalBroker:
         self, parts: Sequence[Part], acks: Acks | None = None, *, caller: Caller = EVERYBODY
     ) -> asyncio.Future[list[Answer]]:
         return self._router.append(parts, acks, caller)
+
+    def append_then(
+        self, parts: Sequence[Part], acks: Acks | None, then: Callable[[Outcome], None], *, caller: Caller = EVERYBODY
+    ) -> None:
+        self._router.append_then(parts, acks, then, caller)
 
     async def open_stage(self, note: str = "", *, caller: Caller = EVERYBODY) -> StageInfo:
         self._ask(caller, "create", "stage")

@@ -25,7 +25,7 @@ from logboom.batch import Batch
 from logboom.batch.rewrite import equal
 from logboom.broker.api import Answer, FeedOrigin, ReplicaStats
 from logboom.broker.append.log_writer import LogWriter
-from logboom.broker.append.promise import CopiedEntry, Promise
+from logboom.broker.append.promise import AwaitedPromise, CopiedEntry
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.limits import said_again
@@ -287,7 +287,7 @@ class LogCopy:
                 new.append(batch)
             elif index == self._known:
                 await self._compare(batch)
-        promise = Promise(asyncio.get_running_loop(), len(new), 1 if new else 0)
+        promise = AwaitedPromise(asyncio.get_running_loop(), len(new), 1 if new else 0)
         if new:
             self._writer.submit(CopiedEntry(promise, 0, new, "durable", None, self._hosted.meter))
         return promise.future

@@ -10,7 +10,7 @@ whoever called decides. Errors of the node are raised here as the classes they w
 from __future__ import annotations
 
 from asyncio import Future, get_running_loop, sleep
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
@@ -264,6 +264,16 @@ class RemoteBroker:
     ) -> Future[list[api.Answer]]:
         """With acks none the answers say SEQNO_UNKNOWN: the node sends none."""
         return self._send(parts, acks, None)
+
+    def append_then(
+        self,
+        parts: Sequence[api.Part],
+        acks: api.Acks | None,
+        then: Callable[[api.Outcome], None],
+        *,
+        caller: Caller = EVERYBODY,
+    ) -> None:
+        api.call_when_done(self.append(parts, acks, caller=caller), then)
 
     def _send(self, parts: Sequence[api.Part], acks: api.Acks | None, stage: str | None) -> Future[list[api.Answer]]:
         heads, payload = _flatten(parts)

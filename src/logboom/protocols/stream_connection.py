@@ -234,6 +234,11 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
             else:
                 transport.resume_reading()
 
+    def relieve(self) -> None:
+        """There is more room than before: that changes nothing where everything is read as it comes."""
+        if self._is_paused or self._is_ending:
+            self.regulate()
+
     def _rest(self) -> None:
         """Let others have their turn before more is read. `regulate` is to follow."""
         self._is_resting = True

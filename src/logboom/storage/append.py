@@ -6,7 +6,7 @@ the log's only when the write has succeeded. So a failed write needs no undoing.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 from logboom.batch.batch import Batch
 from logboom.batch.header import HEADER_SIZE, STAGED_IDS, Buffer, Header, stamp
@@ -18,12 +18,12 @@ from logboom.storage.tail import Control, LogTail
 GROUP_BYTES_MAX = 256 * 1024 * 1024
 
 
-class Appended(NamedTuple):
+class Appended(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Where a batch went. For a repeat: where it went the first time."""
 
     base_seqno: int
     record_count: int
-    index: int  # type: ignore[assignment]
+    index: int
     append_time: int
     repeat: bool = False
 
@@ -116,7 +116,3 @@ class AppendGroup:
         stream = self._streams.get(header.producer_id) or self._tail.producers.get(header.producer_id)
         epoch = header.producer_epoch
         self._streams[header.producer_id] = stream.then(epoch, written) if stream else ProducerStream(epoch, (written,))
-
-    @property
-    def last_header_crc(self) -> int:
-        return int.from_bytes(self.buffers[-2][92:96], "little")

@@ -14,11 +14,12 @@ import sys
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+
+import msgspec
 
 from logboom.batch.batch import Batch
 from logboom.batch.builder import build_control
-from logboom.batch.header import KIND_DATA, NO_TIMESTAMP, STAGED_IDS
+from logboom.batch.header import KIND_DATA, NO_TIMESTAMP, STAGED_IDS, Buffer
 from logboom.errors import (
     AppendRefused,
     BatchError,
@@ -44,11 +45,11 @@ from logboom.storage.store import SegmentStore
 from logboom.storage.tail import Floor, LogTail, read_control
 
 
-class PendingSync(NamedTuple):
+class PendingSync(msgspec.Struct, frozen=True):
     """What a sync under way will have made durable: hand `file` to `Disk.sync`, then this to `end_sync`."""
 
     file: File
-    index: int  # type: ignore[assignment]
+    index: int
     cuts: int
     """How often the log had been truncated: a sync that began before a truncation says nothing after it."""
 
@@ -75,7 +76,8 @@ class Appender:
         self.segment_append_time = found.segment_append_time
         """When the first batch of the last segment was appended; None while there is none."""
         self._segment_max_timestamp = found.segment_max_timestamp
-        self._last_header_crc = found.last_header_crc
+        self._last_header_crc: Buffer = found.last_header_crc.to_bytes(4, "little")
+        """As it lies in the file: its number is asked for only when the segment is sealed."""
         self.boundaries: deque[Boundary] = deque()
         """Where groups end that were written; whoever commits takes them."""
         self.named = store.disk.exists(segments[-1].log_path)
@@ -199,8 +201,7 @@ class Appender:
         """Answer for all batches of the group: written, or not, or nobody knows. Returns why none may follow."""
         error = self._write_staged(group) if group.staged else None
         for number, answer in group.answers:
-            lost = error is not None and answer.index >= self.tail.next_index
-            answers[number] = error if lost else answer
+            answers[number] = answer if error is None or answer.index < self.tail.next_index else error
         return error if isinstance(error, AppendRefused) else self._store.refused()
 
     def _put(self, group: AppendGroup) -> None:
@@ -254,7 +255,7 @@ class Appender:
             if self.segment_append_time is None:
                 self.segment_append_time = when
         self._segment_max_timestamp = newest
-        self._last_header_crc = group.last_header_crc
+        self._last_header_crc = group.buffers[-2][92:96]
         self.end = group.position
         self.boundaries.append(Boundary(tail.next_index - 1, tail.next_seqno, segment, self.end, tail.floor))
         self.outgrown = self._store.syncing and self.end > self.config.segment_bytes
@@ -300,9 +301,8 @@ class Appender:
         self._store.demand_writable()
         self.sync()
         tail, generation = self.tail, self._store.generation
-        summary = Summary(
-            self.end, tail.next_seqno, tail.next_index, self._segment_max_timestamp, self._last_header_crc
-        )
+        last_header_crc = int.from_bytes(self._last_header_crc, "little")
+        summary = Summary(self.end, tail.next_seqno, tail.next_index, self._segment_max_timestamp, last_header_crc)
         segment = self._store.new_segment(tail.next_seqno, tail.next_index, generation)
         snapshot = tail.snapshot(generation)
         with suppress(OSError):  # derived: made again when it is needed
@@ -365,7 +365,7 @@ class Appender:
             if self.segment_append_time is None:
                 self.segment_append_time = header.append_time
             self.end = position + header.size
-            self._last_header_crc = header.header_crc
+            self._last_header_crc = header.header_crc.to_bytes(4, "little")
             if header.index == index:
                 return
         raise Damage(segment.log_path, self.end, tail.next_seqno, None, f"batch {index} is not there")

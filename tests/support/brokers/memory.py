@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from logboom.batch.header import STAGED_IDS
 from logboom.broker.api import (
@@ -19,6 +19,7 @@ from logboom.broker.api import (
     KeyInfo,
     Measures,
     NodeStats,
+    Outcome,
     Part,
     PartitionInfo,
     Publication,
@@ -31,6 +32,7 @@ from logboom.broker.api import (
     StageInfo,
     TopicHistory,
     TopicInfo,
+    call_when_done,
 )
 from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.monitor.activity import Percentiles
@@ -102,6 +104,11 @@ class MemoryBroker:
         else:
             future.set_result(answers)
         return future
+
+    def append_then(
+        self, parts: Sequence[Part], acks: Acks | None, then: Callable[[Outcome], None], *, caller: Caller = EVERYBODY
+    ) -> None:
+        call_when_done(self.append(parts, acks, caller=caller), then)
 
     def release(self, number: int = 0) -> None:
         """Keep one of the promises."""

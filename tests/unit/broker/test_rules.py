@@ -26,6 +26,7 @@ ASKED: dict[str, list[tuple[str, str, str]]] = {
     "delete_topic": [("delete", "topic", "events")],
     "trim": [("delete", "topic", "events")],
     "append": [("write", "topic", "events")],
+    "append_then": [("write", "topic", "events")],
     "read": [("read", "topic", "events"), ("read", "cursor", "billing")],
     "subscribe": [("read", "topic", "events"), ("read", "cursor", "billing")],
     "commit_cursor": [("write", "cursor", "billing"), ("read", "topic", "events")],
@@ -83,8 +84,8 @@ def calls() -> Iterator[str]:
             yield from (name for name, _ in inspect.getmembers(protocol, inspect.isfunction) if name[0] != "_")
 
 
-def arguments(call: str) -> dict[str, Any]:
-    """For every parameter that has no default, by its name."""
+def arguments(call: str, answers: list[Answer]) -> dict[str, Any]:
+    """For every parameter that has no default, by its name. Who is called back is `answers`."""
     known: dict[str, Any] = {
         "name": NAMES.get(call, "events"),
         "topic": "events",
@@ -93,6 +94,8 @@ def arguments(call: str) -> dict[str, Any]:
         "partition": 0,
         "seqno": 1,
         "index": 1,
+        "acks": None,
+        "then": answers.extend,
         "parts": [Part("events", [build([b"x"])])],
         "request": ActivityRequest() if call == "activity" else ReadRequest("events", Start(cursor="billing")),
         "cursor": "billing",
@@ -107,13 +110,15 @@ def arguments(call: str) -> dict[str, Any]:
 
 async def ask(broker: LocalBroker, call: str) -> list[LogboomError]:
     """What a call is refused with, alone or as the answer of each of its batches."""
+    answers: list[Answer] = []
     try:
-        answer = getattr(broker, call)(**arguments(call), caller=SOMEBODY)
+        answer = getattr(broker, call)(**arguments(call, answers), caller=SOMEBODY)
         if inspect.isawaitable(answer):
             answer = await answer
     except LogboomError as error:
         return [error]
-    answers: list[Answer] = answer if isinstance(answer, list) else []
+    if isinstance(answer, list):
+        answers = answer
     return [each for each in answers if isinstance(each, LogboomError)]
 
 

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from logboom.batch import Producer, build
 from logboom.broker.api import Appended, Filter, Part, ReadRequest, Start
@@ -51,7 +52,7 @@ def test_a_broker_is_the_same_through_any_number_of_front_ends(gateways: int, tm
             first = await broker.append([Part("events", batches, 1)], "durable")
             assert [answer.base_seqno for answer in first if isinstance(answer, Appended)] == [0, 2]
             again = await broker.append([Part("events", batches, 1)], "leader")
-            assert again == [answer._replace(repeat=True) for answer in first if isinstance(answer, Appended)]
+            assert again == [replace(answer, repeat=True) for answer in first if isinstance(answer, Appended)]
             chunk = await broker.read(ReadRequest("events", partition=1))
             assert [record.value for record in chunk.records()] == [b"a", b"b", b"c"]
             assert (chunk.next_seqno, chunk.at_end) == (3, True)

@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from logboom.batch import Batch, Producer, build, build_control
 from logboom.batch.header import ISSUED_IDS
@@ -203,7 +204,7 @@ def test_producers_are_checked_and_repeats_answered_as_the_first_time(log: Log) 
     first = log.append_one(build([b"a", b"b"], producer=Producer(9, 1, 0)), NOW)
     log.append_one(build([b"c"], producer=Producer(9, 1, 2)), NOW)
     again = log.append_one(build([b"a", b"b"], producer=Producer(9, 1, 0)), NOW + 5)
-    assert again == first._replace(repeat=True)
+    assert again == replace(first, repeat=True)
     for producer, error in (
         (Producer(9, 1, 9), SequenceGap),
         (Producer(9, 0, 3), ProducerFenced),
@@ -231,7 +232,7 @@ def test_a_repeat_within_one_group_is_answered_with_its_original(log: Log) -> No
     batch = build([b"a"], producer=Producer(3, 0, 0))
     first, second = log.append([batch, batch], NOW)
     assert isinstance(first, Appended)
-    assert second == first._replace(repeat=True)
+    assert second == replace(first, repeat=True)
     assert log.next == 1
 
 

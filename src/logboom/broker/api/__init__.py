@@ -9,7 +9,7 @@ apart. Everything that can go wrong is an error of errors.py.
 
 from __future__ import annotations
 
-from logboom.broker.api.appends import AppendCalls, Part
+from logboom.broker.api.appends import AppendCalls, Outcome, Part, call_when_done, count_batches
 from logboom.broker.api.broker import Broker
 from logboom.broker.api.cursors import CursorCalls, CursorInfo
 from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
@@ -61,6 +61,7 @@ __all__ = [
     "Measures",
     "NodeStats",
     "OperatorCalls",
+    "Outcome",
     "Part",
     "PartitionInfo",
     "Publication",
@@ -79,4 +80,6 @@ __all__ = [
     "TopicCalls",
     "TopicHistory",
     "TopicInfo",
+    "call_when_done",
+    "count_batches",
 ]

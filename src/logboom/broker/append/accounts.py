@@ -52,14 +52,12 @@ class WriteAccount:
 
     def overload(self, name: str, size: int) -> Overloaded | None:
         """Why so many bytes more may not wait for this log, which is called so."""
-        node, limits = self._node, self._node.limits
-        for waiting, most in (
-            (self.queued_bytes, limits.unsynced_bytes_per_log),
-            (node.queued_bytes, limits.unsynced_bytes),
-        ):
-            if waiting and waiting + size > most:
-                return Overloaded(name, waiting, most)
-        return None
+        waiting, most = self.queued_bytes, self._node.limits.unsynced_bytes_per_log
+        if not waiting or waiting + size <= most:
+            waiting, most = self._node.queued_bytes, self._node.limits.unsynced_bytes
+            if not waiting or waiting + size <= most:
+                return None
+        return Overloaded(name, waiting, most)
 
     def note_queued(self, size: int) -> None:
         """So many bytes more, or less, wait to be written."""

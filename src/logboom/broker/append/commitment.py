@@ -14,13 +14,15 @@ Holds nothing that a crash could take: it reads what its logs say.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
+
+import msgspec
 
 from logboom.storage.data.topic import Acks, FlushSettings
 from logboom.storage.log import Log
 
 
-class Due(NamedTuple):
+class Due(msgspec.Struct, frozen=True, gc=False):
     """What somebody waits for: that this round, of this term and no other, is durable."""
 
     round: int

@@ -61,11 +61,13 @@ class EntryAppender:
             return
         batches: Sequence[Batch] = entries[0].batches
         expect: list[int | None] | None = None
-        if len(entries) > 1 or entries[0].expect is not None:
+        if len(entries) > 1:
             batches = [batch for entry in entries for batch in entry.batches]
+        if [entry for entry in entries if entry.expect is not None]:
             expect = [seqno for entry in entries for seqno in entry.expected(self.log.next)]
         try:
-            self._begin_owed_term()
+            if self.term is not None:
+                self._begin_owed_term()
             answers = self.log.append(batches, self._now_us(), self.term, expect)
         except LogboomError as error:  # the term could not be begun
             answers = [error] * len(batches)
@@ -116,7 +118,7 @@ class EntryAppender:
             batches = list(entry.piece.batches())
             self._begin_owed_term()
             entry.answers = self.log.adopt(entry.piece.file(), batches, self._now_us(), self.term)
-            entry.batches = batches
+            entry.batches, entry.size = batches, sum(len(batch.data) for batch in batches)
         except (LogboomError, OSError) as error:
             logger.warning("%s: %s does not become a segment: %s", self.name, entry.piece.path, error)
         except Exception as error:  # nothing of ours: what was written is not known

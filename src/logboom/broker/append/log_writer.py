@@ -21,6 +21,7 @@ from typing import Final
 
 from logboom.broker.append.commitment import Due
 from logboom.broker.append.entry_appender import EntryAppender
+from logboom.broker.append.entry_queue import EntryQueue
 from logboom.broker.append.promise import Adoption, Entry
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.append.turn import LogTurn
@@ -55,11 +56,7 @@ class LogWriter:
         """Up to where the log must be durable to have it."""
         self.busy = False
         """Whether a thread has the log."""
-        self._queue: deque[Entry] = deque()
-        self._eager = 0
-        """How many in the queue do not wait for a sync."""
-        self._queued_work = 0
-        """Bytes of the queue, as its bodies will be inflated."""
+        self._queue = EntryQueue()
         self._unsynced_from: deque[tuple[int, int]] = deque()
         """What each write added, with the last index of the write."""
         self._awaiting: deque[tuple[Due, Entry | Future[None]]] = deque()
@@ -92,11 +89,11 @@ class LogWriter:
 
     @property
     def is_fresh(self) -> bool:
-        return bool(self._queue) and not self._account.unsynced_bytes
+        return bool(self._queue.entries) and not self._account.unsynced_bytes
 
     @property
     def has_work(self) -> bool:
-        return bool(self._queue or self._awaiting or self.busy)
+        return bool(self._queue.entries or self._awaiting or self.busy)
 
     def submit(self, entry: Entry) -> None:
         """Take an append in. Its promise is kept, or broken with a reason, in any case."""
@@ -125,7 +122,7 @@ class LogWriter:
 
     def _is_quick(self, entry: Entry | None = None) -> bool:
         """Whether the loop itself may write what is queued, and this behind it: a hop to a thread would take longer."""
-        work_bytes, size = self._queued_work, self._account.queued_bytes
+        work_bytes, size = self._queue.work_bytes, self._account.queued_bytes
         if entry is not None:
             work_bytes, size = work_bytes + entry.work_bytes, size + entry.size
         return work_bytes <= INLINE_BYTES and self._is_free and self.log.is_quick(size) and self._account.has_room(size)
@@ -135,8 +132,8 @@ class LogWriter:
         if overloaded is not None:
             return self.refuse(entry, overloaded)
         entry.give_up_at = self._loop.time() + self._rounds.limits.append_wait_ms / 1000
-        self._queue.append(entry)
-        self._count_queued(entry, 1)
+        self._queue.put(entry)
+        self._account.note_queued(entry.size)
         return self.go_on()
 
     def overload(self, size: int) -> Overloaded | None:
@@ -151,37 +148,36 @@ class LogWriter:
         """Some have waited for room long enough."""
         self._patience = None
         now, most = self._loop.time(), self._rounds.limits.unsynced_bytes_per_log
-        while self._queue and self._queue[0].give_up_at <= now and not self._account.has_room(0):
-            entry = self._queue.popleft()
-            self._count_queued(entry, -1)
+        while self._queue.entries and self._queue.entries[0].give_up_at <= now and not self._account.has_room(0):
+            entry = self._unqueue()
             self.refuse(entry, Overloaded(self.name, self.queued_bytes + self.unsynced_bytes, most))
         self.go_on()
 
-    def _count_queued(self, entry: Entry, sign: int) -> None:
-        self._account.note_queued(sign * entry.size)
-        self._queued_work += sign * entry.work_bytes
-        if entry.acks != "durable":
-            self._eager += sign
+    def _unqueue(self) -> Entry:
+        """The first."""
+        entry = self._queue.take()
+        self._account.note_queued(-entry.size)
+        return entry
 
     def go_on(self) -> None:
         """Write what is queued as soon as can be: with the next sync, or before it where somebody waits for no sync."""
-        if not self._queue:
+        if not self._queue.entries:
             return
         if not self._is_free:
             if self._rounds.paused:
                 self._rounds.hold_up(self)
             return
         has_room = self._account.has_room(0)
-        if self._eager and has_room and (entries := self._take_queue()):
+        if self._queue.eager and has_room and (entries := self._take_queue()):
             self._seize()
             self._rounds.run(self._write_queue, entries)
             return
         self._rounds.want(self)
         if not has_room and self._patience is None:
-            self._patience = self._loop.call_at(self._queue[0].give_up_at, self._give_up)
+            self._patience = self._loop.call_at(self._queue.entries[0].give_up_at, self._give_up)
 
     def take_turn(self) -> LogTurn | None:
-        if self._queue and self._is_quick():
+        if self._queue.entries and self._is_quick():
             self._write_now(self._take_queue())
         elif entries := self._take_queue():
             self._seize()
@@ -208,13 +204,18 @@ class LogWriter:
 
     def _take_queue(self) -> list[Entry]:
         """What is to be written now: as much as there is room for, at least one entry."""
+        queue, account, syncing = self._queue, self._account, self.log.syncing
+        if not queue.entries:
+            return []
+        if not syncing and account.has_room(queue.size):
+            account.note_queued(-queue.size)
+            return queue.take_all()
         entries: list[Entry] = []
         taken = 0
-        while self._queue and (not entries or self._account.has_room(taken)):
-            if self.log.syncing and isinstance(self._queue[0], Adoption):
+        while queue.entries and (not entries or account.has_room(taken)):
+            if syncing and isinstance(queue.entries[0], Adoption):
                 break  # a segment must be rolled for it
-            entry = self._queue.popleft()
-            self._count_queued(entry, -1)
+            entry = self._unqueue()
             taken += entry.size
             entries.append(entry)
         return entries
@@ -338,13 +339,13 @@ class LogWriter:
             self.wake()
         elif self._commits_written:
             self.wake()  # those who copy this log wait for what is durable
+        log.tell()  # first: who is answered may look at the files next
         while self._awaiting and is_kept(log, self._awaiting[0][0]):
             _, waiting = self._awaiting.popleft()
             if isinstance(waiting, Entry):
                 waiting.settle()
             elif not waiting.done():
                 waiting.set_result(None)
-        log.tell()
         if log.failed:  # readers in other processes could not be told
             return self._stop_all()
         if self._awaiting or self.unsynced_bytes:
@@ -430,10 +431,8 @@ class LogWriter:
             if timer is not None:
                 timer.cancel()
         self._timer = self._patience = None
-        while self._queue:
-            entry = self._queue.popleft()
-            self._count_queued(entry, -1)
-            self.refuse(entry, unwritten)
+        while self._queue.entries:
+            self.refuse(self._unqueue(), unwritten)
         while self._awaiting:
             _, waiting = self._awaiting.popleft()
             if isinstance(waiting, Entry):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from asyncio import AbstractEventLoop, Future
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import accumulate
 from time import perf_counter
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from logboom.batch import Batch
 from logboom.batch.header import ISSUED_END, ISSUED_IDS, STAGED_IDS
@@ -17,19 +19,21 @@ from logboom.storage.append import Answer
 from logboom.storage.data.topic import Acks
 from logboom.storage.staged.piece import StagePiece
 
+logger: Final = logging.getLogger("logboom.broker")
+
 
 class Promise:
-    """Kept when every part has its answers."""
+    """Kept when every part has its answers: then whoever asked is called, once."""
 
-    __slots__ = ("_answers", "_missing", "began", "future")
+    __slots__ = ("_answers", "_missing", "_then", "began")
 
-    def __init__(self, loop: AbstractEventLoop, batches: int, parts: int) -> None:
-        self.future: Future[list[Answer]] = loop.create_future()
+    def __init__(self, then: Callable[[list[Answer]], None], batches: int, parts: int) -> None:
         self.began = perf_counter()
+        self._then = then
         self._answers: list[Answer | None] = [None] * batches
         self._missing = parts
         if not parts:
-            self.future.set_result([])
+            then([])
 
     def split(self, parts: int) -> None:
         """One part becomes several, each with answers of its own."""
@@ -39,8 +43,27 @@ class Promise:
         """The answers for one part, whose first batch has this number."""
         self._answers[offset : offset + len(answers)] = answers
         self._missing -= 1
-        if not self._missing and not self.future.done():  # who asked may have gone away
-            self.future.set_result(self._answers)  # type: ignore[arg-type]
+        if not self._missing:
+            try:
+                self._then(self._answers)  # type: ignore[arg-type]
+            except Exception:  # others wait behind it
+                logger.exception("whoever asked for an append failed with its answers")
+
+
+class AwaitedPromise(Promise):
+    """Of those who wait for a future."""
+
+    __slots__ = ("future",)
+
+    def __init__(self, loop: AbstractEventLoop, batches: int, parts: int) -> None:
+        self.future: Future[list[Answer]] = loop.create_future()
+        super().__init__(partial(fulfil, self.future), batches, parts)
+
+
+def fulfil(future: Future[list[Answer]], answers: list[Answer]) -> None:
+    """Who asked may have gone away."""
+    if not future.done():
+        future.set_result(answers)
 
 
 class Entry:
@@ -81,7 +104,7 @@ class Entry:
         self.acks = acks
         self.expect = expect
         self.meter = meter
-        self.size = self.work_bytes = 0
+        size = work_bytes = 0
         self.is_staged = False
         """Whether a stage's producer wrote any of it."""
         self.issued_id = 0
@@ -93,8 +116,11 @@ class Entry:
                     self.is_staged = True
                 elif header.producer_id < ISSUED_END:
                     self.issued_id = max(self.issued_id, header.producer_id)
-            self.size += header.size
-            self.work_bytes += max(header.size, header.body_size)
+            size += header.size
+            work_bytes += max(header.size, header.body_size)
+        self.size = size
+        self.work_bytes = work_bytes
+        """As the bodies will be inflated."""
         self.is_repeat = False
         """Whether the log had it already: then it is answered, and never written."""
         self.on_end: Callable[[], object] | None = None

@@ -7,13 +7,14 @@ for that, and those that follow wait behind it. What is refused here was not app
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final
 
 from logboom.broker.admission import Admission, check_not_internal
-from logboom.broker.api import PIPELINE_TOPIC, Acks, Answer, Part
+from logboom.broker.api import PIPELINE_TOPIC, Acks, Answer, Part, count_batches
 from logboom.broker.append.id_issuer import IdIssuer, Spawn
-from logboom.broker.append.promise import Entry, Promise
+from logboom.broker.append.promise import Entry, Promise, fulfil
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.append.validation import Validation
 from logboom.broker.caller import Caller
@@ -53,12 +54,18 @@ class AppendRouter:
         """Appends that wait for their topic to be made."""
 
     def append(self, parts: Sequence[Part], acks: Acks | None, caller: Caller) -> asyncio.Future[list[Answer]]:
-        promise = Promise(self._loop, sum(len(part.batches) for part in parts), len(parts))
+        future: asyncio.Future[list[Answer]] = self._loop.create_future()
+        self.append_then(parts, acks, partial(fulfil, future), caller)
+        return future
+
+    def append_then(
+        self, parts: Sequence[Part], acks: Acks | None, then: Callable[[list[Answer]], None], caller: Caller
+    ) -> None:
+        promise = Promise(then, count_batches(parts), len(parts))
         offset = 0
         for part in parts:
             self._route(part, promise, offset, acks, caller)
             offset += len(part.batches)
-        return promise.future
 
     def _route(self, part: Part, promise: Promise, offset: int, acks: Acks | None, caller: Caller) -> None:
         """From a part to the owner of its log."""
@@ -105,8 +112,7 @@ class AppendRouter:
 
     def admit(self, part: Part) -> Hosted:
         """The topic of a part, where it may be written to."""
-        self._admission.check_open()
-        self._admission.check_original()
+        self._admission.check_changeable()
         hosted = self._catalog.find(part.topic, part.topic_id)
         self._admission.check_accepted(hosted)
         # Who appends at a seqno that he names has read what is before it: that is what keeps this log in order.
@@ -115,8 +121,7 @@ class AppendRouter:
 
     def _route_later(self, part: Part, promise: Promise, offset: int, acks: Acks | None, caller: Caller) -> None:
         """The topic is not there yet: a write makes it, where the rules allow that."""
-        self._admission.check_open()
-        self._admission.check_original()
+        self._admission.check_changeable()
         if part.topic not in self._making:
             self._rules.check(caller, "create", "topic", part.topic)
             self._config.topics.admit(part.topic, len(self._catalog), self._config.limits, by_write=True)

@@ -59,21 +59,22 @@ class AppendCounts:
 
     def note(self, entry: Entry) -> int:
         """Returns the highest index among the answers."""
-        last = batches = records = size = 0
-        for batch, answer in zip(entry.batches, entry.answers, strict=True):
-            if not isinstance(answer, Appended):
+        last = batches = records = 0
+        size = entry.size
+        for number, answer in enumerate(entry.answers):
+            if isinstance(answer, Appended):
+                last = max(last, answer.index)
+                if not answer.repeat:
+                    batches += 1
+                    records += answer.record_count
+                    continue
+                self.repeats += 1
+            else:
                 self.refused += 1
                 if isinstance(answer, UnknownProducer | SequenceGap):
                     answer.fresh_id = self.issue_id()
                 self.rejections.note(said_again(answer))  # one error may be the answer to many
-                continue
-            last = max(last, answer.index)
-            if answer.repeat:
-                self.repeats += 1
-            else:
-                batches += 1
-                records += answer.record_count
-                size += len(batch.data)
+            size -= len(entry.batches[number].data)
         self.batches += batches
         self.records += records
         self.bytes += size

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from logboom.batch import Batch
-from logboom.broker.append.promise import Adoption, Entry, Promise
+from logboom.broker.append.promise import Adoption, AwaitedPromise, Entry
 from logboom.broker.publish.intent import Intent
 from logboom.broker.publish.log_share import LogShare
 from logboom.broker.publish.stage import Stage
@@ -158,7 +158,7 @@ class Finisher:
         small = piece.size_bytes < log.writer.log.config.segment_bytes // ADOPTED_PART
         if small or piece.is_torn or piece.batch_count > ADOPTED_BATCHES:
             return False
-        promise = Promise(asyncio.get_running_loop(), 0, 1)
+        promise = AwaitedPromise(asyncio.get_running_loop(), 0, 1)
         async with work.adopting:
             self._check_not_ending(work)
             log.writer.submit(Adoption(promise, piece, log.hosted.meter))
@@ -207,7 +207,7 @@ class Finisher:
         if any(max(batch.header.size, batch.header.body_size) > most for batch in batches):
             raise OutcomeUnknown(f"{log.writer.name}: a batch is over limits.batch_bytes = {most:,}: raise it, restart")
         while batches:
-            promise = Promise(loop, len(batches), 1)
+            promise = AwaitedPromise(loop, len(batches), 1)
             log.writer.submit(Entry(promise, 0, batches, acks, meter=log.hosted.meter))
             refusal: LogboomError | None = None
             taken = 0

@@ -21,8 +21,8 @@ from typing import Final, TypeVar
 
 from logboom.batch import Batch
 from logboom.batch.header import STAGED_IDS
-from logboom.broker.api import Answer, Part, Receipt, StageInfo
-from logboom.broker.append.promise import Promise
+from logboom.broker.api import Answer, Part, Receipt, StageInfo, count_batches
+from logboom.broker.append.promise import AwaitedPromise, Promise
 from logboom.broker.append.sync_rounds import logger
 from logboom.broker.catalog import Hosted
 from logboom.broker.limits import Limits, Rejections, said_again
@@ -130,7 +130,7 @@ class Stages:
         self._wake.set()
 
     def stage(self, name: str, parts: Sequence[Part]) -> Future[list[Answer]]:
-        promise = Promise(self._loop, sum(len(part.batches) for part in parts), len(parts))
+        promise = AwaitedPromise(self._loop, count_batches(parts), len(parts))
         offset = 0
         for part in parts:
             try:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from logboom.batch import Batch
 from logboom.broker.append.log_writer import LogWriter
-from logboom.broker.append.promise import Entry, Promise
+from logboom.broker.append.promise import AwaitedPromise, Entry
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.catalog import Catalog
 from logboom.broker.state.internal_log import InternalLog, StateLog
@@ -41,7 +41,7 @@ async def open_state(
     log = writer.log
 
     async def append(batch: Batch) -> Appended:
-        promise = Promise(rounds.loop, 1, 1)
+        promise = AwaitedPromise(rounds.loop, 1, 1)
         writer.submit(Entry(promise, 0, [batch], "durable", meter=hosted.meter))
         (answer,) = await promise.future
         if isinstance(answer, LogboomError):

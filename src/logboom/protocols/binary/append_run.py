@@ -30,7 +30,7 @@ Slots = int | list[BatchError | None]
 class AppendRun:
     """Frames of different logs, or with a demand, are runs of their own: no answer waits for another log's promise."""
 
-    __slots__ = ("_began", "_first", "acks", "frames", "parts", "size", "stage")
+    __slots__ = ("_began", "_first", "acks", "frames", "is_answered", "parts", "size", "stage")
 
     def __init__(self, first: Append) -> None:
         self._first = first
@@ -40,6 +40,7 @@ class AppendRun:
         self.parts: list[Part] = []
         self.frames: list[tuple[int, Slots]] = []
         self.size = 0
+        self.is_answered = False
 
     def takes(self, head: Append) -> bool:
         """Whether this frame may be one of the run."""
@@ -76,6 +77,8 @@ class AppendRun:
 
     def answer(self, answers: Sequence[Answer]) -> bytes:
         """The APPENDED frames."""
+        if len(self.frames) == 1 and type(self.frames[0][1]) is int:
+            return encode_front(_APPENDED, self.frames[0][0], _appends(answers))
         offset, out = 0, []
         for correlation, slots in self.frames:
             if isinstance(slots, int):

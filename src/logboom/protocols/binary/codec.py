@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from struct import Struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -40,7 +40,7 @@ _encoder = msgspec.msgpack.Encoder()
 _ZEROS: Final = tuple(bytes(size) for size in range(8))
 
 
-class Frame(NamedTuple):
+class Frame(msgspec.Struct, frozen=True, gc=False):
     kind: int
     correlation: int
     head: memoryview

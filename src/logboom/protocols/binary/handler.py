@@ -11,15 +11,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 import msgspec
 from msgspec.msgpack import Decoder
 
-from logboom.broker.api import Answer, Part, PublishKey, ReadRequest, Start
+from logboom.broker.api import Answer, Outcome, Part, PublishKey, ReadRequest, Start, call_when_done
 from logboom.broker.publish.publication import BUNDLE_BYTES_MAX
-from logboom.errors import LimitExceeded, LogboomError, OutcomeUnknown, ProtocolError, RemoteProtocolError
+from logboom.errors import LimitExceeded, LogboomError, ProtocolError, RemoteProtocolError
 from logboom.protocols.binary.append_run import AppendRun, cut
 from logboom.protocols.binary.codec import Frame, encode_front
 from logboom.protocols.binary.messages import Append, Call, Credit, Hello, Kind, PublishBatches, Read
@@ -99,8 +100,10 @@ class Handler:
             if self._topics is None or part.topic not in self._topics:
                 self._note_topic(part.topic)
         run = self._run
-        if run is None or not run.takes(head):
+        if run is not None and not run.takes(head):
             self.end_run()
+            run = None
+        if run is None:
             run = AppendRun(head)
         for error in run.add(frame.correlation, head, frame.payload):
             self._front_end.rejections.note(error)
@@ -111,41 +114,45 @@ class Handler:
         run, self._run = self._run, None
         if run is None:
             return
-        try:
-            broker, caller = self._front_end.broker, self._connection.caller
-            if run.stage is None:
-                future = broker.append(run.parts, run.acks, caller=caller)
-            else:
-                future = broker.stage(run.stage, run.parts, caller=caller)
-        except Exception as error:
-            self._answer(run, error)
-            return
-        if future.done():
-            self._answer(run, future.exception() or future.result())
-            return
-        self._connection.keep()
         self._held_bytes += run.size
-        future.add_done_callback(lambda future: self._appended(run, future))
-        self._connection.regulate()
-
-    def _appended(self, run: AppendRun, future: asyncio.Future[list[Answer]]) -> None:
-        self._held_bytes -= run.size
-        given_up = OutcomeUnknown("the append was given up") if future.cancelled() else None
-        self._answer(run, given_up or future.exception() or future.result())
-        self._connection.regulate()
-
-    def _answer(self, run: AppendRun, outcome: list[Answer] | BaseException) -> None:
-        if not isinstance(outcome, BaseException):
+        broker, caller, then = self._front_end.broker, self._connection.caller, partial(self._appended, run)
+        try:
             if run.stage is None:
-                run.measure(self._front_end.meter, outcome)
-        elif not isinstance(outcome, LogboomError):
-            self._front_end.report(outcome)
+                broker.append_then(run.parts, run.acks, then, caller=caller)
+            else:
+                call_when_done(broker.stage(run.stage, run.parts, caller=caller), then)
+        except Exception as error:
+            if not run.is_answered:
+                self._appended(run, error)
+        if not run.is_answered:
+            self._connection.keep()
+            if self.is_full(False):
+                self._connection.regulate()
+
+    def _appended(self, run: AppendRun, outcome: Outcome) -> None:
+        run.is_answered = True
+        self._held_bytes -= run.size
+        if isinstance(outcome, BaseException):
+            self._fail(run, outcome)
+        else:
+            self._answer(run, outcome)
+        self._connection.relieve()
+
+    def _answer(self, run: AppendRun, answers: list[Answer]) -> None:
+        if run.stage is None:
+            run.measure(self._front_end.meter, answers)
         if run.acks != "none":
-            self._connection.send(run.fail(outcome) if isinstance(outcome, BaseException) else run.answer(outcome))
-        elif isinstance(outcome, BaseException):
-            self._front_end.rejections["unanswered"] += len(run.frames)
-        elif refused := sum(isinstance(answer, LogboomError) for answer in outcome):
+            self._connection.send(run.answer(answers))
+        elif refused := sum(isinstance(answer, LogboomError) for answer in answers):
             self._front_end.rejections["unanswered"] += refused
+
+    def _fail(self, run: AppendRun, error: BaseException) -> None:
+        if not isinstance(error, LogboomError):
+            self._front_end.report(error)
+        if run.acks != "none":
+            self._connection.send(run.fail(error))
+        else:
+            self._front_end.rejections["unanswered"] += len(run.frames)
 
     def _take_read(self, frame: Frame) -> None:
         request, correlation = _read.decode(frame.head).request, frame.correlation

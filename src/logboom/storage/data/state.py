@@ -27,6 +27,9 @@ _VERSION: Final = (1).to_bytes(4, "little")
 _SLOT = Struct("<16sIIQQQIQ")
 _CRC = Struct("<I")
 
+SlotFields = tuple[bytes, int, int, int, int, int, int, int]
+"""Those of a LogState: a slot is written so often that they are compared and packed as they come."""
+
 
 class LogState(NamedTuple):
     """Where a log stands."""
@@ -46,7 +49,7 @@ class LogState(NamedTuple):
 class Slot:
     """One log's place in the state file."""
 
-    __slots__ = ("_file", "_position", "number", "partition", "standing", "topic_id")
+    __slots__ = ("_file", "_position", "_said", "number", "partition", "topic_id")
 
     def __init__(self, file: File, number: int, topic_id: bytes, partition: int, standing: LogState | None) -> None:
         self._file = file
@@ -54,8 +57,12 @@ class Slot:
         self._position = number * SLOT_SIZE
         self.topic_id = topic_id
         self.partition = partition
-        self.standing = standing
+        self._said: SlotFields | None = standing
+
+    @property
+    def standing(self) -> LogState | None:
         """What the slot said when it was claimed, or what was written since."""
+        return None if self._said is None else LogState._make(self._said)
 
     def write(
         self,
@@ -67,14 +74,14 @@ class Slot:
         floor: int = 0,
         always: bool = False,
     ) -> None:
-        standing = LogState(self.topic_id, self.partition, generation, first, committed, synced_index, term, floor)
-        if always or standing != self.standing:
+        standing = self.topic_id, self.partition, generation, first, committed, synced_index, term, floor
+        if always or standing != self._said:
             write_all(self._file, _encode(standing), self._position)
-            self.standing = standing
+            self._said = standing
 
     def clear(self) -> None:
         write_all(self._file, bytes(SLOT_SIZE), self._position)
-        self.standing = None
+        self._said = None
 
     def sync(self) -> None:
         self._file.sync()
@@ -199,7 +206,7 @@ def decode(data: bytes | memoryview, position: int) -> LogState | None:
     return LogState._make(_SLOT.unpack_from(slot))
 
 
-def _encode(standing: LogState) -> bytes:
+def _encode(standing: SlotFields) -> bytes:
     return _sealed(_SLOT.pack(*standing))
 
 

@@ -333,10 +333,9 @@ def publish_file(disk: Disk, temporary: str, path: str, durable: bool = True) ->
 
 
 def write_all(file: File, data: Buffer, position: int = 0) -> None:
-    view = memoryview(data)
-    while view:
-        written = file.write([view], position)
+    rest = data
+    while rest and (written := file.write([rest], position)) != len(rest):
         if not written:
             raise OSError(errno.EIO, "nothing was written", file.path)
         position += written
-        view = view[written:]
+        rest = memoryview(rest)[written:]

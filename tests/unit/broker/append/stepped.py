@@ -16,7 +16,7 @@ from typing import Any, Literal, cast
 from logboom.batch import Batch, build
 from logboom.broker.append.commitment import STANDALONE, Commitment
 from logboom.broker.append.log_writer import LogWriter
-from logboom.broker.append.promise import Entry, Promise
+from logboom.broker.append.promise import AwaitedPromise, Entry
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.limits import Limits
 from logboom.storage.append import Answer
@@ -152,7 +152,7 @@ class SteppedNode:
 
     def send(self, writer: LogWriter, *batches: Batch | bytes, acks: Acks = "durable") -> Future[list[Answer]]:
         built = [build([batch]) if isinstance(batch, bytes) else batch for batch in batches]
-        promise = Promise(self.loop.as_loop, len(built), 1)
+        promise = AwaitedPromise(self.loop.as_loop, len(built), 1)
         writer.submit(Entry(promise, 0, built, acks))
         return promise.future
 

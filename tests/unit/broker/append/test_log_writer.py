@@ -13,7 +13,7 @@ from logboom.batch import Batch, Producer, build
 from logboom.batch.header import STAGED_IDS, Buffer
 from logboom.broker.append.commitment import Due, StandaloneCommitment
 from logboom.broker.append.log_writer import LAZY_SYNC_MS, LogWriter
-from logboom.broker.append.promise import Adoption, Promise
+from logboom.broker.append.promise import Adoption, AwaitedPromise
 from logboom.broker.limits import Limits
 from logboom.errors import LogReadOnly, Overloaded, SyncFailed, TopicDeleted
 from logboom.storage.append import Answer, Appended
@@ -294,7 +294,7 @@ def test_a_piece_of_a_stage_becomes_a_segment_on_a_thread(tmp_path: Path) -> Non
     node.disk.make_directory(directory)
     piece = StagePiece.create(node.disk, node.files.space, directory, PieceName("0" * 32, 0, 0), producer)
     piece.put([build([b"a"], producer=Producer(producer, 0, 0)).data])
-    promise = Promise(node.loop.as_loop, 0, 1)
+    promise = AwaitedPromise(node.loop.as_loop, 0, 1)
     writer.submit(Adoption(promise, piece, None))
     assert not promise.future.done()
     node.settle()

@@ -11,7 +11,7 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.append.log_writer import LogWriter
-from logboom.broker.append.promise import Entry, Promise
+from logboom.broker.append.promise import AwaitedPromise, Entry
 from logboom.broker.append.turn import LogTurn
 from logboom.storage.appender import PendingSync
 from logboom.storage.files.disk import File
@@ -39,7 +39,7 @@ class RememberingLog:
         return bool(self.queue) and not self.account.unsynced_bytes
 
     def append(self) -> None:
-        self.queue.append(Entry(Promise(self._node.loop.as_loop, 1, 1), 0, [build([b"x"])], "durable"))
+        self.queue.append(Entry(AwaitedPromise(self._node.loop.as_loop, 1, 1), 0, [build([b"x"])], "durable"))
         self._node.rounds.want(self)
 
     def take_turn(self) -> LogTurn | None:

@@ -15,7 +15,7 @@ import pytest
 from logboom.batch import build
 from logboom.broker.api import Answer, Part, PublishKey, Settings
 from logboom.broker.append.log_writer import LogWriter
-from logboom.broker.append.promise import Adoption, Entry
+from logboom.broker.append.promise import Adoption, AwaitedPromise, Entry
 from logboom.broker.local import LocalBroker
 from logboom.broker.publish import finisher
 from logboom.broker.publish.finisher import ADOPTED_AT_ONCE
@@ -82,6 +82,7 @@ def test_only_a_few_logs_of_a_publish_are_taken_from_others_at_once(
         if isinstance(entry, Adoption):
             under_way.add(entry)
             most.append(len(under_way))
+            assert isinstance(entry.promise, AwaitedPromise)
             entry.promise.future.add_done_callback(lambda _: under_way.discard(entry))
         submit(writer, entry)
 
