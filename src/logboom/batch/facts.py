@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import lru_cache
-from itertools import islice, pairwise
+from itertools import islice, pairwise, starmap
 from struct import Struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -59,6 +59,9 @@ _REACH: Final = 2**31
 _WINDOW: Final = 65_536
 """About so many records are looked at in every way before the next: what is made of them stays in the cache."""
 
+LARGE_RECORDS: Final = 2048
+"""Batches with more records, on average, are made into arrays one by one, without a copy."""
+
 _SPAN_BATCHES: Final = 16
 """Plain batches that follow each other, on average, for their checksums to be worth summing up."""
 ASIDE_BYTES: Final = 4 * 1024 * 1024
@@ -69,6 +72,7 @@ SUM_BYTES_MAX: Final = 2**28
 _POLYNOMIAL: Final = 0x82F63B78
 _HEADER_CRC: Final = crc32c(crc32c(b"").to_bytes(4, "little"))
 """Of anything that ends with its own CRC: of every sound header."""
+_ANY_HEADER: Final = bytes(HEADER_SIZE - 4) + crc32c(bytes(HEADER_SIZE - 4)).to_bytes(4, "little")
 _DIGIT_BITS: Final = 5
 _DIGITS: Final = 5
 """Distances in words of 8 bytes, up to `SUM_BYTES_MAX`, in digits of so many bits."""
@@ -205,8 +209,12 @@ class Plain(NamedTuple):
     firsts: Vector
     """The first offset of each batch."""
     offsets: dict[int, Vector]
-    """By column, counted from the start of the stretch; of batches that lack the column they span nothing."""
+    """By column, counted from the start of the stretch; of batches that lack the column they span nothing.
+
+    None where batches are large: to make something of each costs less than to copy its offsets.
+    """
     moments: Vector
+    """One for each record; without a stride where all are the same."""
 
 
 def sweep(data: memoryview, facts: BatchFacts, timestamps: bool, aside: Aside | None = None) -> Plain:
@@ -221,13 +229,19 @@ def sweep(data: memoryview, facts: BatchFacts, timestamps: bool, aside: Aside | 
     firsts = np.cumsum(counts + 1) - counts - 1
     size, moments = int(counts.sum()), np.zeros(0, vector.I64)
     checksums = _Checksums(data, facts, numbers, aside)
-    offsets = {bit: room(size + len(numbers), vector.I32) for bit in facts.texts}
-    passes = [_read_offsets(facts, bit, numbers, firsts, entries) for bit, entries in offsets.items()]
+    small = size < LARGE_RECORDS * len(numbers)
+    offsets = {bit: room(size + len(numbers), vector.I32) for bit in facts.texts if small}
+    passes = [_read_offsets(facts, bit, numbers, firsts, offsets.get(bit)) for bit in facts.texts]
     if (facts.columns[numbers] & TIMESTAMP).any():
         moments = room(size, vector.I64)
         passes.append(_read_moments(facts, numbers, firsts, moments))
-    elif timestamps:
-        moments = np.repeat(facts.moments[numbers], counts)
+    elif timestamps and size:
+        said = facts.moments[numbers]
+        if (said == said[0]).all():
+            moments = np.broadcast_to(said[0], size)
+        else:
+            moments = room(size, vector.I64)
+            passes.append(_spread_moments(said, counts, moments))
     end, edges = len(numbers), np.flatnonzero(np.diff(firsts // _WINDOW, prepend=-1)).tolist()
     for window in pairwise([*edges, end]):
         sound = min((look(*window) for look in passes), default=end)
@@ -246,12 +260,9 @@ class _Checksums:
     def __init__(self, data: memoryview, facts: BatchFacts, numbers: Vector, aside: Aside | None) -> None:
         np, headers = vector.np, facts.rows[:, numbers]
         content, crcs = headers.T.tobytes(), headers[-1]
-        heads = [crc32c(head) for (head,) in _HEAD(content)]
-        wrong = np.array(heads, np.uint64) != crcs >> 32
-        self._sound = int(wrong.argmax()) if wrong.any() else len(numbers)
-        """Headers up to here are."""
+        self._sound = _sound_headers(content, crcs)
         self._data = data
-        self._seeds = [crc32c(signed) for (signed,) in _SIGNED(content)]
+        self._seeds = list(starmap(crc32c, _SIGNED(content)))
         self._said = crcs & _LOW
         self._starts, self._ends = facts.starts[numbers], facts.ends[numbers]
         self._spans = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
@@ -279,6 +290,15 @@ class _Checksums:
         found = list(islice(map(crc32c, map(self._data.__getitem__, spans), self._seeds), end))
         wrong = vector.np.array(found, vector.np.uint64) != self._said[:end]
         return int(wrong.argmax()) if wrong.any() else end
+
+
+def _sound_headers(headers: bytes, crcs: Vector) -> int:
+    """How many there are before the first that is not sound. Sound ones have the CRC of any others, all together."""
+    if crc32c(headers) == crc32c(_ANY_HEADER * len(crcs)):
+        return len(crcs)
+    np = vector.np
+    wrong = np.array(list(starmap(crc32c, _HEAD(headers))), np.uint64) != crcs >> 32
+    return int(wrong.argmax()) if wrong.any() else len(crcs)
 
 
 def sum_up(seeds: Vector, crcs: Vector, sizes: Vector, ends: Vector, spans: Vector) -> list[int]:
@@ -334,22 +354,26 @@ def _through(table: Vector, crcs: Vector) -> Vector:
     return found
 
 
-def _read_offsets(facts: BatchFacts, bit: int, numbers: Vector, firsts: Vector, offsets: Vector) -> _Pass:
-    """Offsets never go back. They ascend as one, for each batch lies behind the one before it."""
+def _read_offsets(facts: BatchFacts, bit: int, numbers: Vector, firsts: Vector, offsets: Vector | None) -> _Pass:
+    """Offsets never go back. Where there are to be `offsets` for all batches, they are copied."""
     np, texts, lengths = vector.np, facts.texts[bit], (facts.counts[numbers] + 1).view(vector.I64)
     pieces = _pieces(facts.words.view(vector.I32), texts.offsets[numbers] >> 2, lengths)
     held = facts.columns[numbers] & bit > 0
     for i in np.flatnonzero(~held).tolist():
         pieces[i] = np.zeros(lengths[i], vector.I32)
     shifts = np.where(held, texts.content[numbers], facts.starts[numbers]).astype(vector.I32)
-    marks = [*firsts.tolist(), len(offsets)]
+    marks = [*firsts.tolist(), int(lengths.sum())]
+    scratch = room(_WINDOW + int(lengths.max(initial=0)), vector.I32) if offsets is None else offsets
+    """As long as any window."""
 
     def look(begin: int, end: int) -> int:
-        entries = offsets[marks[begin] : marks[end]]
+        at = 0 if offsets is None else marks[begin]
+        entries = scratch[at : at + marks[end] - marks[begin]]
         np.concatenate(pieces[begin:end], out=entries)
-        # A sum beyond 31 bits wraps to a negative number, and so goes backwards.
-        entries += np.repeat(shifts[begin:end], lengths[begin:end])
         back = entries[1:] < entries[:-1]
+        back[firsts[begin + 1 : end] - marks[begin] - 1] = False
+        if offsets is not None:
+            entries += np.repeat(shifts[begin:end], lengths[begin:end])
         if not back.any():
             return end
         return int(np.searchsorted(firsts, marks[begin] + back.argmax(), "right")) - 1
@@ -373,6 +397,18 @@ def _read_moments(facts: BatchFacts, numbers: Vector, firsts: Vector, moments: V
         wrong |= np.maximum.reduceat(entries, starts) != highs[begin:end]
         wrong &= held[begin:end]
         return begin + int(wrong.argmax()) if wrong.any() else end
+
+    return look
+
+
+def _spread_moments(said: Vector, counts: Vector, moments: Vector) -> _Pass:
+    """What each batch says is true of all its records."""
+    np = vector.np
+    marks = [0, *np.cumsum(counts).tolist()]
+
+    def look(begin: int, end: int) -> int:
+        moments[marks[begin] : marks[end]] = np.repeat(said[begin:end], counts[begin:end])
+        return end
 
     return look
 

@@ -9,7 +9,7 @@ its memory, of which each batch is a slice. The table keeps that memory alive.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -89,8 +89,9 @@ def to_table(
     found = _texts(data, facts, kinds, plain, others)
     if "seqno" in kinds:
         found["seqno"] = _integers(kinds["seqno"], _count_up(base_seqno, rows))
-    for name in kinds.keys() - found.keys():
-        found[name] = _made(name, kinds[name], plain, others)
+    for field in layout:
+        if field.name not in found:
+            found[field.name] = _made(field, plain, others)
     return TableStretch(
         vector.pa.Table.from_arrays([found[name] for name in layout.names], schema=layout),
         base_seqno + rows,
@@ -166,17 +167,12 @@ def _read_few(data: memoryview, layout: pa.Schema, seqno: int, index: int) -> Ta
 
 def _texts(data: memoryview, facts: BatchFacts, kinds: _Kinds, plain: Plain, others: _Tables) -> dict[str, Any]:
     """Keys and values of plain batches where some hold them. To slice a record batch costs less than its arrays."""
-    layout = schema(tuple(name for name in kinds if _BITS.get(name, 0) in plain.offsets))
+    layout = schema(tuple(name for name in kinds if _BITS.get(name, 0) in facts.texts))
     if not layout.names or not len(plain.numbers):
         return {}
-    source, size = vector.pa.py_buffer(data), int(plain.firsts[-1] + plain.counts[-1])
-    arrays = []
-    for name, kind in zip(layout.names, layout.types, strict=True):
-        valid = read_valid(facts, _BITS[name], plain)
-        bitmap = None if valid is None else vector.pa.py_buffer(valid)
-        offsets = vector.pa.py_buffer(plain.offsets[_BITS[name]])
-        arrays.append(vector.from_buffers(kind, size, [bitmap, offsets, source], 0 if valid is None else -1))
-    whole = vector.pa.RecordBatch.from_arrays(arrays, schema=layout)
+    if not plain.offsets:
+        return {field.name: _join(plain, _stored_texts(data, facts, field, plain), others, field) for field in layout}
+    whole = _joined_texts(data, facts, layout, plain)
     parts: Iterable[Any] = map(whole.slice, plain.firsts.tolist(), plain.counts.tolist())
     if others:
         parts = _merge(plain, parts, {number: table.select(layout.names) for number, table in others.items()})
@@ -184,19 +180,52 @@ def _texts(data: memoryview, facts: BatchFacts, kinds: _Kinds, plain: Plain, oth
     return dict(zip(layout.names, table.columns, strict=True))
 
 
-def _made(name: str, kind: pa.DataType, plain: Plain, others: _Tables) -> pa.ChunkedArray:
+def _joined_texts(data: memoryview, facts: BatchFacts, layout: pa.Schema, plain: Plain) -> pa.RecordBatch:
+    """All batches as one, with a row too many between two of them."""
+    source, size = vector.pa.py_buffer(data), int(plain.firsts[-1] + plain.counts[-1])
+    arrays = []
+    for name, kind in zip(layout.names, layout.types, strict=True):
+        valid = read_valid(facts, _BITS[name], plain)
+        bitmap = None if valid is None else vector.pa.py_buffer(valid)
+        offsets = vector.pa.py_buffer(plain.offsets[_BITS[name]])
+        arrays.append(vector.from_buffers(kind, size, [bitmap, offsets, source], 0 if valid is None else -1))
+    return vector.pa.RecordBatch.from_arrays(arrays, schema=layout)
+
+
+def _stored_texts(data: memoryview, facts: BatchFacts, field: pa.Field, plain: Plain) -> Iterator[pa.Array]:
+    """Each batch by itself, over its own offsets."""
+    bit, kind, numbers, cut = _BITS[field.name], field.type, plain.numbers, vector.pa.py_buffer(data).slice
+    texts, held = facts.texts[bit], facts.columns[numbers] & bit > 0
+    places = (column[numbers].tolist() for column in texts)
+    for holds, count, bitmap, offsets, content in zip(held.tolist(), plain.counts.tolist(), *places, strict=True):
+        if holds:
+            buffers = [cut(bitmap, offsets - bitmap), cut(offsets, content - offsets), cut(content)]
+            yield vector.from_buffers(kind, count, buffers)
+        else:
+            yield absent(kind, count)
+
+
+def _join(plain: Plain, parts: Iterable[pa.Array], others: _Tables, field: pa.Field) -> pa.ChunkedArray:
+    """A chunk of every batch, in the order of the batches."""
+    tables = {number: table.column(field.name) for number, table in others.items()}
+    return vector.pa.chunked_array(_merge(plain, parts, tables) if others else list(parts), field.type)
+
+
+def _made(field: pa.Field, plain: Plain, others: _Tables) -> pa.ChunkedArray:
     """Timestamps, or a column that no plain batch has: in one piece, or a chunk per batch where others lie between."""
+    name, kind = field.name, field.type
     rows = int(plain.counts.sum())
-    made = [_integers(kind, plain.moments[:rows])] if name == "timestamp" else _absent(name, rows)
+    moments = plain.moments[:rows]
     if not others:
+        made = _moments(kind, moments) if name == "timestamp" else _repeated(_absent_block(name), rows)
         return vector.pa.chunked_array(made, kind)
     counts = plain.counts.tolist()
     if name == "timestamp":
-        parts = list(map(made[0].slice, accumulate(counts, initial=0), counts))
+        whole = _integers(kind, vector.np.ascontiguousarray(moments))
+        parts = list(map(whole.slice, accumulate(counts, initial=0), counts))
     else:
         parts = [absent(kind, count) for count in counts]
-    tables = {number: table.column(name) for number, table in others.items()}
-    return vector.pa.chunked_array(_merge(plain, parts, tables), kind)
+    return _join(plain, parts, others, field)
 
 
 def _merge(plain: Plain, parts: Iterable[Any], others: dict[int, Any]) -> list[Any]:
@@ -222,13 +251,19 @@ def _first_numbers() -> Vector:
     return vector.np.arange(_BLOCK, dtype=vector.I64)
 
 
-def _absent(name: str, count: int) -> list[pa.Array]:
-    """A column of so many rows that no record has: the same block over and over."""
-    block = _absent_block(name)
+def _moments(kind: pa.DataType, moments: Vector) -> list[pa.Array]:
+    if not len(moments) or moments.strides[0]:
+        return [_integers(kind, moments)]
+    return _repeated(_integers(kind, vector.np.full(_BLOCK, moments[0])), len(moments))
+
+
+def _repeated(block: pa.Array, count: int) -> list[pa.Array]:
+    """A column of so many rows of which all are alike: the same block over and over."""
     blocks, rest = divmod(count, _BLOCK)
     return [block] * blocks + [block.slice(0, rest)] * (rest > 0)
 
 
 @lru_cache(maxsize=len(ORDER))
 def _absent_block(name: str) -> pa.Array:
+    """A column that no record has."""
     return absent(schema((name,)).types[0], _BLOCK)

@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final, NamedTuple
+from unittest.mock import patch
 
 import pyarrow as pa
 
-from logboom.batch import HEADER_SIZE, KIND_DATA, KIND_LOST, Batch, build, schema, stamp, to_table
+from logboom.batch import HEADER_SIZE, KIND_DATA, KIND_LOST, Batch, build, facts, schema, stamp, to_table
 from logboom.batch.tables import FEW, LOST, BatchFailure, TableStretch
 from logboom.errors import BatchError
 from support.mutants.batches import mutant, seal, sources
@@ -71,8 +72,9 @@ def read_slowly(data: memoryview, numbers: Numbers, columns: Sequence[str] | Non
 def judge(data: bytes, numbers: Numbers = START, columns: Sequence[str] | None = None) -> str:
     """ "sound", or why reading stopped. Anything but what the slow way gives is a bug and raises."""
     slow = read_slowly(memoryview(data), numbers, columns)
-    for few in (0, FEW):
-        ours = to_table(memoryview(data), *numbers, columns, few)
+    for few, large in ((0, facts.LARGE_RECORDS), (0, 0), (FEW, 0)):
+        with patch.object(facts, "LARGE_RECORDS", large):
+            ours = to_table(memoryview(data), *numbers, columns, few)
         assert ours[1:] == slow[1:], f"{ours[1:]}, but slowly {slow[1:]}"
         ours.table.validate(full=True)
         assert ours.table.schema == slow.table.schema

@@ -144,6 +144,34 @@ def test_many_absent_rows_share_one_block() -> None:
     assert table.column("tags").num_chunks == 3
 
 
+def test_many_rows_with_one_timestamp_share_one_block() -> None:
+    data = chain([build([b""] * 40_000, timestamps=12).data] * 2)
+    assert judge(data) == "sound"
+    chunks = read(data).column("timestamp").chunks
+    assert [len(chunk) for chunk in chunks] == [32_768, 32_768, 14_464]
+    assert len({chunk.buffers()[1].address for chunk in chunks}) == 1
+
+
+def test_batches_with_many_records_are_read_over_their_own_offsets() -> None:
+    data = chain([build([b"v"] * 5000, keys=[None, *[b"k"] * 4999]).data, build([b"v"] * 5000).data] * 2)
+    assert judge(data) == "sound"
+    memory = pa.py_buffer(data)
+    for chunk in read(data).column("value").chunks:
+        assert all(memory.address <= part.address < memory.address + len(data) for part in chunk.buffers())
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_an_offset_that_goes_back_is_noticed_in_a_batch_with_many_records_too(number: int) -> None:
+    sound = build([b"v"] * 5000).data
+    body = bytearray(sound[96:])
+    at = 632 + 4 * 4000
+    assert body[at : at + 4] == (4000).to_bytes(4, "little")
+    body[at : at + 4] = (3998).to_bytes(4, "little")
+    broken = with_body(sound, bytes(body))
+    stretch = to_table(memoryview(chain([sound] * number + [broken] + [sound] * 2)), *START, few=0)
+    assert (stretch.failure is not None, stretch.table.num_rows) == (True, 5000 * number)
+
+
 @pytest.mark.parametrize("keep", [1, 8, 95, 96, 100, len(PLAIN) - 8, len(PLAIN) - 1])
 def test_a_part_of_a_batch_at_the_end_is_a_failure(keep: int) -> None:
     data = chain([PLAIN, PLAIN])[: len(PLAIN) + keep]

@@ -20,7 +20,15 @@ from starlette.types import Message
 from logboom.batch import Record, build_records
 from logboom.batch.ndjson import encode_record
 from logboom.broker.api import Part, ReadRequest, Start
-from logboom.protocols.http.formats import MEDIA_TYPES, Format, RecordSource, StreamedResponse, choose, encode
+from logboom.protocols.http.formats import (
+    MEDIA_TYPES,
+    WHOLE_BYTES,
+    Format,
+    RecordSource,
+    StreamedResponse,
+    choose,
+    encode,
+)
 from logboom.protocols.http.problem import RequestError
 from support.nodes.web import WebNode, tell
 
@@ -276,14 +284,18 @@ def test_an_accept_header_may_come_in_several_lines(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
-def test_a_large_page_comes_in_pieces_and_a_small_one_says_its_length(tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", ["json", "ndjson", "arrow", "parquet"])
+def test_a_large_page_comes_in_pieces_and_others_say_their_length(form: Format, tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
-        await fill(node, SHAPES["large"])
-        small = await node.client.get(f"{PAGE}?limit=1")
-        assert int(small.headers["content-length"]) == len(small.content)
-        large = await node.client.get(PAGE)
+        records = [Record(random.Random(n).randbytes(50_000)) for n in range(60)]
+        await fill(node, [records[start : start + 4] for start in range(0, 60, 4)])
+        for limit in (1, 20):
+            page = await node.client.get(f"{PAGE}?limit={limit}&format={form}")
+            assert int(page.headers["content-length"]) == len(page.content)
+            assert page.headers["logboom-next-seqno"] == str(limit)
+        large = await node.client.get(f"{PAGE}?format={form}")
+        assert len(large.content) > WHOLE_BYTES
         assert "content-length" not in large.headers
         assert large.headers["transfer-encoding"] == "chunked"
-        assert len(large.json()["records"]) == 12
 
     tell(tmp_path, story)

@@ -213,7 +213,10 @@ class FileReader:
                     stop = found.next_seqno if end is None else min(end, found.next_seqno)
                     if stop > start:
                         runs.move(stop, found.term)
-                        yield choose(found.table.slice(start - stretch.base_seqno, stop - start), columns, where)
+                        table = found.table
+                        if stop - start < len(table):
+                            table = table.slice(start - stretch.base_seqno, stop - start)
+                        yield choose(table, columns, where)
                     if found.failure is not None:
                         raise _damage(run, stretch.offset, found.failure)
                     if found.size < stretch.size:

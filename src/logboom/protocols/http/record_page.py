@@ -39,6 +39,8 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 FOUND_BYTES_MIN: Final = 64 * 1024
 INLINE_BYTES: Final = 128 * 1024
 """What is larger is decoded on a thread."""
+FEW_BATCHES: Final = 8
+"""Fewer are decoded one by one: of all columns that costs more, and so does what is made of the columns then."""
 PATIENCE_S: Final = 2.0
 """How long a filter may look for the records of a page that does not wait."""
 SEQNO_MAX: Final = 2**63 - 1
@@ -418,7 +420,7 @@ def _stretch(data: memoryview, seqno: Seqno, budget_bytes: int) -> tuple[TableSt
         header = read_header(data)
     except BatchError as error:
         return None, BatchFailure(0, seqno, None, str(error))
-    stretch = to_table(data, header.base_seqno, header.index, budget_bytes=budget_bytes)
+    stretch = to_table(data, header.base_seqno, header.index, few=FEW_BATCHES, budget_bytes=budget_bytes)
     return stretch, stretch.failure
 
 

@@ -112,7 +112,7 @@ async def list_changes(front_end: HttpFrontEnd, request: Request) -> Response:
     )
     facts = ChangeList([], atStart=query.since <= page.first, atEnd=page.at_end)
     pieces = enclose(facts, map(_show, cut(page.tables, LINES_BYTES)))
-    return respond(front_end.threads, pieces, page.size, "application/json", {"Cache-Control": "no-store"})
+    return await respond(front_end.threads, pieces, page.size, "application/json", {"Cache-Control": "no-store"})
 
 
 async def get_change(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -127,7 +127,7 @@ async def get_change(front_end: HttpFrontEnd, request: Request) -> Response:
             f"there is no change {request.path_params['id'][:100]}", 404, "change-not-found", "GET /changes lists them"
         ) from None
     pieces = (piece for table in page.tables for piece in _show(table))
-    return respond(front_end.threads, pieces, page.size, "application/json", {"Cache-Control": "no-store"})
+    return await respond(front_end.threads, pieces, page.size, "application/json", {"Cache-Control": "no-store"})
 
 
 def _parse(body: bytes) -> tuple[bytes | None, tuple[str, ...]]:

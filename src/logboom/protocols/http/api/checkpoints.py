@@ -19,13 +19,13 @@ from logboom.batch.moment import rfc3339
 from logboom.errors import PartitionNotFound
 from logboom.protocols.http.formats import (
     MEDIA_TYPES,
+    WHOLE_BYTES,
     Format,
     RecordShown,
     RecordSource,
-    StreamedResponse,
-    body_on_thread,
     choose,
     encode,
+    respond,
 )
 from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query, topic_of
 from logboom.results.checkpoint import By, Checkpoint, find_result
@@ -91,7 +91,7 @@ async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response
         "Vary": "Accept",
     }
     pieces = encode(choice.format, tables, RecordSource(name, partition), facts)
-    return StreamedResponse(body_on_thread(front_end.threads, pieces), headers, choice.media_type)
+    return await respond(front_end.threads, pieces, WHOLE_BYTES, choice.media_type, headers)
 
 
 def _open(result: Result, partition: int, floor: int) -> tuple[Checkpoint, Iterator[pa.Table]]:

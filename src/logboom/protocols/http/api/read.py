@@ -119,7 +119,7 @@ async def read_records(front_end: HttpFrontEnd, request: Request) -> Response:
     page = await read_page(front_end, request, wanted)
     facts = _facts(request, page, wanted.limit, wanted.request.filter is not None)
     pieces = encode(choice.format, page.tables, RecordSource(page.topic, page.partition), facts)
-    return respond(front_end.threads, pieces, page.size, choice.media_type, _headers(facts))
+    return await respond(front_end.threads, pieces, page.size, choice.media_type, _headers(facts))
 
 
 async def read_one_record(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -130,7 +130,7 @@ async def read_one_record(front_end: HttpFrontEnd, request: Request) -> Response
     except SeqnoOutOfRange as error:
         raise RecordNotFound(error) from None
     pieces = (piece for table in page.tables for piece in show(table))
-    return respond(front_end.threads, pieces, page.size, "application/json", {"Cache-Control": "no-store"})
+    return await respond(front_end.threads, pieces, page.size, "application/json", {"Cache-Control": "no-store"})
 
 
 async def read_value(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -150,7 +150,7 @@ async def read_value(front_end: HttpFrontEnd, request: Request) -> Response:
         "Content-Disposition": f'attachment; filename="{topic}-{page.partition}-{seqno}.bin"',
         "Content-Length": str(len(value)),
     }
-    return respond(front_end.threads, pieces, len(value), OCTETS, headers)
+    return await respond(front_end.threads, pieces, len(value), OCTETS, headers)
 
 
 def path_seqno(request: Request, name: str) -> int:
