@@ -158,9 +158,9 @@ def make_environment(directory: Path, wheel: Path) -> Path:
 
 
 def pack(home: Path) -> Path:
-    """As `tar -C environment -czf environment.tar.gz .` does, but for the compression: that takes longest."""
-    packed = home.with_suffix(".tar")
-    with tarfile.open(packed, "w") as archive:
+    """As `tar -C environment -czf environment.tar.gz .` does, without making it smaller: that takes longest."""
+    packed = home.with_suffix(".tar.gz")
+    with tarfile.open(packed, "w:gz", compresslevel=0) as archive:
         archive.add(home, ".")
     return packed
 

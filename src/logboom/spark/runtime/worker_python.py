@@ -41,7 +41,8 @@ def worker_python() -> str:
             _link(home / "packages" / name, str(path))
     except (OSError, RuntimeError):  # no place to write, or nobody's home
         return sys.executable
-    return str(home / "bin" / "python")
+    python = str(home / "bin" / "python")
+    return python if os.access(python, os.X_OK) else sys.executable  # a volume from which nothing may be run
 
 
 def _files_of(package: str) -> str | None:
