@@ -40,11 +40,9 @@ class Twins:
         logd = f"127.0.0.1:{free_port()}"
         for name in ("source", "replica"):
             (root / name).mkdir()
-        quiet = ("--set", "listen.http=")
-        self.source = NodeProcess(root / "source", "--logd", logd, *quiet)
-        follow = ("--replicate-from", logd, "--logd", "127.0.0.1:0")
-        self.replica = NodeProcess(root / "replica", *follow, *quiet)
-        self.alone = NodeProcess(root / "replica", "--logd", "127.0.0.1:0", *quiet)
+        self.source = NodeProcess(root / "source", "--logd", logd)
+        self.replica = NodeProcess(root / "replica", "--replicate-from", logd)
+        self.alone = NodeProcess(root / "replica")
         """The replica's directory, started as a node of its own."""
 
     def __enter__(self) -> Twins:
@@ -156,7 +154,8 @@ def test_a_replica_takes_over_from_a_source_that_was_killed_and_has_an_equal_pre
                     writer.write(b"after %d" % number, key=b"%d" % number)
         assert sum(ends_of(twins.replica.address).values()) == sum(before.values()) + 200 * len(TOPICS)
         twins.replica.kill()
-        refused = command("serve", "--data", str(twins.replica.directory), "--replicate-from", "127.0.0.1:1")
+        data = ("--data", str(twins.replica.directory))
+        refused = command("serve", *data, "--listen", "127.0.0.1:0", "--replicate-from", "127.0.0.1:1")
         assert (refused.returncode, "was promoted" in refused.stderr) == (2, True)
         twins.alone.start()
         assert ends_of(twins.alone.address).keys() == set(LOGS)
@@ -291,7 +290,8 @@ async def move_over(twins: Twins) -> tuple[list[AnyEvent], int]:
 
 
 def test_a_new_replica_needs_its_source_and_says_so(tmp_path: Path) -> None:
-    done = command("serve", "--data", str(tmp_path / "new"), "--replicate-from", f"127.0.0.1:{free_port()}")
+    data = ("--data", str(tmp_path / "new"))
+    done = command("serve", *data, "--listen", "127.0.0.1:0", "--replicate-from", f"127.0.0.1:{free_port()}")
     assert done.returncode == 2
     assert "a replica needs its source when it is started for the first time" in done.stderr
 

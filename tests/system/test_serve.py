@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import os
 import resource
@@ -10,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,7 +30,7 @@ from logboom.storage import DataDirectory
 from logboom.storage.data.topic import FlushSettings, SegmentSettings
 
 WAIT_S = 300.0
-DEFAULT = ("127.0.0.1", 1773)
+DEFAULTS = tuple(("127.0.0.1", port) for port in (1773, 1774, 1775))
 
 
 class Process:
@@ -92,7 +94,8 @@ def refused(root: Path, *flags: str) -> str:
         return node.said
 
 
-LOCAL = ("--data", "data", "--listen", "127.0.0.1:0", "--json")
+PORTS = ("--listen", "127.0.0.1:0", "--logd", "127.0.0.1:0", "--http", "127.0.0.1:0")
+LOCAL = ("--data", "data", *PORTS, "--json")
 
 
 async def stats_of(address: str) -> NodeStats:
@@ -111,9 +114,18 @@ def is_taken(address: tuple[str, int]) -> bool:
     return False
 
 
+@pytest.fixture
+def default_ports() -> Iterator[None]:
+    """One at a time of all test runs on this machine has the default ports."""
+    with open(Path(tempfile.gettempdir(), f"logboom-default-ports-{os.getuid()}"), "w") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)
+        if any(map(is_taken, DEFAULTS)):
+            pytest.skip("another program has one of the ports 1773, 1774 and 1775")
+        yield
+
+
+@pytest.mark.usefixtures("default_ports")
 def test_without_any_configuration_it_just_works_and_a_second_one_says_why_it_cannot(tmp_path: Path) -> None:
-    if is_taken(DEFAULT):
-        pytest.skip("somebody else has port 1773")
     with started(tmp_path / "one") as node:
         assert node.process.stdout is not None
         screen = []

@@ -63,6 +63,8 @@ class NodeProcess:
         self._ready.unlink(missing_ok=True)
         command = ["-m", "logboom", "serve", "--data", str(self.directory)]
         command += ["--listen", self.address, "--ready-file", str(self._ready), *self._options]
+        for protocol in {"--logd", "--http"}.difference(self._options):  # their default ports are for one test alone
+            command += [protocol, "127.0.0.1:0"]
         with open(self.log, "ab") as log:
             if under or before:
                 cold = [*under, sys.executable, *command]

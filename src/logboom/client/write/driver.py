@@ -292,6 +292,8 @@ class Driver:
     def tend(self) -> tuple[float, Any]:
         """Do what is due. How long to pause then, and what to poll meanwhile, if anything."""
         with self.lock:
+            if self.is_closed:  # just now: nobody wakes this thread again
+                return 0.0, None
             self._wake.clear()
             self._is_dozing = False
             now = time.monotonic()
