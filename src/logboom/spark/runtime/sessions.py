@@ -4,9 +4,9 @@ Whoever has a session already keeps it: of what is set here, only what can be se
 is set for a new one gives way to `config`, and Spark's own names (PYSPARK_PYTHON, SPARK_REMOTE, MASTER,
 spark-defaults.conf) keep their meaning: without a master Spark takes theirs, and `local[*]` where they name none.
 
-The workers' Python is the driver's. Spark plans a read of a Python source with the same path that it gives its
-executors, and takes PYSPARK_DRIVER_PYTHON for it before PYSPARK_PYTHON; so the first follows the second where it is not
-set. docs/howto/spark-cluster.md.
+The workers' Python is the driver's, on this machine with a script in front of it (worker_python.py). Spark plans a read
+of a Python source with the same path that it gives its executors, and takes PYSPARK_DRIVER_PYTHON for it before
+PYSPARK_PYTHON; so the first follows the second where it is not set. docs/howto/spark-cluster.md.
 """
 
 from __future__ import annotations
