@@ -12,19 +12,20 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
 import urllib.request
+import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pyspark
 
 from logboom.spark.runtime.java import prepare_java
-from support.nodes.process import free_port
+from logboom.spark.runtime.worker_python import worker_python
 from support.waiting import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -32,6 +33,9 @@ READY_S = 300.0
 CLIENT_S = 400.0
 WORKERS = 2
 ROOT = Path(__file__).parents[2]
+LEFT_OUT = re.compile(r"\b(tests|include|__pycache__)/|libarrow_flight\b")
+"""Of what Logboom requires: nobody here wants that."""
+COMPILED = "import logboom.spark.source, logboom.spark.read.table, logboom.spark.write.sink"
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -111,30 +115,6 @@ def _alive(web: int) -> int:
         return 0
 
 
-@contextmanager
-def connect_server(directory: Path, python: str = sys.executable) -> Iterator[str]:
-    """A Spark Connect server whose Python is this one; gives its address."""
-    port = free_port()
-    settings = {
-        "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.warehouse.dir": str(directory / "warehouse"),
-    }
-    command: list[str | Path] = [SPARK_HOME / "bin" / "spark-submit", "--master", "local[2]", "--driver-memory", "1g"]
-    command += ["--class", "org.apache.spark.sql.connect.service.SparkConnectServer", "--name", "connect"]
-    command += [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
-    with process(command, directory, "connect", environment(PYSPARK_PYTHON=python)) as said:
-        wait_for(said, lambda: _listens(port))
-        yield f"sc://127.0.0.1:{port}"
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
 def run_client(
     script: str, *arguments: str, directory: Path, python: Sequence[str] = (sys.executable,), **more: str
 ) -> dict[str, object]:
@@ -160,28 +140,27 @@ def build_wheel(directory: Path) -> Path:
     return wheel
 
 
-def make_environment(directory: Path, extra: Sequence[str] = ()) -> Path:
+def make_environment(directory: Path, wheel: Path) -> Path:
     """A virtual environment with Logboom's wheel and what that needs, and without pyspark.
 
     What it needs is taken from the running environment, file by file, as it was installed there: `pip install` would do
-    the same from the network.
+    the same from the network. All that workers import is compiled: each unpacks an environment of its own.
     """
     home = directory / "environment"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", home], check=True)
     (packages,) = home.glob("lib/python*/site-packages")
-    for name in sorted(_needed(["logboom", *extra])):
-        if name != "logboom":
-            _copy(name, packages)
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(home / "bin" / "python")]
-    install = ["install", "--quiet", "--no-deps", "--no-index", "--no-compile", str(build_wheel(directory))]
-    subprocess.run([*pip, *install], check=True)
+    for name in sorted(_needed(["logboom"]) - {"logboom"}):
+        _link(name, packages)
+    zipfile.ZipFile(wheel).extractall(packages)
+    path = {"PYTHONPATH": str(Path(worker_python()).parents[1] / "packages")}
+    subprocess.run([home / "bin" / "python", "-c", COMPILED], env=path, check=True)
     return home
 
 
 def pack(home: Path) -> Path:
-    """As `tar -C environment -czf environment.tar.gz .` does."""
+    """As `tar -C environment -czf environment.tar.gz .` does, without making it smaller: that takes longest."""
     packed = home.with_suffix(".tar.gz")
-    with tarfile.open(packed, "w:gz", compresslevel=1) as archive:
+    with tarfile.open(packed, "w:gz", compresslevel=0) as archive:
         archive.add(home, ".")
     return packed
 
@@ -202,10 +181,20 @@ def _needed(names: Sequence[str]) -> set[str]:
     return found
 
 
-def _copy(name: str, packages: Path) -> None:
+def _link(name: str, packages: Path) -> None:
     for file in importlib.metadata.files(name) or ():
-        if file.parts[0] == ".." or {"tests", "include", "__pycache__"} & set(file.parts):
+        if file.parts[0] == ".." or LEFT_OUT.search(str(file)):
             continue
-        target = packages / file
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(str(file.locate()), target)
+        source = str(file.locate())
+        _put(source, packages / file)
+        compiled = Path(cache_from_source(source))
+        if file.suffix == ".py" and compiled.exists():
+            _put(str(compiled), packages / file.parent / "__pycache__" / compiled.name)
+
+
+def _put(source: str, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:  # another volume
+        shutil.copy2(source, target)

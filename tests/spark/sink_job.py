@@ -1,10 +1,11 @@
-"""A process that writes to topics with Spark, to be killed, and to fail by itself.
+"""A process that writes to topics with Spark, and reads them, to be killed, and to fail by itself.
 
     sink_job.py JOB
 
 JOB is a JSON file: `master` and `settings` of Spark; `works`; `faults`, and `marks`, a directory. A work has the `path`
 of the node; its `kind`; the `topic` it writes to; and `tasks`, into how many its rows are dealt out anew and at random,
-0 to leave them. Tables are written one after the other, and then all streams at once. The kinds are
+0 to leave them. One work comes after the other, and then all streams at once. The kinds are
+    count      counts what there is, over the node and however it likes, and writes what it found to the file `found`
     table      `rows` numbers
     stream     what the `source` options read, with `checkpoint`; all that is there where it is `now`, else without end
     each       the same, with two writes for each micro-batch: keys of an even checksum to TOPIC, others to TOPIC-odd
@@ -190,6 +191,16 @@ def deal(frame: DataFrame, tasks: int) -> DataFrame:
     return frame.repartition(tasks, rand()) if tasks else frame
 
 
+def count(spark: SparkSession, work: dict[str, Any]) -> None:
+    found: dict[str, Any] = {}
+    for access in ("server", "auto"):
+        frame = spark.read.format("logboom").options(topic=work["topic"], access=access).load(work["path"])
+        numbers = frame.selectExpr("cast(cast(value as string) as long) number", "partition")
+        found[access] = list(numbers.selectExpr("count(*)", "sum(number)").collect()[0])
+    found["few"] = frame.where("partition = 1 AND seqno < 5").count()
+    Path(work["found"]).write_text(json.dumps(found))
+
+
 def write_table(spark: SparkSession, work: dict[str, Any]) -> None:
     numbers = spark.range(0, work["rows"], 1, 4).selectExpr(
         "concat('k', id % 7) key", "concat('k', id % 7, ':', id) value"
@@ -242,10 +253,11 @@ def main() -> None:
     spark = session("job", job["master"], config=job["settings"])
     SteppingSource.steps = Steps(job["marks"], job["faults"])
     spark.dataSource.register(SteppingSource)
+    at_once = {"count": count, "table": write_table}
     for work in job["works"]:
-        if work["kind"] == "table":
-            write_table(spark, work)
-    queries = [start_stream(spark, work, SteppingSource.steps) for work in job["works"] if work["kind"] != "table"]
+        if work["kind"] in at_once:
+            at_once[work["kind"]](spark, work)
+    queries = [start_stream(spark, work, SteppingSource.steps) for work in job["works"] if work["kind"] not in at_once]
     while spark.streams.active:
         spark.streams.awaitAnyTermination()
         spark.streams.resetTerminated()

@@ -6,6 +6,7 @@ The two workers have hosts of their own, for Spark runs no second attempt of a t
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import zipfile
@@ -19,7 +20,7 @@ import pytest
 
 from logboom import Writer
 from logboom.spark import scans
-from spark.cluster import SPARK_HOME, build_wheel, environment, pack, process, run_client, standalone
+from spark.cluster import SPARK_HOME, environment, pack, process, standalone
 from spark.sink_runs import (
     KEYS,
     PARTITIONS,
@@ -38,32 +39,6 @@ from support.nodes.process import NodeProcess
 from support.spark.queries import Topics
 
 RECORDS = 6000
-READ = """
-import json, sys
-from pyspark.sql.functions import col, count, sum
-from logboom.spark import session
-
-master, archive, address, scans = sys.argv[1:]
-spark = session("cluster", master, config={
-    "spark.archives": f"{archive}#environment",
-    "spark.driver.memory": "512m",
-    "spark.executor.memory": "512m",
-    "spark.cores.max": "2",
-    "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
-    "spark.driver.host": "127.0.0.1",
-    "spark.ui.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-    "spark.executorEnv.LOGBOOM_SCANS": scans,
-})
-found = {}
-for access in ("server", "auto"):
-    events = spark.read.format("logboom").option("topic", "numbers").option("access", access).load(address)
-    numbers = events.select(col("value").cast("string").cast("long").alias("number"), "partition")
-    found[access] = list(numbers.agg(count("*"), sum("number")).first())
-found["few"] = events.where("partition = 1 AND seqno < 5").count()
-print(json.dumps(found))
-"""
 ROWS = 3000
 OTHER_HOST = "127.0.0.2"
 SETTINGS = {
@@ -96,6 +71,7 @@ class Cluster:
         if not here.exists():
             here.symlink_to(self._home)
         settings = {**SETTINGS, "spark.archives": f"{self.archive}#environment"}
+        settings["spark.executorEnv.LOGBOOM_SCANS"] = str(root)
         packed = environment(PYSPARK_PYTHON="./environment/bin/python")
         with running(root, works, faults, master=self.master, settings=settings, environment=packed) as run:
             yield run
@@ -141,45 +117,26 @@ def test_a_pyspark_that_was_never_installed_is_known_by_its_files(home: Path) ->
     assert done.stdout == f"{pyspark.__version__} None\n"
 
 
-def test_the_wheel_holds_the_module_by_which_spark_finds_the_source(tmp_path: Path) -> None:
-    names = zipfile.ZipFile(build_wheel(tmp_path)).namelist()
+def test_the_wheel_holds_the_module_by_which_spark_finds_the_source(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
     assert "pyspark_logboom/__init__.py" in names
     assert "logboom/spark/source.py" in names
 
 
-def test_workers_that_have_nothing_read_a_topic_with_a_packed_environment(
-    cluster: Cluster, topics: Topics, home: Path, tmp_path: Path
+@pytest.mark.timeout(900)
+def test_workers_that_have_nothing_read_and_write_every_row_once_whatever_happens_to_them(
+    cluster: Cluster, topics: Topics, tmp_path: Path
 ) -> None:
+    """One job, in which they read; then executors are killed, tasks fail, and Spark runs slow ones twice."""
     topics.create("numbers", 3)
     with Writer("numbers", topics.address) as writer:
         for number in range(RECORDS):
             writer.write(b"%d" % number, key=b"%d" % number)
-    driver, notes = tmp_path / "driver", tmp_path / "scans"
-    driver.mkdir()
-    notes.mkdir()
-    (driver / "environment").symlink_to(home)
-    found = run_client(
-        READ,
-        *(cluster.master, str(cluster.archive), topics.path, str(notes)),
-        directory=driver,
-        PYSPARK_PYTHON="./environment/bin/python",
-    )
-    expected = [RECORDS, RECORDS * (RECORDS - 1) // 2]
-    assert found == {"server": expected, "auto": expected, "few": 5}
-    noted = scans(directory=str(notes))
-    assert {scan.source for scan in noted} == {"files", "server"}
-    assert sum(scan.records for scan in noted if scan.source == "server") == RECORDS
-    assert len({scan.pid for scan in noted}) > 1, "both workers have read"
-
-
-@pytest.mark.timeout(900)
-def test_rows_are_there_once_where_executors_are_killed_tasks_fail_and_slow_ones_run_twice(
-    cluster: Cluster, topics: Topics, tmp_path: Path
-) -> None:
     with Writer("events", topics.address) as writer:
         write_some(writer, 0, 400)
     copy = Copy(tmp_path, topics, "copies")
     source = {**copy.work()["source"], "maxRecordsPerTrigger": "150"}
+    found = {"kind": "count", "path": topics.path, "topic": "numbers", "found": str(tmp_path / "found")}
     works = [{"kind": "table", "path": topics.path, "rows": ROWS, "topic": topic} for topic in ("killed", "slow")]
     for work in works:
         topics.create(str(work["topic"]), PARTITIONS)
@@ -191,11 +148,12 @@ def test_rows_are_there_once_where_executors_are_killed_tasks_fail_and_slow_ones
         copy.at("staged", "wait", 2),
     ]
     staged = set()
-    with cluster.run(tmp_path / "job", [*works, {**copy.work(), "source": source}], faults) as run:
+    with cluster.run(tmp_path / "job", [found, *works, {**copy.work(), "source": source}], faults) as run:
         for fault in faults:
             run.wait_for(fault)
             staged |= {stage.id for stage in stages_of(topics)}
         run.finish()
+    check_reads(tmp_path / "found", tmp_path / "job")
     wanted = [f"k{number % KEYS}:{number}" for number in range(ROWS)]
     for work in works:
         logs = [(str(work["topic"]), partition) for partition in range(PARTITIONS)]
@@ -205,6 +163,17 @@ def test_rows_are_there_once_where_executors_are_killed_tasks_fail_and_slow_ones
     assert report.clean, report
     left = {stage.id for stage in stages_of(topics)}
     assert not left & staged, "stages of attempts that are in no message are swept away"
+
+
+def check_reads(found: Path, notes: Path) -> None:
+    """All was read, by both workers, over the node and from its files; a slow task perhaps twice."""
+    expected = [RECORDS, RECORDS * (RECORDS - 1) // 2]
+    assert json.loads(found.read_text()) == {"server": expected, "auto": expected, "few": 5}
+    noted = [scan for scan in scans(directory=str(notes)) if scan.topic == "numbers"]
+    assert {scan.source for scan in noted} == {"files", "server"}
+    served = {(scan.partition, scan.seqno_from): scan.records for scan in noted if scan.source == "server"}
+    assert sum(served.values()) == RECORDS
+    assert len({scan.pid for scan in noted}) > 1, "both workers have read"
 
 
 @pytest.mark.soak

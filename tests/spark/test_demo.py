@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,18 @@ def test_the_demo_loses_nothing_makes_results_and_ends_by_itself(tmp_path: Path)
     assert "</html>" in Path(page).read_text()
 
 
+def test_where_spark_cannot_be_had_it_is_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(DEMO.parent))
+    monkeypatch.setenv("PYSPARK_PYTHON", "/nowhere/python")
+    counting, processes, screen = (import_module(f"story.{name}") for name in ("counting", "processes", "screen"))
+    node = processes.Node(str(tmp_path))
+    assert counting.start_spark(node, str(tmp_path), 10_000, screen.Screen()) is None
+    assert "is left out: " in capsys.readouterr().out
+
+
+@pytest.mark.soak
 @pytest.mark.timeout(LIMIT_S)
 def test_where_spark_cannot_be_had_the_demo_says_so_and_goes_on(tmp_path: Path) -> None:
     said = run_demo(tmp_path, PYSPARK_PYTHON="/nowhere/python")
@@ -61,19 +75,19 @@ def test_where_spark_cannot_be_had_the_demo_says_so_and_goes_on(tmp_path: Path) 
     assert "pipeline  http" not in said
 
 
-@pytest.mark.timeout(LIMIT_S)
-def test_a_query_that_ends_too_early_says_what_spark_says_and_the_innermost_cause(tmp_path: Path) -> None:
+@pytest.mark.usefixtures("spark")
+def test_a_query_that_ends_too_early_says_what_spark_says_and_the_innermost_cause(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the session that is there: a process of its own would start another Java to say the same."""
+    monkeypatch.syspath_prepend(str(DEMO.parent))
     with NodeProcess(tmp_path) as node:
-        done = subprocess.run(
-            [sys.executable, str(DEMO), "--role", "count", node.address, str(tmp_path / "spark"), "Spark", "100"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=LIMIT_S - 60,
-        )
-    assert done.returncode == 1
-    said = done.stderr[done.stderr.rindex("a query of Spark has ended: ") :].splitlines()
+        monkeypatch.setattr(sys, "argv", [str(DEMO), "--role", "count", node.address, str(tmp_path / "x"), "S", "100"])
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(DEMO), run_name="__main__")
+    assert ended.value.code == 1
+    told = capfd.readouterr().err
+    said = told[told.rindex("a query of Spark has ended: ") :].splitlines()
     assert "terminated with exception" in said[0]
     assert said[1].startswith("Caused by: ")
-    assert "there is no topic" in done.stderr
+    assert "initialOffset" in said[1], "where it found no topic"

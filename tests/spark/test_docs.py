@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from logboom.spark.read import options
+from spark.classes import java_options
 from support.howto_page import HOWTO, Block, blocks, lines_alike
 from support.nodes.process import NodeProcess
 
@@ -24,6 +25,8 @@ ADDRESS = "localhost:1773"
 PATIENCE_S = 300.0
 COMMAND_S = 300.0
 PAGES = "spark.md", "spark-write.md", "spark-from-kafka.md", "checkpoints.md", "archive.md"
+QUIET = "-Dspark.ui.enabled=false -Dspark.ui.showConsoleProgress=false"
+"""A directory of settings would be one more on the path of classes, and those that are kept fit no other path."""
 ANSWER = "\x1e"
 READER = f"""
 import contextlib, io, json, sys
@@ -40,20 +43,19 @@ for line in sys.stdin:
 class Desk:
     """A directory with a node's data, a shell and a Python that goes on from block to block."""
 
-    def __init__(self, directory: Path, node: NodeProcess) -> None:
-        settings = directory / "conf"
-        settings.mkdir()
-        (settings / "spark-defaults.conf").write_text("spark.ui.enabled false\nspark.ui.showConsoleProgress false\n")
+    def __init__(self, directory: Path, node: NodeProcess, remote: str) -> None:
+        """Commands that want a Spark have the one at `remote`: what they do with one of their own others test."""
         self._directory = directory
         self._node = node
         self._environment = {
             **os.environ,
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
             "LOGBOOM_SERVERS": node.address,
-            "SPARK_CONF_DIR": str(settings),
+            "JAVA_TOOL_OPTIONS": f"{java_options()} {QUIET}",
             "SPARK_LOCAL_IP": "127.0.0.1",
             "TZ": "UTC",
         }
+        self._remote = {"SPARK_REMOTE": remote}
         self._python = subprocess.Popen(
             [sys.executable, "-c", READER],
             cwd=directory,
@@ -87,7 +89,7 @@ class Desk:
         done = subprocess.run(
             ["sh", "-ec", text],
             cwd=self._directory,
-            env=self._environment,
+            env=self._environment | ({} if "spark-sql" in text else self._remote),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -117,10 +119,10 @@ class Desk:
 
 
 @pytest.fixture(scope="module")
-def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
+def desk(remote: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
     directory = tmp_path_factory.mktemp("desk")
     with NodeProcess(directory, "--logd", "127.0.0.1:0", "--http", "127.0.0.1:0") as node:
-        desk = Desk(directory, node)
+        desk = Desk(directory, node, remote)
         try:
             yield desk
         finally:

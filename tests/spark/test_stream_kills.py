@@ -153,8 +153,8 @@ def prepare(root: Path) -> NodeProcess:
 @pytest.mark.parametrize(
     "kills",
     [
-        pytest.param([("written", 0), ("reading", 1)], id="some"),
-        pytest.param([("begun", 0), ("committed", 1)], id="others", marks=pytest.mark.soak),
+        pytest.param([("written", 1)], id="one"),
+        pytest.param([("reading", 0), ("begun", 1), ("committed", 1)], id="others", marks=pytest.mark.soak),
     ],
 )
 def test_a_query_that_is_killed_at_any_step_gives_every_record_once(

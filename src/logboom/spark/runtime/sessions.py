@@ -4,9 +4,9 @@ Whoever has a session already keeps it: of what is set here, only what can be se
 is set for a new one gives way to `config`, and Spark's own names (PYSPARK_PYTHON, SPARK_REMOTE, MASTER,
 spark-defaults.conf) keep their meaning: without a master Spark takes theirs, and `local[*]` where they name none.
 
-The workers' Python is the driver's. Spark plans a read of a Python source with the same path that it gives its
-executors, and takes PYSPARK_DRIVER_PYTHON for it before PYSPARK_PYTHON; so the first follows the second where it is not
-set. docs/howto/spark-cluster.md.
+The workers' Python is the driver's, on this machine with a script in front of it (worker_python.py). Spark plans a read
+of a Python source with the same path that it gives its executors, and takes PYSPARK_DRIVER_PYTHON for it before
+PYSPARK_PYTHON; so the first follows the second where it is not set. docs/howto/spark-cluster.md.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from logboom.errors import SparkMissing
 from logboom.spark.read.scan import VARIABLE
 from logboom.spark.runtime.environment import PACKAGES, installed
 from logboom.spark.runtime.java import heap_bytes, prepare_java
+from logboom.spark.runtime.worker_python import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -105,8 +106,7 @@ def _prepare_process(master: str | None) -> dict[str, str]:
     has_java = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started it
     if not has_java:
         prepare_java()
-    python = os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", python)
+    _name_python(master)
     settings = {"spark.log.level": "WARN", f"{UNIX_SOCKETS}.enabled": "true"}
     if VARIABLE not in os.environ:
         os.environ[VARIABLE] = directory = tempfile.mkdtemp(prefix="logboom-scans-")
@@ -118,6 +118,17 @@ def _prepare_process(master: str | None) -> dict[str, str]:
         settings["spark.driver.memory"] = f"{heap_bytes(machine_bytes) >> 20}m"
     given = _find_defaults()
     return {key: value for key, value in settings.items() if key not in given}
+
+
+def _name_python(master: str | None) -> None:
+    """Unless the user has. What a session on this machine was given is not for one on a cluster that comes later."""
+    ours, names = worker_python(), ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
+    for name in names:
+        if os.environ.get(name) == ours:
+            del os.environ[name]
+    python = ours if _is_here(master) else sys.executable
+    for name in names:
+        python = os.environ.setdefault(name, python)
 
 
 def _is_here(master: str | None) -> bool:
