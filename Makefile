@@ -79,6 +79,8 @@ test-console: $(READY)
 test-main: $(READY) $(JAVA)
 	nice -n 6 $(BIN)/python -m pytest -m "not soak" -n 3 --dist worksteal --ignore tests/console --ignore tests/spark
 
+# On a disk, where the tests of CI are in memory: it writes more, and shall meet a disk that is slow.
+soak: export TMPDIR ?= /var/tmp
 soak: $(READY) $(JAVA) $(CLASSES)  ## full kill counts and long fuzzing
 	LOGBOOM_LOG_EXAMPLES=3000 $(BIN)/python -m pytest tests/property/test_log_properties.py
 	$(BIN)/python -m pytest -m soak -n 2
