@@ -231,7 +231,7 @@ def _provoke(node: ConsoleNode) -> None:
 
 
 def _fill_many(path: str) -> None:
-    """Into the files themselves: a broker would need ten times as long for so many topics, and do the same to them."""
+    """Into the files themselves: a broker takes eight times the CPU for so many topics, and do the same to them."""
     names, settings = many_names(), Settings(flush=FlushSettings(policy="os"))
     batch = build_records(records.make(records.order, 5, 5))
     with DataDirectory.open(path, HastyDisk.at(path)) as data:
