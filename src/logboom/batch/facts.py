@@ -363,13 +363,10 @@ def _read_offsets(facts: BatchFacts, bit: int, numbers: Vector, firsts: Vector, 
         pieces[i] = np.zeros(lengths[i], vector.I32)
     shifts = np.where(held, texts.content[numbers], facts.starts[numbers]).astype(vector.I32)
     marks = [*firsts.tolist(), int(lengths.sum())]
-    scratch = room(_WINDOW + int(lengths.max(initial=0)), vector.I32) if offsets is None else offsets
-    """As long as any window."""
 
     def look(begin: int, end: int) -> int:
-        at = 0 if offsets is None else marks[begin]
-        entries = scratch[at : at + marks[end] - marks[begin]]
-        np.concatenate(pieces[begin:end], out=entries)
+        entries = None if offsets is None else offsets[marks[begin] : marks[end]]
+        entries = np.concatenate(pieces[begin:end], out=entries)
         back = entries[1:] < entries[:-1]
         back[firsts[begin + 1 : end] - marks[begin] - 1] = False
         if offsets is not None:
