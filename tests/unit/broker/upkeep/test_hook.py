@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -44,7 +45,11 @@ def descriptors() -> set[str]:
 
 def children() -> set[str]:
     """Of all threads, dead ones that were not reaped included."""
-    return {pid for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()}
+    found: set[str] = set()
+    for path in Path("/proc/self/task").glob("*/children"):
+        with suppress(FileNotFoundError):  # a thread that has ended meanwhile
+            found |= set(path.read_text().split())
+    return found
 
 
 def run(command: str, timeout_s: float = ENOUGH_S, term_grace_s: float = ENOUGH_S) -> tuple[HookOutcome, list[str]]:
