@@ -162,6 +162,11 @@ class Catalog:
             raise TopicRecreated(name, topic_id, hosted.topic.id)
         return hosted
 
+    def check_there(self, name: str, is_shown: Callable[[str], bool]) -> None:
+        """Raises TopicNotFound where there is none of this name, with near names of those that are shown."""
+        if name not in self._topics:
+            raise TopicNotFound(name, "this node", list(filter(is_shown, near_names(name, self._topics))))
+
     def all(self) -> list[Hosted]:
         """By name."""
         return [self._topics[name] for name in sorted(self._topics)]

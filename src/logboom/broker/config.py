@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Final, Literal
 
 from logboom.broker.allowances import Allowances
 from logboom.broker.limits import Limits, TopicRules
@@ -58,6 +58,8 @@ class BrokerConfig:
     """Logs that are written and not synced at the same time: each of them holds a file open."""
     allowed: Allowances = field(default_factory=Allowances)
     """What topics may have the node do outside of itself."""
+    anonymous: Literal["all", "none"] = "all"
+    """What those may do who have not signed in: everything, or what rules say of them."""
 
     def __post_init__(self) -> None:
         self.limits.check()

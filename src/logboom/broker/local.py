@@ -18,6 +18,14 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from logboom.broker.access.access_admin import AccessAdmin
+from logboom.broker.access.access_rules import AccessRules
+from logboom.broker.access.access_state import FILE as ACCESS_FILE
+from logboom.broker.access.access_state import LIMIT as ACCESS_LIMIT
+from logboom.broker.access.access_state import TOPIC as ACCESS_TOPIC
+from logboom.broker.access.access_state import AccessState
+from logboom.broker.access.local_access import LocalAccess
+from logboom.broker.access.sign_in import SignIn
 from logboom.broker.admission import Admission, check_not_internal
 from logboom.broker.api import (
     PIPELINE_TOPIC,
@@ -68,7 +76,7 @@ from logboom.broker.read.feed import LocalFeed, begin_feed
 from logboom.broker.read.log_reader import LocalSubscription, LogReader, ReadPoint
 from logboom.broker.recovered import describe_recovery, describe_topics
 from logboom.broker.replica import Replica, claim_role, recover_logs
-from logboom.broker.rules import OPEN, ObjectKind, Right, Rules
+from logboom.broker.rules import ObjectKind, Right, Rules
 from logboom.broker.state.cursors import FILE as CURSORS_FILE
 from logboom.broker.state.cursors import LIMIT as CURSORS_LIMIT
 from logboom.broker.state.cursors import TOPIC as CURSORS_TOPIC
@@ -95,7 +103,7 @@ CLOCKS_APART_US: Final = 60_000_000
 Result = TypeVar("Result")
 
 
-class LocalBroker:
+class LocalBroker(LocalAccess):
     """Implements broker.api.Broker; see there for what the methods promise."""
 
     def __init__(
@@ -105,10 +113,10 @@ class LocalBroker:
         validators: Validators | None = None,
         role: Role | None = None,
         world: World = REAL,
-        rules: Rules = OPEN,
+        rules: Rules | None = None,
     ) -> None:
+        """`rules` are for tests: else users and rules that the node keeps decide."""
         loop = asyncio.get_running_loop()
-        self._rules = rules
         self.config = config
         self.world = world
         self.limits = config.limits
@@ -130,6 +138,15 @@ class LocalBroker:
         self.archives = archives = Archives()
         """What is archived of the logs: for whoever knows."""
         self._catalog = catalog = Catalog(data, self._rounds, config, is_copying(role), archives)
+        self._access = AccessState()
+        secrets = world.threads(1, "logboom-sign-in")
+        self._pools += (secrets,)
+        is_open = config.anonymous == "all"
+        decides = AccessRules(self._access, is_open, world.now_us)
+        self.sign_in = SignIn(self._access, secrets, world, is_required=not is_open)
+        """For front-ends: who somebody is."""
+        self._rules = rules = rules or decides
+        self._admin = AccessAdmin(self._access, rules, decides, self.sign_in, world)
         self._reading = LogReader(loop, reads, config.limits, self._fetch, archives)
         self._segments = SegmentLists(loop, reads)
         self._validation = Validation(loop, reads, self._rounds, validators, config.allowed.validators)
@@ -182,7 +199,7 @@ class LocalBroker:
         validators: Validators | None = None,
         replicate: Role | None = None,
         world: World = REAL,
-        rules: Rules = OPEN,
+        rules: Rules | None = None,
     ) -> LocalBroker:
         """Take the directory, recover every log, and begin to look after them.
 
@@ -227,6 +244,9 @@ class LocalBroker:
         self._cursors = Cursors(
             await opened(StateHome(CURSORS_TOPIC, CURSORS_FILE, (CURSORS_LIMIT, self.limits.cursors)))
         )
+        self._access.load(
+            await opened(StateHome(ACCESS_TOPIC, ACCESS_FILE, (ACCESS_LIMIT, self.limits.access_entries)))
+        )
         await self._catalog.create(PIPELINE_TOPIC, 1, Settings(flush=FlushSettings("each")), "node")
         await asyncio.to_thread(self._stages.find_all)
         keys = await opened(StateHome(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, sys.maxsize)))  # Publishing counts
@@ -237,12 +257,20 @@ class LocalBroker:
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
 
     def _ask(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
-        """Raises what the rules raise, and counts it."""
+        """Raises what the rules raise, and counts it. Whoever does not see all topics is not told names of others."""
         try:
             self._rules.check(caller, right, kind, name)
+            if kind == "topic" and name and right != "create" and not self._rules.sees_all(caller, kind):
+                self._catalog.check_there(name, lambda other: self._rules.allows(caller, "describe", "topic", other))
         except LogboomError as error:
             self.rejections.note(error)
             raise
+
+    def _sieve(self, caller: Caller, kind: ObjectKind) -> Callable[[str], bool] | None:
+        """Which objects of a kind the caller may know of; None where that is all."""
+        if self._rules.sees_all(caller, kind):
+            return None
+        return lambda name: self._rules.allows(caller, "describe", kind, name)
 
     def issue_id(self) -> int:
         """A producer id that no writer has had; 0 where there is none."""
@@ -259,16 +287,18 @@ class LocalBroker:
         return await self._topics.configure(name, settings)
 
     async def describe_topic(self, name: str, create: bool = False, *, caller: Caller = EVERYBODY) -> TopicInfo:
-        self._ask(caller, "describe", "topic", name)
         if create:
+            self._rules.check(caller, "describe", "topic", name)
             self._ask(caller, "create", "topic", name)
+        else:
+            self._ask(caller, "describe", "topic", name)
         return await self._topics.describe(name, create)
 
     async def list_topics(
         self, prefix: str = "", internal: bool = False, *, caller: Caller = EVERYBODY
     ) -> list[TopicInfo]:
         self._ask(caller, "describe", "topic")
-        return await self._topics.list(prefix, internal)
+        return await self._topics.list(prefix, internal, self._sieve(caller, "topic"))
 
     async def delete_topic(self, name: str, topic_id: str | None = None, *, caller: Caller = EVERYBODY) -> None:
         self._ask(caller, "delete", "topic", name)
@@ -292,7 +322,7 @@ class LocalBroker:
         self._router.append_then(parts, acks, then, caller)
 
     async def open_stage(self, note: str = "", *, caller: Caller = EVERYBODY) -> StageInfo:
-        self._ask(caller, "create", "stage")
+        self._ask(caller, "create", "transaction")
         with self._admission.counting():
             self._admission.check_node()
             return await self._stages.open(note)
@@ -308,14 +338,14 @@ class LocalBroker:
         return self._stages.stage(stage, parts)
 
     async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
-        self._ask(caller, "write", "key", key.name)
+        self._ask(caller, "write", "transaction", key.name)
         with self._admission.counting():
             return await self._its_publishing().publish(key, stages)
 
     async def publish_batches(
         self, key: PublishKey, parts: Sequence[Part], *, caller: Caller = EVERYBODY
     ) -> Publication:
-        self._ask(caller, "write", "key", key.name)
+        self._ask(caller, "write", "transaction", key.name)
         for part in parts:
             self._ask(caller, "write", "topic", part.topic)
         with self._admission.counting():
@@ -329,20 +359,21 @@ class LocalBroker:
 
     async def discard(self, stages: Sequence[str], *, caller: Caller = EVERYBODY) -> int:
         for stage in stages:
-            self._ask(caller, "delete", "stage", stage)
+            self._ask(caller, "delete", "transaction", stage)
         self._admission.check_open()
         return self._stages.discard(stages)
 
     async def list_stages(self, *, caller: Caller = EVERYBODY) -> list[StageInfo]:
-        self._ask(caller, "describe", "stage")
-        return self._stages.list()
+        self._ask(caller, "describe", "transaction")
+        return self._stages.list()  # their names are drawn by chance, and say nothing
 
     async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[KeyInfo]:
-        self._ask(caller, "describe", "key")
-        return await self._its_publishing().list_keys(prefix)
+        self._ask(caller, "describe", "transaction")
+        sees, found = self._sieve(caller, "transaction"), await self._its_publishing().list_keys(prefix)
+        return found if sees is None else [info for info in found if sees(info.name)]
 
     async def forget_key(self, name: str, *, caller: Caller = EVERYBODY) -> bool:
-        self._ask(caller, "delete", "key", name)
+        self._ask(caller, "delete", "transaction", name)
         with self._admission.counting():
             return await self._its_publishing().forget(name)
 
@@ -403,7 +434,11 @@ class LocalBroker:
         self, topic: str | None = None, prefix: str = "", *, caller: Caller = EVERYBODY
     ) -> list[CursorInfo]:
         self._ask(caller, "describe", "cursor")
-        return await list_with_lags(self._its_cursors(), self._catalog, topic, prefix)
+        found = await list_with_lags(self._its_cursors(), self._catalog, topic, prefix)
+        sees, knows = self._sieve(caller, "cursor"), self._sieve(caller, "topic")
+        if sees is None or knows is None:
+            return found
+        return [info for info in found if sees(info.cursor) and knows(info.topic)]
 
     async def delete_cursor(self, cursor: str, topic: str | None = None, *, caller: Caller = EVERYBODY) -> int:
         self._ask(caller, "delete", "cursor", cursor)
@@ -520,6 +555,7 @@ class LocalBroker:
                     await asyncio.wait(self._tasks)
                 if self._cursors is not None:
                     await self._cursors.close()
+                await self._access.close()
                 async with self._catalog.changing:  # what was begun is ended
                     await drain(self._rounds)
                 await asyncio.to_thread(self._upkeep.close)

@@ -19,6 +19,8 @@ def _meaning_of_addresses(kind: FrontEndKind) -> str:
 SECTION_MEANINGS: Final = {
     "": "The node.",
     "listen": "Addresses the node listens on.",
+    "tls": "Certificates. With them, addresses that other machines reach speak TLS; tls:// demands it anywhere.",
+    "access": "What may be done without signing in. The node keeps users and rules: `logboom user`, `logboom acl`.",
     "limits": "Limits of the node. They always apply; `logboom stats` counts each refusal.",
     "topics": "Which topics may be created, and with which defaults.",
     "topics.settings.segment": "Default for new topics: when a segment is closed.",
@@ -72,6 +74,16 @@ MEANINGS: Final = {
     "limits.stages": "How many stages there may be. 0 allows no stages, and so no publish.",
     "limits.staged_bytes": "Size of all stages together. A publish takes up to the same space again until it is done.",
     "limits.stage_idle_ms": "A stage that is not used for this time is discarded.",
+    "limits.access_entries": "How many users, tokens, roles and rules there may be together.",
+    "tls.certificate": "A file with the node's certificate and those between it and its CA, in PEM.",
+    "tls.key": "A file with the key of the certificate; not needed where that file holds both.",
+    "tls.client_ca": "A file with the certificates that those of clients are checked against.",
+    "tls.client_certificates": "Whether clients must show a certificate, may, or are not asked.",
+    "access.anonymous": (
+        "What callers may do that have not signed in: all, or none but what rules give to anonymous; auto is all "
+        "where only this machine reaches the node, else none."
+    ),
+    "access.insecure": "Listen for other machines without TLS, and let everybody do everything.",
     "limits.publish_keys": "How many lasting names of publish keys there may be. They are kept in memory.",
     "topics.allowed": "Shell patterns; the name of a new topic must match one of them.",
     "topics.denied": "Shell patterns that the name of a new topic must not match.",

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from logboom.protocols.endpoint import Endpoint
 from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.replication.replication import Replication, prepare
 from logboom.results.pipeline_follower import PipelineFollower
+from logboom.server.certificates import Certificates
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
 from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
@@ -54,6 +55,8 @@ class Node:
         self.endpoints: dict[str, list[Endpoint]] = {}
         """Where it listens, by protocol."""
         self.unix: UnixSocket | None = None
+        self.certificates: Certificates | None = None
+        """Of listeners with TLS."""
         self._fronts = fronts
         self._sockets: dict[str, list[socket.socket]] = {}
         self._gate: Gate | None = None
@@ -70,7 +73,9 @@ class Node:
         """
         config = loaded.config
         shares = _share_descriptors(loaded)
-        sockets = _bind(loaded)
+        certificates = None if config.tls.certificate is None else Certificates(config.tls)
+        secured: set[socket.socket] = set()
+        sockets = _bind(loaded, secured)
         hooks = WebHooks(config.validators)
         try:
             broker = await _open_broker(loaded, shares, hooks)
@@ -82,7 +87,7 @@ class Node:
             node._following = await PipelineFollower.start(broker, broker.archives.put, config.pipeline)
             if config.replicate_from is not None:
                 node._replication = Replication.start(broker)
-            node._listen(sockets, loaded)
+            node._listen(sockets, loaded, certificates, secured)
         except BaseException:
             _close_all(sockets)
             await node.close(config.shutdown_deadline_ms / 1000)
@@ -93,7 +98,13 @@ class Node:
     def _open_connections(self) -> int:
         return sum(front.connections for front in self._fronts.values())
 
-    def _listen(self, sockets: dict[str, list[socket.socket]], loaded: LoadedConfig) -> None:
+    def _listen(
+        self,
+        sockets: dict[str, list[socket.socket]],
+        loaded: LoadedConfig,
+        certificates: Certificates | None,
+        secured: Container[socket.socket],
+    ) -> None:
         per_second, counts = self.broker.limits.connections_per_second, self.broker.rejections
         self._gate = gate = Gate(
             *(self.connections_max, per_second, lambda: self._open_connections, counts, self._lingering_max)
@@ -110,7 +121,11 @@ class Node:
             listening.append((FRONT_ENDS[0].name, self.unix.socket))
         for protocol, sock in listening:
             front = self._fronts[protocol]
-            self._accepting.append(asyncio.create_task(gate.serve(sock, front.factory, front.refusal)))
+            tls = certificates.context if certificates is not None and sock in secured else None
+            self._accepting.append(asyncio.create_task(gate.serve(sock, front.factory, front.refusal, tls)))
+        self.certificates = certificates
+        if certificates is not None:
+            self._accepting.append(asyncio.create_task(certificates.follow()))
 
     async def close(self, deadline_s: float) -> None:
         """Raises SyncFailed where something written could not be made durable, TimeoutError where time ran out."""
@@ -156,6 +171,8 @@ def _make_fronts(broker: LocalBroker, loaded: LoadedConfig, end: Callable[[], No
                 places=config.pipeline,
                 world=broker.world,
                 end=end,
+                sign_in=broker.sign_in,
+                shows_files=broker.shows_files,
                 others=dict(made),
             )
         )
@@ -174,14 +191,19 @@ def describe_config(loaded: LoadedConfig) -> dict[str, Any]:
     }
 
 
-def _bind(loaded: LoadedConfig) -> dict[str, list[socket.socket]]:
-    """The sockets of each protocol. Raises ConfigError where none is left."""
+def _bind(loaded: LoadedConfig, secured: set[socket.socket]) -> dict[str, list[socket.socket]]:
+    """The sockets of each protocol; those with TLS are put into `secured`. Raises ConfigError where none is left."""
     listen = loaded.config.listen
     bound: dict[str, list[socket.socket]] = {}
     try:
         for kind in FRONT_ENDS:
             is_default = _is_default(loaded, kind.name)
-            bound[kind.name] = bind_all(listen.endpoints(kind), f"listen.{kind.name}", is_default)
+            bound[kind.name] = some = []
+            for endpoint in listen.endpoints(kind):
+                more = bind_all([endpoint], f"listen.{kind.name}", is_default)
+                some += more
+                if loaded.config.is_secured(endpoint):
+                    secured.update(more)
         _check_any(bound, loaded)
     except BaseException:
         _close_all(bound)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
@@ -19,7 +20,8 @@ from logboom.batch.header import Buffer
 from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.link.address import Address
 from logboom.client.link.pushes import CREDIT_BYTES, Pushes
-from logboom.client.link.session import FRAME_BYTES_LIMIT, Event, Session
+from logboom.client.link.session import FRAME_BYTES_LIMIT, Event, Reply, Session
+from logboom.client.link.tls import context_of
 from logboom.errors import ConnectionLost, LogboomError, RemoteProtocolError
 from logboom.protocols.binary.messages import Hello, Kind, Read, Welcome
 
@@ -55,7 +57,7 @@ class AsyncLink(asyncio.BufferedProtocol):
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._session = Session(hello())
+        self._session = Session(hello(), address.profile)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, _Pending] = {}
@@ -77,7 +79,10 @@ class AsyncLink(asyncio.BufferedProtocol):
                 if address.path is not None:
                     _, link = await loop.create_unix_connection(lambda: cls(address), address.path)
                 else:
-                    transport, link = await loop.create_connection(lambda: cls(address), address.host, address.port)
+                    secure = secured(address)
+                    transport, link = await loop.create_connection(
+                        lambda: cls(address), address.host, address.port, **secure
+                    )
                     if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
                         # Nobody listens, and the port this side was given is the very one it has called.
                         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
@@ -216,6 +221,9 @@ class AsyncLink(asyncio.BufferedProtocol):
 
     def _take(self, event: Event) -> None:
         correlation, what, _ = event
+        if isinstance(what, Reply):
+            self._write(what.buffers)
+            return
         pending = self._pending.pop(correlation, None)
         if pending is not None:
             _settle(pending, what)
@@ -262,6 +270,17 @@ async def close_transport(transport: asyncio.Transport, closed: asyncio.Future[N
             raise
 
 
+def secured(address: Address) -> dict[str, Any]:
+    """What `create_connection` needs for TLS."""
+    if not address.tls:
+        return {}
+    return {"ssl": context_of(address.profile), "server_hostname": address.profile.server_name or address.host}
+
+
 def no_connection(address: Address, error: OSError | UnicodeError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"no connection to {address}: its certificate is not trusted: {error.verify_message}; name its CA"
+    if isinstance(error, ssl.SSLError):
+        return f"no connection to {address}: no TLS there, or not ours: {error.reason or error}"
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return f"no connection to {address}: {reason}; is a node running there? `logboom serve` starts one"

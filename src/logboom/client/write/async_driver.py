@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from logboom.client.link.address import Address
-from logboom.client.link.async_link import CONNECT_TIMEOUT_S, close_transport, no_connection
+from logboom.client.link.async_link import CONNECT_TIMEOUT_S, close_transport, no_connection, secured
 from logboom.client.write.driver import TICK_MIN_S
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.writer_core import WriterCore
@@ -120,17 +120,22 @@ class AsyncDriver:
                     if address.path is not None:
                         await loop.create_unix_connection(lambda: _Wire(self), address.path)
                     else:
-                        await loop.create_connection(lambda: _Wire(self), address.host, address.port)
+                        secure = secured(address)
+                        await loop.create_connection(lambda: _Wire(self), address.host, address.port, **secure)
             except (OSError, UnicodeError) as error:
                 reason = OSError("it did not answer") if isinstance(error, TimeoutError) else error
                 self.core.lost(ConnectionLost(no_connection(address, reason)), loop.time())
+                self.step()
+                continue
+            except LogboomError as error:
+                self.core.lost(error, loop.time())
                 self.step()
                 continue
             await self._lost.wait()
 
     def made(self, wire: _Wire) -> None:
         self._wire = wire
-        self.core.connected(self.loop.time())
+        self.core.connected(self.loop.time(), self._servers[self.core.contact.server].profile)
         self.step()
 
     def received(self, wire: _Wire, count: int) -> None:

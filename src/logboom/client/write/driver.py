@@ -208,6 +208,8 @@ class Driver:
             sock = open_socket(address, CONNECT_TIMEOUT_S)
         except (OSError, UnicodeError) as error:
             failure = ConnectionLost(no_connection(address, error))
+        except LogboomError as error:
+            failure = error
         except BaseException:
             with self.lock:
                 self._is_connecting = False
@@ -222,7 +224,7 @@ class Driver:
             else:
                 sock.setblocking(False)
                 self._socket, self._pollers = sock, (_poller(sock, 0), _poller(sock, select.POLLOUT))
-                self.core.connected(now)
+                self.core.connected(now, address.profile)
                 self.step(now)
             self._changed.notify_all()
 

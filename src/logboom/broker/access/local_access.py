@@ -1,0 +1,141 @@
+"""The calls of a LocalBroker that are about users, tokens, roles and rules: who may, then what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from logboom.access.credential import Credential
+from logboom.access.rule import Rule
+from logboom.broker.access.access_admin import AccessAdmin, check_not_more
+from logboom.broker.admission import Admission
+from logboom.broker.api.access import CallerInfo, Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
+from logboom.broker.caller import EVERYBODY, Caller
+from logboom.broker.rules import ObjectKind, Right
+
+EVERY: Final = "*"
+"""In the place of a name: only a rule that speaks of all gives this."""
+
+
+class LocalAccess:
+    """Implements broker.api.AccessCalls; see there for what the methods promise."""
+
+    _admin: AccessAdmin
+    _admission: Admission
+
+    def _ask(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
+        raise NotImplementedError
+
+    def shows_files(self, caller: Caller) -> bool:
+        """Whether a caller may read every topic, and so may be sent to the files, where no rules count."""
+        return self._admin.reads_all(caller)
+
+    async def add_user(
+        self,
+        name: str,
+        credentials: Sequence[Credential] = (),
+        groups: Sequence[str] = (),
+        roles: Sequence[str] = (),
+        *,
+        caller: Caller = EVERYBODY,
+    ) -> UserInfo:
+        self._ask(caller, "manage", "user", name)
+        with self._admission.counting():
+            return await self._admin.add_user(name, credentials, groups, roles)
+
+    async def change_user(
+        self,
+        name: str,
+        credentials: Sequence[Credential] | None = None,
+        groups: Sequence[str] | None = None,
+        roles: Sequence[str] | None = None,
+        enabled: bool | None = None,
+        *,
+        caller: Caller = EVERYBODY,
+    ) -> UserInfo:
+        is_own = (groups, roles, enabled) == (None, None, None)
+        if not (is_own and self._is_self(caller, name)):
+            self._ask(caller, "manage", "user", name)
+        with self._admission.counting():
+            return await self._admin.change_user(name, credentials, groups, roles, enabled)
+
+    def _is_self(self, caller: Caller, name: str) -> bool:
+        """Whether somebody speaks of himself; who has only a token is not himself."""
+        return caller.by == "password" and caller.principal == name
+
+    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> None:
+        self._ask(caller, "manage", "user", name)
+        with self._admission.counting():
+            await self._admin.remove_user(name)
+
+    async def list_users(self, *, caller: Caller = EVERYBODY) -> list[UserInfo]:
+        if not self._is_self(caller, caller.principal):
+            self._ask(caller, "describe", "user")
+        return self._admin.list_users(caller)
+
+    async def create_token(
+        self,
+        user: str,
+        lasts_ms: int | None = None,
+        note: str = "",
+        rights: Sequence[str] = (),
+        topics: Sequence[str] = (),
+        *,
+        caller: Caller = EVERYBODY,
+    ) -> NewToken:
+        if not self._is_self(caller, user):
+            self._ask(caller, "manage", "user", user)
+        check_not_more(caller)
+        with self._admission.counting():
+            return await self._admin.create_token(user, lasts_ms, note, rights, topics)
+
+    async def revoke_token(self, token_id: str, *, caller: Caller = EVERYBODY) -> None:
+        owner = self._admin.owner_of(token_id)
+        if not (owner and self._is_self(caller, owner)):
+            self._ask(caller, "manage", "user", owner or EVERY)
+        with self._admission.counting():
+            await self._admin.revoke_token(token_id)
+
+    async def list_tokens(self, user: str | None = None, *, caller: Caller = EVERYBODY) -> list[TokenInfo]:
+        if not self._is_self(caller, caller.principal):
+            self._ask(caller, "describe", "user")
+        return self._admin.list_tokens(user, caller)
+
+    async def add_rule(self, rule: Rule, *, caller: Caller = EVERYBODY) -> RuleInfo:
+        self._ask(caller, "manage", "user", EVERY)
+        with self._admission.counting():
+            return await self._admin.add_rule(rule)
+
+    async def remove_rule(self, number: int, *, caller: Caller = EVERYBODY) -> None:
+        self._ask(caller, "manage", "user", EVERY)
+        with self._admission.counting():
+            await self._admin.remove_rule(number)
+
+    async def list_rules(self, *, caller: Caller = EVERYBODY) -> list[RuleInfo]:
+        self._ask(caller, "describe", "user", EVERY)
+        return self._admin.list_rules()
+
+    async def set_role(self, role: str, members: Sequence[str], *, caller: Caller = EVERYBODY) -> None:
+        self._ask(caller, "manage", "user", EVERY)
+        with self._admission.counting():
+            await self._admin.set_role(role, members)
+
+    async def list_roles(self, *, caller: Caller = EVERYBODY) -> list[RoleInfo]:
+        self._ask(caller, "describe", "user", EVERY)
+        return self._admin.list_roles()
+
+    async def explain_access(
+        self,
+        user: str,
+        right: str,
+        kind: str,
+        name: str = "",
+        groups: Sequence[str] = (),
+        *,
+        caller: Caller = EVERYBODY,
+    ) -> Explanation:
+        self._ask(caller, "describe", "user", EVERY)
+        return self._admin.explain(user, right, kind, name, groups)
+
+    async def whoami(self, *, caller: Caller = EVERYBODY) -> CallerInfo:
+        return self._admin.whoami(caller)
