@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from logboom.client.link.profile import Profile, Servers
@@ -85,9 +86,10 @@ def parse_servers(servers: Servers = None, environment: Mapping[str, str] | None
     ['one:1773', 'two:99']
     """
     profile = Profile.find(servers, environment)
-    named = profile.servers or "localhost"
+    named = "localhost" if profile.servers is None else profile.servers
     texts = named.split(",") if isinstance(named, str) else list(named)
-    addresses = [Address.parse(text)._replace(profile=profile) for text in texts if text.strip()]
+    identity = replace(profile, servers=None)
+    addresses = [Address.parse(text)._replace(profile=identity) for text in texts if text.strip()]
     if not addresses:
         raise ValueError(f"no server is named: write addresses such as {_EXAMPLES}")
     if profile.token is not None:
