@@ -43,6 +43,7 @@ class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AccessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     anonymous: Literal["auto", "all", "none"] = "auto"
     insecure: bool = False
+    files_group: str | None = None
 
 
 class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

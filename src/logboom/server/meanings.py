@@ -83,6 +83,10 @@ MEANINGS: Final = {
         "What callers may do that have not signed in: all, or none but what rules give to anonymous; auto is all "
         "where only this machine reaches the node, else none."
     ),
+    "access.files_group": (
+        "A group of this machine whose members may read the files, as FileReader and Spark do; else only the user that "
+        "runs the node. Rules do not count there."
+    ),
     "access.insecure": "Listen for other machines without TLS, and let everybody do everything.",
     "limits.publish_keys": "How many lasting names of publish keys there may be. They are kept in memory.",
     "topics.allowed": "Shell patterns; the name of a new topic must match one of them.",

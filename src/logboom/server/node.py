@@ -27,6 +27,7 @@ from logboom.replication.replication import Replication, prepare
 from logboom.results.pipeline_follower import PipelineFollower
 from logboom.server.certificates import Certificates
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
+from logboom.server.file_modes import protect
 from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
 from logboom.server.keys import KEYS
@@ -227,6 +228,7 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     config = msgspec.structs.replace(loaded.config, limits=limits)
     broker = replace(config.broker(), files_max=shares.files, dirty_logs_max=shares.dirty_logs)
     _check_directory(config.data)
+    await asyncio.to_thread(protect, config.data, config.access.files_group)
     role = await prepare(config.replicate_from, config.data, config.cluster_id)
     cluster_id = config.cluster_id if role is None else role.cluster_id
     world = World()

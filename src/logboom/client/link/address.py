@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from logboom.client.link.profile import Profile, Servers
+from logboom.client.link.profile import Profile, ServerList, Servers
 from logboom.errors import ConfigError
 
 PORT: Final = 1773
 SERVERS_VARIABLE: Final = "LOGBOOM_SERVERS"
 
-__all__ = ["PORT", "SERVERS_VARIABLE", "Address", "Servers", "parse_servers"]
+__all__ = ["PORT", "SERVERS_VARIABLE", "Address", "Servers", "list_servers", "parse_servers"]
 
 _SCHEME: Final = "logboom://"
 _TLS: Final = ("tls://", "logbooms://")
@@ -97,3 +97,9 @@ def parse_servers(servers: Servers = None, environment: Mapping[str, str] | None
             if not address.is_private:
                 raise ConfigError("token", f"{address} would get it in clear: write tls://{address}")
     return addresses
+
+
+def list_servers(servers: Servers = None) -> ServerList:
+    """The same as text, with who calls there."""
+    addresses = parse_servers(servers)
+    return ServerList.of(map(str, addresses), addresses[0].profile)
