@@ -46,7 +46,10 @@ MEANINGS: Final = {
     "log_level": "The least severe messages to print on standard error.",
     "replicate_from": "The logd address of a node to copy, HOST:PORT. This node is then its read-only replica.",
     **{f"listen.{kind.name}": _meaning_of_addresses(kind) for kind in FRONT_ENDS},
-    "listen.unix": "Path of a Unix socket for the binary protocol; in a file, relative to that file.",
+    "listen.unix": (
+        "Path of a Unix socket for the binary protocol; in a file, relative to that file. Where callers must sign in, "
+        "and none is named, it is logboom.sock in the data directory. Over it whoever runs the node may do everything."
+    ),
     **{
         f"{kind.name}.{key}": meaning
         for kind in FRONT_ENDS

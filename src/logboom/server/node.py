@@ -26,11 +26,12 @@ from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.replication.replication import Replication, prepare
 from logboom.results.pipeline_follower import PipelineFollower
 from logboom.server.certificates import Certificates
+from logboom.server.config import NodeConfig
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
 from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
 from logboom.server.keys import KEYS
-from logboom.server.listeners import UnixSocket, bind_all, endpoint_of, listen_all
+from logboom.server.listeners import UnixSocket, bind_all, default_socket, endpoint_of, listen_all
 from logboom.server.sources import DEFAULT, LoadedConfig
 from logboom.server.webhooks import WebHooks
 
@@ -112,8 +113,7 @@ class Node:
         self._sockets = sockets
         for protocol, some in sockets.items():
             sockets[protocol] = listen_all(some, are_default=_is_default(loaded, protocol))
-        if loaded.config.listen.unix is not None:
-            self.unix = UnixSocket(loaded.config.listen.unix)
+        self.unix = _open_unix(loaded.config)
         _check_any(sockets, loaded)
         self.endpoints = {protocol: [endpoint_of(sock) for sock in some] for protocol, some in sockets.items()}
         listening = [(protocol, sock) for protocol, some in sockets.items() for sock in some]
@@ -211,6 +211,19 @@ def _bind(loaded: LoadedConfig, secured: set[socket.socket]) -> dict[str, list[s
     return bound
 
 
+def _open_unix(config: NodeConfig) -> UnixSocket | None:
+    """Where callers must sign in there is always one: whoever runs the node makes the first user over it."""
+    if config.listen.unix is not None:
+        return UnixSocket(config.listen.unix)
+    if config.anonymous == "all":
+        return None
+    try:
+        return UnixSocket(default_socket(config.data))
+    except ConfigError as error:
+        logger.warning("%s; without it `logboom user --data` works only while the node is stopped", error)
+        return None
+
+
 def _is_default(loaded: LoadedConfig, protocol: str) -> bool:
     return loaded.sources[f"listen.{protocol}"] == DEFAULT
 
@@ -226,7 +239,7 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     limits = msgspec.structs.replace(loaded.config.limits, connections=shares.connections)
     config = msgspec.structs.replace(loaded.config, limits=limits)
     broker = replace(config.broker(), files_max=shares.files, dirty_logs_max=shares.dirty_logs)
-    _check_directory(config.data)
+    check_directory(config.data)
     role = await prepare(config.replicate_from, config.data, config.cluster_id)
     cluster_id = config.cluster_id if role is None else role.cluster_id
     world = World()
@@ -241,7 +254,7 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
         await asyncio.sleep(IN_USE_RETRY_S)
 
 
-def _check_directory(path: str) -> None:
+def check_directory(path: str) -> None:
     """A node begins in a directory that is empty or its own, so that a slip of the hand leaves nothing in /etc."""
     if not os.path.exists(path):
         return
