@@ -52,6 +52,7 @@ _COMMANDS = {
         "acl": "Allow, deny, list, remove and explain rules.",
         "role": "Set and list who has a role.",
         "whoami": "Show who you are to a node, and how it knows.",
+        "cert": "Make certificates for TLS, and show them.",
     },
     Group("Data directories", sort_key=3): {
         "doctor": "Find problems of a node or a data directory, and say what to do.",

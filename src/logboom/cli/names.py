@@ -45,13 +45,6 @@ def complete_users(context: CompletionContext) -> list[str]:
     return [name for name in _ask(context, lambda broker: broker.list_users(), "name") if name.startswith(begun)]
 
 
-def complete_servers(_: CompletionContext) -> list[str]:
-    """The profiles of whoever presses TAB."""
-    from logboom.client.link.profile import SIGN, list_profiles
-
-    return [f"{SIGN}{name}" for name in list_profiles()]
-
-
 def _ask(
     context: CompletionContext, question: Callable[[RemoteBroker], Awaitable[Iterable[Any]]], field: str
 ) -> list[str]:

@@ -10,7 +10,6 @@ from cyclopts import Parameter, Token
 
 from logboom.cli.names import (
     complete_cursors,
-    complete_servers,
     complete_topic_settings,
     complete_topics,
     complete_users,
@@ -36,7 +35,6 @@ Server = Annotated[
     Parameter(
         name=["--server", "-s", PROFILE],
         converter=read_server,
-        completer=complete_servers,
         help="Where the node is: host:port, host, [::1]:port, tls://host:port or unix:/path; several, separated by "
         "commas, are tried in turn. A profile, --profile NAME or @NAME, says also who you are there. Default: "
         "$LOGBOOM_PROFILE, else $LOGBOOM_SERVERS, else localhost:1773.",

@@ -101,15 +101,6 @@ def profiles_file(environment: Mapping[str, str]) -> str:
     return os.path.join(home if os.path.isabs(home) else os.path.expanduser("~/.config"), "logboom", "profiles.toml")
 
 
-def list_profiles(environment: Mapping[str, str] | None = None) -> list[str]:
-    """Their names; none where there is no file, or it cannot be read."""
-    try:
-        with open(profiles_file(os.environ if environment is None else environment), "rb") as file:
-            return sorted(name for name, found in tomllib.load(file).items() if isinstance(found, dict))
-    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
-        return []
-
-
 def load_profile(name: str, environment: Mapping[str, str]) -> Profile:
     """Raises ConfigError with what to do."""
     path = profiles_file(environment)
