@@ -82,6 +82,7 @@ MEANINGS: Final = {
     "tls.key": "A file with the key of the certificate; not needed where that file holds both.",
     "tls.client_ca": "A file with the certificates that those of clients are checked against.",
     "tls.client_certificates": "Whether clients must show a certificate, may, or are not asked.",
+    "tls.principal_from": "Which name of a client's certificate says who he is; it must have exactly one of these.",
     "access.anonymous": (
         "What callers may do that have not signed in: all, or none but what rules give to anonymous; auto is all "
         "where only this machine reaches the node, else none."
