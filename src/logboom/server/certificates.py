@@ -17,6 +17,7 @@ import msgspec
 from logboom.access.certificate_name import PrincipalFrom
 from logboom.errors import ConfigError
 from logboom.protocols.peer_caller import ListenerContext
+from logboom.server.certificate_expiry import expiry_of
 
 LOOK_S: Final = 5.0
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -59,6 +60,8 @@ class Certificates:
             context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
         self._load(context)
         self._seen = self._look()
+        self.expires = expiry_of(settings.certificate)
+        """When, microseconds; None where nobody can say."""
 
     def _load(self, context: ssl.SSLContext) -> None:
         settings = self._settings
@@ -89,6 +92,8 @@ class Certificates:
         except ConfigError as error:
             logger.error("the old certificate is used on: %s", error)
             return False
+        assert self._settings.certificate is not None
+        self.expires = expiry_of(self._settings.certificate)
         logger.info("the certificate was read again: %s", self._settings.certificate)
         return True
 

@@ -10,9 +10,12 @@ from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
 def _meaning_of_addresses(kind: FrontEndKind) -> str:
     """The first says it for all."""
     if kind is FRONT_ENDS[0]:
-        rest = "port 0 is any free port. There is no authentication: every client that can connect may read and write."
+        rest = (
+            "port 0 is any free port. Those that other machines reach need TLS, and callers sign in; tls:// demands "
+            "TLS anywhere, plain:// forbids it."
+        )
     else:
-        rest = "an empty list turns it off. There is no authentication."
+        rest = "an empty list turns it off. For other machines the same holds as for listen.binary."
     return f"Addresses for {kind.what}, HOST:PORT; {rest}"
 
 

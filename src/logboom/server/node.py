@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from logboom import __version__
+from logboom.broker.api import AccessStats
 from logboom.broker.local import LocalBroker
 from logboom.broker.world import World
 from logboom.errors import ConfigError, DirectoryInUse, DirectoryUnusable
@@ -56,6 +57,8 @@ class Node:
         self.endpoints: dict[str, list[Endpoint]] = {}
         """Where it listens, by protocol."""
         self.unix: UnixSocket | None = None
+        self.secured: list[str] = []
+        """Those of them that have TLS."""
         self.certificates: Certificates | None = None
         """Of listeners with TLS."""
         self._fronts = fronts
@@ -95,6 +98,10 @@ class Node:
             raise
         return node
 
+    def describe_access(self, config: NodeConfig) -> AccessStats:
+        expires = None if self.certificates is None else self.certificates.expires
+        return AccessStats(config.anonymous, config.access.insecure and bool(config.exposed), expires)
+
     @property
     def _open_connections(self) -> int:
         return sum(front.connections for front in self._fronts.values())
@@ -124,6 +131,8 @@ class Node:
             tls = certificates.context if certificates is not None and sock in secured else None
             self._accepting.append(asyncio.create_task(gate.serve(sock, front.factory, front.refusal, tls)))
         self.certificates = certificates
+        self.secured = [str(endpoint_of(sock)) for some in sockets.values() for sock in some if sock in secured]
+        self.broker.describe_access = lambda: self.describe_access(loaded.config)
         if certificates is not None:
             self._accepting.append(asyncio.create_task(certificates.follow()))
 
