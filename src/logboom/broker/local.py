@@ -18,6 +18,8 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from logboom.broker.access.access_admin import AccessAdmin
 from logboom.broker.access.access_rules import AccessRules
 from logboom.broker.access.access_state import FILE as ACCESS_FILE
@@ -29,6 +31,7 @@ from logboom.broker.access.sign_in import SignIn
 from logboom.broker.admission import Admission, check_not_internal
 from logboom.broker.api import (
     PIPELINE_TOPIC,
+    AccessStats,
     Acks,
     Activity,
     ActivityRequest,
@@ -176,6 +179,8 @@ class LocalBroker(LocalAccess):
             *(self._stages, lambda: self._publishing),
         )
         self.connections, self.meters = counters.connections, counters.meters
+        self.describe_access: Callable[[], AccessStats | None] = lambda: None
+        """Who reaches the node that has this broker."""
         volume = partial(look_at_volume, self.directory)
         self.watcher = Watcher(counters, lambda: self._cursors, volume, config.reserve_bytes, world)
         self.replica: Replica | None = None
@@ -468,7 +473,8 @@ class LocalBroker(LocalAccess):
     async def stats(self, *, caller: Caller = EVERYBODY) -> NodeStats:
         self._ask(caller, "describe", "node")
         replica = None if self.replica is None else self.replica.stats()
-        return self.counters.stats(self._admission.refused, replica, self.unreadable, self.watcher.disk)
+        found = self.counters.stats(self._admission.refused, replica, self.unreadable, self.watcher.disk)
+        return msgspec.structs.replace(found, access=self.describe_access())
 
     async def history(self, since: int = 0, *, caller: Caller = EVERYBODY) -> History:
         self._ask(caller, "describe", "node")

@@ -14,7 +14,10 @@ from typing import Final, Literal
 
 import msgspec
 
+from logboom.access.certificate_name import PrincipalFrom
 from logboom.errors import ConfigError
+from logboom.protocols.peer_caller import ListenerContext
+from logboom.server.certificate_expiry import expiry_of
 
 LOOK_S: Final = 5.0
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -28,6 +31,7 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     key: str | None = None
     client_ca: str | None = None
     client_certificates: ClientCertificates = "none"
+    principal_from: PrincipalFrom = "common_name"
 
     def check(self) -> None:
         """Raises ConfigError."""
@@ -46,7 +50,8 @@ class Certificates:
         if settings.certificate is None:
             raise ConfigError("tls.certificate", "is not set: name a certificate, which `logboom cert` can make")
         self._settings = settings
-        self.context = context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context = context = ListenerContext(ssl.PROTOCOL_TLS_SERVER)
+        context.principal_from = settings.principal_from
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_CIPHER_SERVER_PREFERENCE | ssl.OP_NO_COMPRESSION
@@ -55,6 +60,8 @@ class Certificates:
             context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
         self._load(context)
         self._seen = self._look()
+        self.expires = expiry_of(settings.certificate)
+        """When, microseconds; None where nobody can say."""
 
     def _load(self, context: ssl.SSLContext) -> None:
         settings = self._settings
@@ -85,6 +92,8 @@ class Certificates:
         except ConfigError as error:
             logger.error("the old certificate is used on: %s", error)
             return False
+        assert self._settings.certificate is not None
+        self.expires = expiry_of(self._settings.certificate)
         logger.info("the certificate was read again: %s", self._settings.certificate)
         return True
 

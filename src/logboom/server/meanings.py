@@ -10,9 +10,12 @@ from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
 def _meaning_of_addresses(kind: FrontEndKind) -> str:
     """The first says it for all."""
     if kind is FRONT_ENDS[0]:
-        rest = "port 0 is any free port. There is no authentication: every client that can connect may read and write."
+        rest = (
+            "port 0 is any free port. Those that other machines reach need TLS, and callers sign in; tls:// demands "
+            "TLS anywhere, plain:// forbids it."
+        )
     else:
-        rest = "an empty list turns it off. There is no authentication."
+        rest = "an empty list turns it off. For other machines the same holds as for listen.binary."
     return f"Addresses for {kind.what}, HOST:PORT; {rest}"
 
 
@@ -46,7 +49,10 @@ MEANINGS: Final = {
     "log_level": "The least severe messages to print on standard error.",
     "replicate_from": "The logd address of a node to copy, HOST:PORT. This node is then its read-only replica.",
     **{f"listen.{kind.name}": _meaning_of_addresses(kind) for kind in FRONT_ENDS},
-    "listen.unix": "Path of a Unix socket for the binary protocol; in a file, relative to that file.",
+    "listen.unix": (
+        "Path of a Unix socket for the binary protocol; in a file, relative to that file. Where callers must sign in, "
+        "and none is named, it is logboom.sock in the data directory. Over it whoever runs the node may do everything."
+    ),
     **{
         f"{kind.name}.{key}": meaning
         for kind in FRONT_ENDS
@@ -79,6 +85,7 @@ MEANINGS: Final = {
     "tls.key": "A file with the key of the certificate; not needed where that file holds both.",
     "tls.client_ca": "A file with the certificates that those of clients are checked against.",
     "tls.client_certificates": "Whether clients must show a certificate, may, or are not asked.",
+    "tls.principal_from": "Which name of a client's certificate says who he is; it must have exactly one of these.",
     "access.anonymous": (
         "What callers may do that have not signed in: all, or none but what rules give to anonymous; auto is all "
         "where only this machine reaches the node, else none."

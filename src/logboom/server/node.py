@@ -18,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from logboom import __version__
+from logboom.broker.api import AccessStats
 from logboom.broker.local import LocalBroker
 from logboom.broker.world import World
 from logboom.errors import ConfigError, DirectoryInUse, DirectoryUnusable
@@ -26,12 +27,13 @@ from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.replication.replication import Replication, prepare
 from logboom.results.pipeline_follower import PipelineFollower
 from logboom.server.certificates import Certificates
+from logboom.server.config import NodeConfig
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
 from logboom.server.file_modes import protect
 from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
 from logboom.server.keys import KEYS
-from logboom.server.listeners import UnixSocket, bind_all, endpoint_of, listen_all
+from logboom.server.listeners import UnixSocket, bind_all, default_socket, endpoint_of, listen_all
 from logboom.server.sources import DEFAULT, LoadedConfig
 from logboom.server.webhooks import WebHooks
 
@@ -56,6 +58,8 @@ class Node:
         self.endpoints: dict[str, list[Endpoint]] = {}
         """Where it listens, by protocol."""
         self.unix: UnixSocket | None = None
+        self.secured: list[str] = []
+        """Those of them that have TLS."""
         self.certificates: Certificates | None = None
         """Of listeners with TLS."""
         self._fronts = fronts
@@ -95,6 +99,10 @@ class Node:
             raise
         return node
 
+    def describe_access(self, config: NodeConfig) -> AccessStats:
+        expires = None if self.certificates is None else self.certificates.expires
+        return AccessStats(config.anonymous, config.access.insecure and bool(config.exposed), expires)
+
     @property
     def _open_connections(self) -> int:
         return sum(front.connections for front in self._fronts.values())
@@ -113,8 +121,7 @@ class Node:
         self._sockets = sockets
         for protocol, some in sockets.items():
             sockets[protocol] = listen_all(some, are_default=_is_default(loaded, protocol))
-        if loaded.config.listen.unix is not None:
-            self.unix = UnixSocket(loaded.config.listen.unix)
+        self.unix = _open_unix(loaded.config)
         _check_any(sockets, loaded)
         self.endpoints = {protocol: [endpoint_of(sock) for sock in some] for protocol, some in sockets.items()}
         listening = [(protocol, sock) for protocol, some in sockets.items() for sock in some]
@@ -125,6 +132,8 @@ class Node:
             tls = certificates.context if certificates is not None and sock in secured else None
             self._accepting.append(asyncio.create_task(gate.serve(sock, front.factory, front.refusal, tls)))
         self.certificates = certificates
+        self.secured = [str(endpoint_of(sock)) for some in sockets.values() for sock in some if sock in secured]
+        self.broker.describe_access = lambda: self.describe_access(loaded.config)
         if certificates is not None:
             self._accepting.append(asyncio.create_task(certificates.follow()))
 
@@ -212,6 +221,19 @@ def _bind(loaded: LoadedConfig, secured: set[socket.socket]) -> dict[str, list[s
     return bound
 
 
+def _open_unix(config: NodeConfig) -> UnixSocket | None:
+    """Where callers must sign in there is always one: whoever runs the node makes the first user over it."""
+    if config.listen.unix is not None:
+        return UnixSocket(config.listen.unix)
+    if config.anonymous == "all":
+        return None
+    try:
+        return UnixSocket(default_socket(config.data))
+    except ConfigError as error:
+        logger.warning("%s; without it `logboom user --data` works only while the node is stopped", error)
+        return None
+
+
 def _is_default(loaded: LoadedConfig, protocol: str) -> bool:
     return loaded.sources[f"listen.{protocol}"] == DEFAULT
 
@@ -227,7 +249,7 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     limits = msgspec.structs.replace(loaded.config.limits, connections=shares.connections)
     config = msgspec.structs.replace(loaded.config, limits=limits)
     broker = replace(config.broker(), files_max=shares.files, dirty_logs_max=shares.dirty_logs)
-    _check_directory(config.data)
+    check_directory(config.data)
     await asyncio.to_thread(protect, config.data, config.access.files_group)
     role = await prepare(config.replicate_from, config.data, config.cluster_id)
     cluster_id = config.cluster_id if role is None else role.cluster_id
@@ -243,7 +265,7 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
         await asyncio.sleep(IN_USE_RETRY_S)
 
 
-def _check_directory(path: str) -> None:
+def check_directory(path: str) -> None:
     """A node begins in a directory that is empty or its own, so that a slip of the hand leaves nothing in /etc."""
     if not os.path.exists(path):
         return

@@ -164,7 +164,9 @@ async def _announce(node: Node, ready: Ready, loaded: LoadedConfig, ready_file: 
             if not endpoint.is_local and loaded.config.access.insecure:
                 logger.warning("insecure: everybody who reaches %s (%s) may do everything", endpoint, protocol)
     if loaded.config.anonymous == "none" and not await node.broker.list_users(caller=ITSELF):
-        logger.warning("there are no users yet: `logboom user add NAME --role admin` on this machine makes the first")
+        logger.warning(
+            "there are no users yet: `logboom user add NAME --role admin --data %s` makes the first", ready.directory
+        )
     if ready_file is not None:
         _publish(ready_file, ready)
     text = (

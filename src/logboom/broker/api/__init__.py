@@ -23,7 +23,7 @@ from logboom.broker.api.appends import AppendCalls, Outcome, Part, call_when_don
 from logboom.broker.api.broker import Broker
 from logboom.broker.api.cursors import CursorCalls, CursorInfo
 from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
-from logboom.broker.api.insight import InsightCalls, NodeStats, ReplicaStats
+from logboom.broker.api.insight import AccessStats, InsightCalls, NodeStats, ReplicaStats
 from logboom.broker.api.logs import LogCalls
 from logboom.broker.api.operations import OperatorCalls
 from logboom.broker.api.reads import Chunk, Filter, ReadCalls, ReadRequest, Start, Subscription
@@ -47,6 +47,7 @@ from logboom.storage.data.topic import Acks, Settings
 __all__ = [
     "PIPELINE_TOPIC",
     "AccessCalls",
+    "AccessStats",
     "Acks",
     "Activity",
     "ActivityRequest",

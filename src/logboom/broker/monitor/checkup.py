@@ -15,6 +15,7 @@ import msgspec
 
 from logboom.broker.allowances import HOOK
 from logboom.broker.api import (
+    AccessStats,
     Broker,
     CursorInfo,
     DiskStats,
@@ -47,6 +48,8 @@ STAGED_SHARE: Final = 0.2
 """Of a volume; stages that hold more are a warning."""
 PUBLISH_S: Final = 60.0
 """A publish that is committed and not in all of its logs for longer waits for something."""
+EXPIRES_S: Final = 30 * 86_400
+"""A certificate that expires so soon is a warning."""
 FINDINGS_MAX: Final = 200
 REASON_MAX: Final = 1_000
 FRESH_S: Final = 5.0
@@ -88,6 +91,7 @@ async def examine(broker: Broker, caller: Caller) -> list[Complaint]:
     topics = await broker.list_topics("", internal=True, caller=caller)
     cursors = await broker.list_cursors(caller=caller)
     found.add(_of_node(stats))
+    found.add(_of_access(stats.access, stats.now))
     found.add(_of_disk(stats.disk))
     found.add(_of_replica(stats.replica, stats.now))
     found.add(_of_limits(stats, len(cursors)))
@@ -194,6 +198,23 @@ def _of_node(stats: NodeStats) -> Iterator[Complaint]:
     if longest_s > SLOW_SYNC_S:
         reason = f"a sync took {longest_s:.1f} seconds: writers waited for it"
         yield Complaint("info", "slow disk", "the node", reason, "nothing, if it was once; else a faster disk")
+
+
+def _of_access(access: AccessStats | None, now: int) -> Iterator[Complaint]:
+    if access is None:
+        return
+    if access.insecure:
+        reason = "it runs with --insecure: everybody who reaches it may do everything"
+        advice = (
+            "give it a certificate (`logboom cert`) and users (`logboom user add`), and start it without --insecure"
+        )
+        yield Complaint("warning", "insecure", "the node", reason, advice)
+    expires = access.certificate_expires
+    if expires is None or expires - now > EXPIRES_S * 1e6:
+        return
+    advice = "make a new one (`logboom cert server --force`): the node reads it within seconds, without a restart"
+    reason = f"it expires in {age_of(expires - now)}" if expires > now else f"it expired {age_of(now - expires)} ago"
+    yield Complaint("warning", "certificate", "the node", reason, advice)
 
 
 def _of_disk(disk: DiskStats | None) -> Iterator[Complaint]:

@@ -30,6 +30,9 @@ CLOSE_TIMEOUT_S: Final = 2.0
 KEEP_ALIVE_S: Final = 30.0
 """How often a link is probed at most; twice that without a word from the other side, and it counts as lost."""
 KEEP_ALIVE_MIN_S: Final = 0.05
+_EXPIRED: Final = 10
+_OTHER_NAMES: Final = (62, 64)
+"""How OpenSSL counts what is wrong with a certificate: of another host, of another address."""
 
 
 def keep_alive_s(welcome: Welcome) -> float:
@@ -212,10 +215,10 @@ class AsyncLink(asyncio.BufferedProtocol):
             self._abort(error)
 
     def eof_received(self) -> None:
-        self._end(ConnectionLost(f"{self.address} has closed the connection"))
+        self._end(ConnectionLost(describe_loss(self.address, self._session)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(ConnectionLost(f"the connection to {self.address} is lost{f': {exc}' if exc else ''}"))
+        self._end(ConnectionLost(describe_loss(self.address, self._session, exc)))
         if not self._closed.done():
             self._closed.set_result(None)
 
@@ -279,8 +282,38 @@ def secured(address: Address) -> dict[str, Any]:
 
 def no_connection(address: Address, error: OSError | UnicodeError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
-        return f"no connection to {address}: its certificate is not trusted: {error.verify_message}; name its CA"
+        return f"no connection to {address}: {_distrust(address, error)}"
     if isinstance(error, ssl.SSLError):
-        return f"no connection to {address}: no TLS there, or not ours: {error.reason or error}"
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        plain = str(address._replace(tls=False))
+        return f"no connection to {address}: {reason}; if there is no TLS on this port, write {plain}"
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return f"no connection to {address}: {reason}; is a node running there? `logboom serve` starts one"
+
+
+def _distrust(address: Address, error: ssl.SSLCertVerificationError) -> str:
+    said = error.verify_message
+    if error.verify_code in _OTHER_NAMES:
+        return f"its certificate is for another host: {said}; call it by a name that stands there, or set server_name"
+    ca = address.profile.ca
+    if error.verify_code == _EXPIRED:
+        return f"its certificate is not trusted: {said}; make a new one for the node"
+    trusted = "the system's authorities" if ca is None else f"those in {ca}"
+    return (
+        f"its certificate is not trusted by {trusted}: {said}; name the file of its CA with LOGBOOM_CA, or in a profile"
+    )
+
+
+def describe_loss(address: Address, session: Session | None, error: Exception | None = None) -> str:
+    """Why there is no connection any more. A node that closed it without a word may have waited for TLS."""
+    is_silent = session is not None and session.is_silent and address.path is None
+    if error is not None and not (is_silent and isinstance(error, ConnectionResetError | ssl.SSLError)):
+        return f"the connection to {address} is lost: {error}"
+    text = f"{address} has closed the connection"
+    if not is_silent:
+        return text
+    if not address.tls:
+        return f"{text} without a word: if this port speaks TLS, write tls://{address}"
+    if address.profile.certificate is None:
+        return f"{text} without a word: it may want a certificate: name yours with LOGBOOM_CERTIFICATE and LOGBOOM_KEY"
+    return f"{text} without a word: it may not trust the certificate in {address.profile.certificate}"

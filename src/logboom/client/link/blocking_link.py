@@ -21,6 +21,7 @@ from logboom.client.link import tls
 from logboom.client.link.address import Address
 from logboom.client.link.async_link import (
     CONNECT_TIMEOUT_S,
+    describe_loss,
     hello,
     keep_alive_s,
     no_connection,
@@ -148,7 +149,7 @@ class BlockingLink:
             self._socket.settimeout(None if timeout_s is None else max(timeout_s, 1e-6))
             count = self._socket.recv_into(self._session.buffer())
             if not count:
-                raise ConnectionLost(f"{self.address} has closed the connection")
+                raise ConnectionLost(describe_loss(self.address, self._session))
             self._heard = time.monotonic()
             for event in self._session.received(count):
                 if not event.correlation and isinstance(event.what, LogboomError):
@@ -166,7 +167,7 @@ class BlockingLink:
         except (TimeoutError, BlockingIOError):
             return False
         except OSError as error:
-            raise self._lose(ConnectionLost(f"the connection to {self.address} is lost: {error}")) from None
+            raise self._lose(ConnectionLost(describe_loss(self.address, self._session, error))) from None
         except LogboomError as error:
             raise self._lose(error) from None
         except BaseException:

@@ -83,6 +83,11 @@ class Session:
         self.welcome: Welcome | None = None
         """What the server said; None until then."""
 
+    @property
+    def is_silent(self) -> bool:
+        """Whether the server has not said a word yet."""
+        return self.welcome is None and not self._first
+
     def hello(self) -> list[Buffer]:
         """The first bytes to send."""
         return self.request(Kind.HELLO, self._hello)[1]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from logboom.client.link.address import Address
-from logboom.client.link.async_link import CONNECT_TIMEOUT_S, close_transport, no_connection, secured
+from logboom.client.link.async_link import CONNECT_TIMEOUT_S, close_transport, describe_loss, no_connection, secured
 from logboom.client.write.driver import TICK_MIN_S
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.writer_core import WriterCore
@@ -148,6 +148,10 @@ class AsyncDriver:
         else:
             self.step()
 
+    def describe_loss(self, error: Exception | None) -> str:
+        contact = self.core.contact
+        return describe_loss(self._servers[contact.server], contact.session, error)
+
     def lose(self, wire: _Wire | None, error: LogboomError) -> None:
         """This connection is gone, or is to go. One that was given up before matters to nobody."""
         if wire is None or wire is not self._wire:
@@ -205,4 +209,4 @@ class _Wire(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._closed.done():
             self._closed.set_result(None)
-        self._driver.lose(self, ConnectionLost(f"the connection is lost{f': {exc}' if exc else ''}"))
+        self._driver.lose(self, ConnectionLost(self._driver.describe_loss(exc)))

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from logboom.batch.header import Buffer
 from logboom.client.link.address import Address
-from logboom.client.link.async_link import CONNECT_TIMEOUT_S, no_connection
+from logboom.client.link.async_link import CONNECT_TIMEOUT_S, describe_loss, no_connection
 from logboom.client.link.blocking_link import open_socket
 from logboom.client.write.ledger import Losses, OnError, Results, tell
 from logboom.client.write.writer_core import WriterCore
@@ -250,7 +250,7 @@ class Driver:
             except BlockingIOError:
                 return
             if not count:
-                raise ConnectionLost(f"{self._servers[core.contact.server]} has closed the connection")
+                raise ConnectionLost(describe_loss(self._servers[core.contact.server], core.contact.session))
             core.received(count, now)
             if count < len(buffer):
                 return
@@ -258,8 +258,8 @@ class Driver:
     def _lose(self, error: OSError | LogboomError, now: float) -> None:
         self.hang_up()
         if isinstance(error, OSError):
-            where = self._servers[self.core.contact.server]
-            error = ConnectionLost(f"the connection to {where} is lost: {error.strerror or error}")
+            contact = self.core.contact
+            error = ConnectionLost(describe_loss(self._servers[contact.server], contact.session, error))
         self.core.lost(error, now)
         self._changed.notify_all()
 

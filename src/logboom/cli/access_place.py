@@ -1,0 +1,85 @@
+"""Where users, tokens and rules are changed: on a node, or in a data directory that no node has open.
+
+Whoever may write to the directory may do everything there. Where a node runs on it, its Unix socket in the directory is
+asked instead, and knows the user of the system who runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from logboom.cli.connection import ask, ask_at
+from logboom.errors import ConfigError, ConnectionLost, DirectoryInUse, DirectoryUnusable
+
+if TYPE_CHECKING:
+    from logboom.broker.api import AccessCalls
+    from logboom.broker.caller import Caller
+
+T = TypeVar("T")
+AS_MANY = ("cursors", "stages", "staged_bytes", "stage_idle_ms", "publish_keys", "access_entries")
+"""Limits of the node's configuration, which nobody has named here: nothing that it keeps goes because of that."""
+
+
+def administer(
+    server: str | None, data: Path | None, question: Callable[[AccessCalls, Caller], Awaitable[T]], create: bool = False
+) -> T:
+    """The answer; errors are raised here. With `create` the directory need not be there yet."""
+    from logboom.broker.caller import ITSELF
+
+    if data is None:
+        return ask(server, lambda broker: question(broker, ITSELF))
+    if server is not None:
+        raise ConfigError("--data", "name a directory or a node, not both")
+    directory = os.path.abspath(data)
+    for _ in range(2):
+        path = _socket_in(directory)
+        if path is not None:
+            from logboom.client.link.profile import Profile
+
+            try:
+                return ask_at(Profile(servers=f"unix:{path}"), lambda broker: question(broker, ITSELF))
+            except ConnectionLost:
+                pass  # left behind by a node that was killed
+        try:
+            return asyncio.run(_ask_offline(directory, question, create))
+        except DirectoryInUse:
+            continue  # a node may just have been started
+    raise DirectoryInUse(
+        f"a node runs on {directory}, and has no Unix socket there: name its socket or its address with --server, or "
+        "stop it"
+    )
+
+
+def _socket_in(directory: str) -> str | None:
+    from logboom.server.listeners import default_socket
+
+    path = default_socket(directory)
+    try:
+        return path if stat.S_ISSOCK(os.stat(path).st_mode) else None
+    except OSError:
+        return None
+
+
+async def _ask_offline(directory: str, question: Callable[[AccessCalls, Caller], Awaitable[T]], create: bool) -> T:
+    import msgspec
+
+    from logboom.broker.caller import ITSELF
+    from logboom.broker.config import BrokerConfig
+    from logboom.broker.limits import RANGES, Limits
+    from logboom.broker.local import LocalBroker
+    from logboom.server.node import check_directory
+
+    if not create and not os.path.exists(os.path.join(directory, "node.json")):
+        raise DirectoryUnusable(f"{directory} is no data directory: name the one of a node")
+    check_directory(directory)
+    limits = msgspec.structs.replace(Limits(), **{name: RANGES[name][1] for name in AS_MANY})
+    broker = await LocalBroker.open(directory, BrokerConfig(limits))
+    try:
+        return await question(broker, ITSELF)
+    finally:
+        await broker.close()
