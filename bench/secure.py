@@ -20,6 +20,7 @@ from harness import QUICK, Row, Subject, rate, report, time_prepared
 from logboom import Reader, Writer
 from logboom.access.credential import Credential
 from logboom.access.rule import Rule
+from logboom.cli.certificate import make_ca, make_server
 from logboom.client.link.profile import Profile
 from logboom.client.remote import connect
 from node import OS, running_node
@@ -44,7 +45,7 @@ def main() -> None:
 
 @contextmanager
 def _ways(directory: str) -> Iterator[dict[str, Profile]]:
-    certificate, key = _make_certificate(directory)
+    ca, certificate, key = _make_certificates(directory)
     options = ("--set", f"tls.certificate={certificate}", "--set", f"tls.key={key}", "--set", "access.anonymous=none")
     listen = ("--listen", "tls://127.0.0.1:0", "--unix", f"{directory}/closed.sock")
     with (
@@ -56,7 +57,7 @@ def _ways(directory: str) -> Iterator[dict[str, Profile]]:
         yield {
             "open": Profile(open_node.address),
             "signed in, rules": Profile(closed.address, "ann", PASSWORD),
-            "TLS": Profile(f"tls://{secured.removeprefix('tls://')}", "ann", PASSWORD, ca=certificate),
+            "TLS": Profile(f"tls://{secured.removeprefix('tls://')}", "ann", PASSWORD, ca=ca),
         }
 
 
@@ -69,10 +70,11 @@ async def _admit(address: str) -> None:
         await broker.add_rule(Rule("allow", "ann", ("read", "write", "create"), "topic", "bench*"))
 
 
-def _make_certificate(directory: str) -> tuple[str, str]:
-    from support.certificates import make_server
-
-    return make_server(directory)
+def _make_certificates(directory: str) -> tuple[str, str, str]:
+    """The CA, a certificate that it has signed, and its key."""
+    made = make_ca(directory, "bench", 1, False)
+    server = make_server(directory, ["127.0.0.1"], 1, False)
+    return made.certificate, server.certificate, server.key
 
 
 def _compare(ways: dict[str, Profile], values: list[bytes], size: int) -> list[Row]:
