@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -32,6 +33,7 @@ from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
 from logboom.server.file_modes import protect
 from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
+from logboom.server.key_sets import BearerChecker, is_configured
 from logboom.server.keys import KEYS
 from logboom.server.listeners import UnixSocket, bind_all, default_socket, endpoint_of, listen_all
 from logboom.server.sources import DEFAULT, LoadedConfig
@@ -79,6 +81,7 @@ class Node:
         config = loaded.config
         shares = _share_descriptors(loaded)
         certificates = None if config.tls.certificate is None else Certificates(config.tls)
+        bearers = BearerChecker(config.oidc, time.monotonic) if is_configured(config.oidc) else None
         secured: set[socket.socket] = set()
         sockets = _bind(loaded, secured)
         hooks = WebHooks(config.validators)
@@ -87,6 +90,7 @@ class Node:
         except BaseException:
             _close_all(sockets)
             raise
+        broker.sign_in.bearers = bearers
         node = cls(broker, hooks, _make_fronts(broker, loaded, end), shares)
         try:
             node._following = await PipelineFollower.start(broker, broker.archives.put, config.pipeline)
