@@ -138,6 +138,16 @@ def test_all_of_a_kind_is_asked_for_by_a_star_and_some_by_no_name() -> None:
     assert book(allow("ann", "manage", "user")).decide(ANN, "manage", "user", "*").allowed
 
 
+def test_a_right_to_all_is_one_that_nothing_is_taken_away_from() -> None:
+    everything, closed = allow("ann", "read", "topic"), allow("group:ops", "read", "topic", "closed", "deny")
+    assert book(everything).gives_all(ANN, "read", "topic")
+    assert not book(everything).gives_all(ANN, "write", "topic")
+    assert not book(everything, closed).gives_all(ANN, "read", "topic")
+    assert book(everything, allow("ann", "write", "topic", "x", "deny")).gives_all(ANN, "read", "topic")
+    assert not book(allow("ann", "read", "topic", "a*")).gives_all(ANN, "read", "topic")
+    assert book().gives_all(Subject(OPERATOR), "read", "topic")
+
+
 def test_roles_are_given_by_users_and_by_their_members() -> None:
     rules = book(allow("role:audit", "read", "topic", "_audit"), roles={"audit": frozenset({"group:ops", "bob"})})
     for subject in (ANN, Subject("bob"), Subject("eve", roles=frozenset({"audit"}))):

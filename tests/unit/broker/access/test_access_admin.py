@@ -299,6 +299,43 @@ def test_everybody_may_change_his_own_password_and_nothing_else_of_himself(tmp_p
     tell(tmp_path, story)
 
 
+def test_who_manages_some_users_gives_nobody_groups_or_roles(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        await broker.add_rule(allow("ann", "manage", kind="user", name="team-*"), caller=ITSELF)
+        ann = await signed_in(broker)
+        await broker.add_user("team-1", [credential()], caller=ann)
+        await broker.change_user("team-1", [credential("another-one")], enabled=False, caller=ann)
+        for call in (
+            broker.add_user("team-2", roles=["admin"], caller=ann),
+            broker.add_user("team-2", groups=["ops"], caller=ann),
+            broker.change_user("team-1", roles=["admin"], caller=ann),
+            broker.change_user("ann", roles=["admin"], caller=ann),
+            broker.add_rule(allow("ann", "all", kind="all"), caller=ann),
+            broker.set_role("admin", ["ann"], caller=ann),
+            broker.add_user("other", caller=ann),
+        ):
+            with pytest.raises(NotAllowed):
+                await call
+
+    tell(tmp_path, story)
+
+
+def test_only_those_who_may_read_everything_are_sent_to_the_files(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        await broker.add_rule(allow("ann", "read"), caller=ITSELF)
+        ann = await signed_in(broker)
+        assert broker.shows_files(ann)
+        assert not broker.shows_files(EVERYBODY)
+        made = await broker.create_token("ann", topics=["orders*"], caller=ITSELF)
+        assert not broker.shows_files(await broker.sign_in.with_token(ADDRESS, made.token))
+        await broker.add_rule(Rule("deny", "ann", ("read",), "topic", "secret"), caller=ITSELF)
+        assert not broker.shows_files(ann)
+
+    tell(tmp_path, story)
+
+
 def test_an_explanation_names_the_rule_that_decides(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         await broker.add_user("ann", roles=["admin"], caller=ITSELF)
