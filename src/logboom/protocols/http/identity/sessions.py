@@ -67,7 +67,7 @@ class Sessions:
         for key in [key for key, session in self._sessions.items() if not self._counts(session, now)]:
             del self._sessions[key]
         own = [key for key, session in self._sessions.items() if session.caller.principal == principal]
-        for key in own[: len(own) + 1 - OF_USER_MOST]:
+        for key in own[: max(0, len(own) + 1 - OF_USER_MOST)]:
             del self._sessions[key]
         while len(self._sessions) >= SESSIONS_MOST:
             self._sessions.popitem(last=False)
