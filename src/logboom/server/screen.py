@@ -23,6 +23,10 @@ EVERYWHERE: Final = ("*", "0.0.0.0", "[::]")
 """Hosts that mean every interface of the machine."""
 
 
+TLS: Final = "tls://"
+"""Before an address, for clients."""
+
+
 class Ready(msgspec.Struct, frozen=True):
     """Where a node that has started can be found."""
 
@@ -33,6 +37,8 @@ class Ready(msgspec.Struct, frozen=True):
     node_id: str
     cluster_id: str
     directory: str
+    tls: list[str] = []
+    """Those of the addresses that have TLS."""
 
     @classmethod
     def of(cls, node: Node) -> Ready:
@@ -43,6 +49,7 @@ class Ready(msgspec.Struct, frozen=True):
             node_id=node.broker.node.node_id,
             cluster_id=node.broker.node.cluster_id,
             directory=node.broker.directory,
+            tls=[str(endpoint) for some in node.endpoints.values() for endpoint in some if endpoint.tls],
         )
 
     def to_json(self) -> bytes:
@@ -60,7 +67,7 @@ def describe(ready: Ready, stats: NodeStats, loaded: LoadedConfig, connections_m
         f"  node       {ready.node_id} of cluster {ready.cluster_id}",
         *_role(stats, loaded),
         *_listening(ready),
-        *(f"  console    {_url(address)}/" for address in ready.addresses["http"][:1]),
+        *(f"  console    {_url(ready, address)}/" for address in ready.addresses["http"][:1]),
         f"  topics     {stats.topics:,}",
         f"  limits     {connections_max:,} connections, batches of {format_size(limits.batch_bytes)}, "
         f"{format_size(limits.unsynced_bytes)} waiting for the disk",
@@ -88,7 +95,9 @@ def _listening(ready: Ready) -> Iterator[str]:
     for kind in FRONT_ENDS:
         addresses = list(_addresses(ready)) if kind is FRONT_ENDS[0] else ready.addresses[kind.name]
         if kind.scheme:
-            addresses = [f"{kind.scheme}{reached_at(address)}" for address in addresses]
+            addresses = [_url(ready, address) for address in addresses]
+        else:
+            addresses = [f"{TLS if address in ready.tls else ''}{address}" for address in addresses]
         if addresses:
             yield f"  {front:<9}  {kind.title:<6}  {', '.join(addresses)}"
             front = ""
@@ -104,8 +113,8 @@ def reached_at(address: str) -> str:
     return f"localhost:{port}" if host in EVERYWHERE else address
 
 
-def _url(address: str) -> str:
-    return f"http://{reached_at(address)}"
+def _url(ready: Ready, address: str) -> str:
+    return f"{'https' if address in ready.tls else 'http'}://{reached_at(address)}"
 
 
 def _addresses(ready: Ready) -> Iterator[str]:
@@ -124,7 +133,8 @@ def _settings(loaded: LoadedConfig) -> str:
 def _commands(ready: Ready, is_replica: bool) -> Iterator[str]:
     for address in list(_addresses(ready))[:1]:
         usual = reached_at(address) in (f"127.0.0.1:{PORT}", f"localhost:{PORT}")
-        server = "" if usual else f" --server {reached_at(address)}"
+        is_secured = address in ready.tls
+        server = "" if usual and not is_secured else f" --server {TLS if is_secured else ''}{reached_at(address)}"
         if not is_replica:
             yield f"logboom topic create events{server}"
             yield f"logboom write events{server} hello world"
@@ -133,4 +143,5 @@ def _commands(ready: Ready, is_replica: bool) -> Iterator[str]:
         if is_replica:
             yield f"logboom promote{server}    # when its source is lost: it takes writes"
     for address in ready.addresses["http"][:1]:
-        yield f"curl {_url(address)}/topics/events/records"
+        who = "--cacert ca.pem --user NAME " if address in ready.tls else ""
+        yield f"curl {who}{_url(ready, address)}/topics/events/records"
