@@ -127,7 +127,10 @@ class Node:
             sockets[protocol] = listen_all(some, are_default=_is_default(loaded, protocol))
         self.unix = _open_unix(loaded.config)
         _check_any(sockets, loaded)
-        self.endpoints = {protocol: [endpoint_of(sock) for sock in some] for protocol, some in sockets.items()}
+        self.endpoints = {
+            protocol: [endpoint_of(sock)._replace(tls=sock in secured or None) for sock in some]
+            for protocol, some in sockets.items()
+        }
         listening = [(protocol, sock) for protocol, some in sockets.items() for sock in some]
         if self.unix is not None:
             listening.append((FRONT_ENDS[0].name, self.unix.socket))

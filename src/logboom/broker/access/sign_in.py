@@ -65,7 +65,7 @@ class SignIn:
             credential = self._credential(name, None)
             loop = asyncio.get_running_loop()
             is_right = await loop.run_in_executor(self._threads, credential.is_of, password)
-            if not is_right or self._state.subject_of(name) is None:
+            if not is_right or not self._has(name, credential):
                 raise self._fail(caller, name)
             self._brake.note_success(caller.address, name)
             if len(self._known) >= KNOWN_MOST:
@@ -104,6 +104,22 @@ class SignIn:
             self.on_failure(caller, VOUCHED_BY)
             raise
         return replace(caller, principal=principal, groups=groups, by=VOUCHED_BY, expires=expires)
+
+    def basis_of(self, caller: Caller) -> object:
+        """What his sign-in rests on, to be compared: another one where the password was changed, the token revoked or
+        the user made anew; None where he may do nothing any more."""
+        account = self._state.users.get(caller.principal)
+        if account is None or not account.enabled:
+            return None
+        if not caller.by.startswith(TOKEN):
+            return account.created, account.credentials
+        token = self._state.tokens.get(caller.by.removeprefix(TOKEN))
+        return None if token is None else (account.created, token)
+
+    def _has(self, user: str, credential: Credential) -> bool:
+        """Whether it still counts: it may have been changed while it was looked at."""
+        account = self._state.users.get(user)
+        return account is not None and account.enabled and credential in account.credentials
 
     def _credential(self, user: str, mechanism: Mechanism | None) -> Credential:
         """The user's; for a name that no user has one that nothing fits, the same each time."""
