@@ -171,6 +171,7 @@ def _make_fronts(broker: LocalBroker, loaded: LoadedConfig, end: Callable[[], No
                 places=config.pipeline,
                 world=broker.world,
                 end=end,
+                check_end=broker.check_manager,
                 sign_in=broker.sign_in,
                 shows_files=broker.shows_files,
                 others=dict(made),

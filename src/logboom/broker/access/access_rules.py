@@ -91,7 +91,7 @@ class AccessRules:
 
     def _refusal(self, caller: Caller, right: Right, kind: ObjectKind, name: str) -> LogboomError:
         """Whoever may not know of a topic hears what he would hear if there were none."""
-        if caller.principal == ANONYMOUS and not any(rule.who == ANONYMOUS for rule in self._state.rules.values()):
+        if caller.principal == ANONYMOUS and not self._state.speaks_of_anonymous:
             return SignInRequired()
         is_hidden = kind == "topic" and name and right != "create" and not self.allows(caller, "describe", kind, name)
         return TopicNotFound(name, "this node") if is_hidden else NotAllowed(caller.principal, right, kind, name)

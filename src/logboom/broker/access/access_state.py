@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from logboom.access.credential import Credential
+from logboom.access.principal import ANONYMOUS
 from logboom.access.rule import Rule
 from logboom.access.rule_book import RuleBook, Subject
 from logboom.access.token import Token
@@ -48,6 +49,8 @@ class AccessState:
         self.seed = b""
         """What is made up for names that no user has hangs on this: it must not change, and nobody may know it."""
         self.book = RuleBook()
+        self.speaks_of_anonymous = False
+        """Whether any rule is about those who have not signed in."""
         self.on_change: list[Callable[[], None]] = []
         """Called after every change, and after what is here has changed by it."""
 
@@ -86,6 +89,7 @@ class AccessState:
 
     def _refresh(self) -> None:
         in_order = dict(sorted(self.rules.items()))
+        self.speaks_of_anonymous = any(rule.who == ANONYMOUS for rule in in_order.values())
         self.book.change(in_order, {role: frozenset(members) for role, members in self.roles.items()})
         for call in self.on_change:
             call()

@@ -30,6 +30,10 @@ class LocalAccess:
         """Whether a caller may read every topic, and so may be sent to the files, where no rules count."""
         return self._admin.reads_all(caller)
 
+    def check_manager(self, caller: Caller) -> None:
+        """Raises where a caller may not manage the node."""
+        self._ask(caller, "manage", "node")
+
     async def add_user(
         self,
         name: str,

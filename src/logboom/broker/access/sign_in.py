@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from logboom.access.credential import ITERATIONS, MECHANISMS, Credential, Mechanism, digest_size
+from logboom.access.principal import ANONYMOUS
 from logboom.access.saslprep import saslprep
 from logboom.access.scram import NONCE_BYTES, ScramServer
 from logboom.access.token import TokenSecret
@@ -44,6 +45,10 @@ class SignIn:
         """When tokens were used last, microseconds, by their ids."""
         self.on_failure: Callable[[Caller, str], None] = lambda caller, user: None
         state.on_change.append(self._known.clear)
+
+    def demands(self, caller: Caller) -> bool:
+        """Whether nothing is done for this one before he has signed in: rules may give him something all the same."""
+        return self.is_required and caller.principal == ANONYMOUS and not self._state.speaks_of_anonymous
 
     async def with_password(self, caller: Caller, user: str, password: str) -> Caller:
         """Raises SignInFailed."""

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from logboom.broker.access.sign_in import SignIn
 from logboom.broker.api import Broker, Feeds
 from logboom.broker.append.gatherer import Gatherer
 from logboom.broker.caller import Caller
@@ -37,6 +38,8 @@ def make(setup: FrontEndSetup) -> FrontEnd:
         setup.feeds,
         setup.end,
         next(map(str, setup.endpoints), ""),
+        setup.sign_in,
+        setup.check_end,
     )
 
 
@@ -56,6 +59,8 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         feeds: Feeds | None = None,
         shutdown: Callable[[], None] | None = None,
         address: str = "",
+        sign_in: SignIn | None = None,
+        check_end: Callable[[Caller], None] = lambda _: None,
     ) -> None:
         super().__init__("logd", limits, rejections)
         self.broker = broker
@@ -65,6 +70,9 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         self.shutdown = shutdown
         self.address = address
         """Where it listens, as it was told."""
+        self.sign_in = sign_in
+        self.check_end = check_end
+        """Raises where a caller may not end the node."""
         self._run_bytes = min(RUN_BYTES, limits.batch_bytes - _ROOM)
         self.gatherer = Gatherer(broker, self._run_bytes)
         self.meter = Meter()
@@ -80,6 +88,10 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         if self._is_closing:
             return self.refusal
         return await Conversation(self, caller).hold(data)
+
+    def demands_sign_in(self, caller: Caller) -> bool:
+        """Whether nothing is done for this one until he has said who he is."""
+        return self.sign_in is not None and self.sign_in.demands(caller)
 
     def decoder(self) -> Decoder:
         return Decoder(self.limits.batch_bytes, self.receive_memory, self._run_bytes)

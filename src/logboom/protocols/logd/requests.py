@@ -105,14 +105,24 @@ class Switch(msgspec.Struct, frozen=True):
     topic: str | None
 
 
+class Auth(msgspec.Struct, frozen=True):
+    """Who somebody is: a user and a password, or a token alone."""
+
+    user: str | None
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"<Auth {'token' if self.user is None else 'password'}>"
+
+
 class Refusal(msgspec.Struct, frozen=True):
     reason: bytes
     is_last: bool = False
 
 
-Request = (
-    Messages | Mixed | Read | Tail | Head | Replicate | Deleted | Ping | Close | Shutdown | Show | Switch | Refusal
-)
+Question = Read | Tail | Head | Replicate | Deleted | Show | Switch | Shutdown | Auth
+"""What is answered by itself, when everything before it is."""
+Request = Messages | Mixed | Question | Ping | Close | Refusal
 
 
 class Refused(Exception):
@@ -193,6 +203,21 @@ def _switch(word: bytes, arguments: list[bytes]) -> Request:
     return Switch(word, log.topic)
 
 
+def _auth(_: bytes, arguments: list[bytes]) -> Request:
+    """What follows the user is the password, spaces and all: no password has the end of a line in it.
+
+    >>> request = _auth(b"AUTH", [b"alice", b"two", b"", b"words"])
+    >>> request.user, request.secret
+    ('alice', 'two  words')
+    """
+    if not arguments or not arguments[0]:
+        raise Refused(INVALID_REQUEST)
+    first, *rest = arguments
+    if not rest:
+        return Auth(None, first.decode("utf-8", "replace"))
+    return Auth(first.decode("utf-8", "replace"), b" ".join(rest).decode("utf-8", "replace"))
+
+
 def _alone(request: Request) -> Callable[[bytes, list[bytes]], Request]:
     def parse(_: bytes, arguments: list[bytes]) -> Request:
         if arguments:
@@ -215,6 +240,7 @@ LINES: Final[dict[bytes, Callable[[bytes, list[bytes]], Request]]] = {
     b"ACCEPT": _switch,
     b"REPLICATE": _replicate,
     b"DELETED": _deleted,
+    b"AUTH": _auth,
     b"CLOSE": _alone(Close()),
     b"SHUTDOWN": _alone(Shutdown()),
 }
