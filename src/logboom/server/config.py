@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
+from logboom.broker.access.audit_trail import AuditSettings
 from logboom.broker.allowances import Allowances
 from logboom.broker.append.validator_address import ValidatorRules
 from logboom.broker.config import BrokerConfig, UpkeepSettings
@@ -56,6 +57,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: Listen = Listen()
     tls: TlsSettings = TlsSettings()
     access: AccessSettings = AccessSettings()
+    audit: AuditSettings = AuditSettings()
     limits: Limits = Limits()
     topics: TopicRules = TopicRules()
     hooks: dict[str, str] = {}
@@ -78,6 +80,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError("replicate_from", str(error)) from None
         self.tls.check()
         self._check_exposure()
+        self.audit.check()
         self.limits.check()
         for kind in FRONT_ENDS:
             if (settings := self.settings_of(kind)) is not None:
@@ -137,6 +140,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             *(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes),
             allowed=allowed,
             anonymous=self.anonymous,
+            audit=self.audit,
         )
 
 

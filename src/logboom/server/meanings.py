@@ -84,6 +84,12 @@ MEANINGS: Final = {
         "where only this machine reaches the node, else none."
     ),
     "access.insecure": "Listen for other machines without TLS, and let everybody do everything.",
+    "audit.enabled": (
+        "Whether administrative acts and refusals are recorded in the topic _audit; none means where callers must sign "
+        "in."
+    ),
+    "audit.bytes": "How much of the audit trail is kept.",
+    "audit.days": "For how many days it is kept.",
     "limits.publish_keys": "How many lasting names of publish keys there may be. They are kept in memory.",
     "topics.allowed": "Shell patterns; the name of a new topic must match one of them.",
     "topics.denied": "Shell patterns that the name of a new topic must not match.",

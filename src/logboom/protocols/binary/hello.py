@@ -18,7 +18,6 @@ from logboom.errors import (
     LogboomError,
     RemoteProtocolError,
     SignInFailed,
-    SignInRequired,
     UnsupportedVersion,
     WrongCluster,
 )
@@ -80,7 +79,7 @@ class Greeting:
         mechanism = find_mechanism(hello.mechanism)
         if not hello.mechanism or sign_in is None:
             if sign_in is not None and sign_in.demands(caller):
-                raise SignInRequired
+                raise sign_in.refuse(caller)
             return self._welcome(caller, b"")
         if mechanism is not None:
             self._scram = sign_in.with_scram(caller, mechanism)

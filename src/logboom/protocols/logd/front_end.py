@@ -21,6 +21,7 @@ from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.protocols.logd.codec import RUN_BYTES, Decoder, SharedMemory
 from logboom.protocols.logd.connection import LogdConnection
 from logboom.protocols.logd.conversation import Conversation
+from logboom.protocols.logd.errors import reason_of
 from logboom.protocols.logd.settings import LogdSettings
 
 RECEIVE_BYTES: Final = 256 * 1024
@@ -92,6 +93,11 @@ class LogdFrontEnd(Crowd[LogdConnection]):
     def demands_sign_in(self, caller: Caller) -> bool:
         """Whether nothing is done for this one until he has said who he is."""
         return self.sign_in is not None and self.sign_in.demands(caller)
+
+    def refuse_stranger(self, caller: Caller) -> bytes:
+        """What such a one is told."""
+        assert self.sign_in is not None
+        return reason_of(self.rejections.note(self.sign_in.refuse(caller)))
 
     def decoder(self) -> Decoder:
         return Decoder(self.limits.batch_bytes, self.receive_memory, self._run_bytes)

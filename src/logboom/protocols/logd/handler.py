@@ -24,7 +24,7 @@ import msgspec
 from logboom.batch.header import Buffer
 from logboom.broker.api import Feed, ReadRequest, Start, Subscription
 from logboom.broker.caller import Caller
-from logboom.errors import LimitExceeded, LogboomError, PartitionNotFound, SignInFailed, SignInRequired
+from logboom.errors import LimitExceeded, LogboomError, PartitionNotFound, SignInFailed
 from logboom.protocols.logd import answers
 from logboom.protocols.logd.answer_line import AnswerLine
 from logboom.protocols.logd.errors import INVALID_REQUEST, SIGN_IN_EXPOSED, SLIPS, reason_of
@@ -191,7 +191,7 @@ class Handler:
         if self._mode is not None and not isinstance(request, ALLOWED[self._mode]):
             self._refuse(request, INVALID_REQUEST)
         elif not isinstance(request, STRANGERS) and self.is_new:
-            self._refuse(request, reason_of(self._front_end.rejections.note(SignInRequired())))
+            self._refuse(request, self._front_end.refuse_stranger(self._peer.caller))
         elif isinstance(request, Messages | Mixed):
             self._line.append(request, self._check_topic, self._peer.caller)
         elif isinstance(request, Ping):
