@@ -180,7 +180,7 @@ class LocalBroker(LocalAccess):
         )
         self.counters = counters = Counters(
             *(data.node, self.started, config.limits, catalog, self._rounds, self._reading, self._upkeep),
-            *(self._stages, lambda: self._publishing),
+            *(self._stages, lambda: self._publishing, self._access.__len__),
         )
         self.connections, self.meters = counters.connections, counters.meters
         volume = partial(look_at_volume, self.directory)
@@ -188,7 +188,9 @@ class LocalBroker(LocalAccess):
         self.replica: Replica | None = None
         """While the node is a copy of another one: for whoever does the copying."""
         if role is not None and not role.promoted:
-            self.replica = Replica(data, catalog, self._rounds, self._its_cursors, self._topics.delete, role)
+            self.replica = Replica(
+                data, catalog, self._rounds, self._its_cursors, self._topics.delete, role, self._access
+            )
             self._reading.is_copy = True
         self._rounds.counts.issue_id = self.issue_id
         self._promoting = asyncio.Lock()
@@ -409,7 +411,8 @@ class LocalBroker(LocalAccess):
     async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> LocalSubscription:
         position = await self._begin(request, caller)
         self._reading.counts.subscriptions += 1
-        return LocalSubscription(self._reading, position, request.max_records)
+        check_reader = partial(self._rules.check, caller, "read", "topic", request.topic)
+        return LocalSubscription(self._reading, position, request.max_records, check_reader)
 
     async def _begin(self, request: ReadRequest, caller: Caller) -> ReadPoint:
         self._ask(caller, "read", "topic", request.topic)
@@ -516,17 +519,24 @@ class LocalBroker(LocalAccess):
         self._ask(caller, "describe", "node")
         return self.rejections.incidents.recent()
 
+    @property
+    def _keeps_users(self) -> bool:
+        return self.replica is None or not self.replica.copies_access
+
     async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> LocalFeed:
         """See broker.api.Feeds."""
         self._ask(caller, "read", "topic", topic)
         self._admission.check_open()
         check_not_internal(topic)
-        return await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
+        feed = await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
+        feed.check_reader = partial(self._rules.check, caller, "read", "topic", topic)
+        return feed
 
     def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         """See broker.api.Feeds."""
         self._ask(caller, "describe", "topic")
-        return self._catalog.deletions.find(topic_ids)
+        sees, found = self._sieve(caller, "topic"), self._catalog.deletions.find(topic_ids)
+        return found if sees is None else [deletion for deletion in found if sees(deletion.name)]
 
     async def promote(self, *, caller: Caller = EVERYBODY) -> None:
         self._ask(caller, "manage", "node")

@@ -19,8 +19,9 @@ from logboom.broker.append.validator_address import ValidatorRules
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits, TopicRules
 from logboom.errors import ConfigError
-from logboom.protocols.endpoint import LOGD_PORT, PORT, Endpoint
+from logboom.protocols.endpoint import PORT, Endpoint
 from logboom.protocols.front_end import FrontEndSettings
+from logboom.replication.source_access import ReplicateSettings, parse_source
 from logboom.results.place_rules import PlaceRules
 from logboom.server.certificates import TlsSettings
 from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
@@ -54,6 +55,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shutdown_deadline_ms: int = 10_000
     log_level: LogLevel = "info"
     replicate_from: str | None = None
+    replicate: ReplicateSettings = ReplicateSettings()
     listen: Listen = Listen()
     tls: TlsSettings = TlsSettings()
     access: AccessSettings = AccessSettings()
@@ -74,10 +76,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "listen", "there is nothing to listen on: name an address in listen.binary or listen.http"
             )
         if self.replicate_from is not None:
-            try:
-                Endpoint.parse(self.replicate_from, LOGD_PORT)
-            except ValueError as error:
-                raise ConfigError("replicate_from", str(error)) from None
+            self.replicate.check(parse_source(self.replicate_from))
         self.tls.check()
         self._check_exposure()
         self.audit.check()

@@ -86,7 +86,7 @@ class Node:
         try:
             node._following = await PipelineFollower.start(broker, broker.archives.put, config.pipeline)
             if config.replicate_from is not None:
-                node._replication = Replication.start(broker)
+                node._replication = Replication.start(broker, config.replicate)
             node._listen(sockets, loaded, certificates, secured)
         except BaseException:
             _close_all(sockets)
@@ -228,7 +228,7 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     config = msgspec.structs.replace(loaded.config, limits=limits)
     broker = replace(config.broker(), files_max=shares.files, dirty_logs_max=shares.dirty_logs)
     _check_directory(config.data)
-    role = await prepare(config.replicate_from, config.data, config.cluster_id)
+    role = await prepare(config.replicate_from, config.data, config.cluster_id, config.replicate)
     cluster_id = config.cluster_id if role is None else role.cluster_id
     world = World()
     while True:

@@ -93,6 +93,8 @@ class NodeStats(msgspec.Struct, frozen=True):
     published_records, repeats, opened, discarded and expired since the start."""
     deletions: int | None = None
     """How many deleted topics are remembered, for those who copy the node."""
+    access: int | None = None
+    """How many users, tokens, roles and rules there are together, for those who copy the node."""
 
 
 class ReplicaStats(msgspec.Struct, frozen=True):
@@ -111,3 +113,5 @@ class ReplicaStats(msgspec.Struct, frozen=True):
     """Topics that the source has no more and was not told to delete: some of them."""
     kept_topics: int = 0
     """How many there are."""
+    access: str | None = None
+    """`copied`, where users and rules are the source's; or why they are not."""

@@ -30,6 +30,7 @@ from logboom.protocols.logd.answer_line import AnswerLine
 from logboom.protocols.logd.errors import INVALID_REQUEST, SIGN_IN_EXPOSED, SLIPS, reason_of
 from logboom.protocols.logd.pages import CHUNK_BYTES, NO_LIMIT, follow, push_stored, read_page
 from logboom.protocols.logd.requests import (
+    Access,
     Auth,
     Close,
     Deleted,
@@ -336,6 +337,15 @@ class Handler:
         found = feeds.deleted(request.topic_ids, caller=self._peer.caller)
         return answers.encode_facts([*map(answers.encode_deletion, found)])
 
+    async def _access(self, request: Access) -> bytes:
+        feeds = self._front_end.feeds
+        if feeds is None:
+            raise Refused(INVALID_REQUEST)
+        self._check_endless()  # it goes to a node that keeps it, and through nobody else's hands
+        version, entries = feeds.access(request.version, caller=self._peer.caller)
+        lines = answers.encode_access(version, entries)
+        return answers.encode_facts([line async for line in _in_turns(lines)])
+
     def _share(self) -> int:
         """What one feed may hold, so that all of them hold no more than a connection may."""
         return max(1, min(CHUNK_BYTES, self._front_end.limits.in_flight_bytes // max(1, len(self._pushes))))
@@ -415,6 +425,7 @@ _PERFORM: Final[dict[type, Callable[[Handler, Any], Awaitable[bytes]]]] = {
     Head: Handler._head,
     Replicate: Handler._replicate,
     Deleted: Handler._deleted,
+    Access: Handler._access,
     Show: Handler._show,
     Switch: Handler._switch,
     Shutdown: Handler._shutdown,

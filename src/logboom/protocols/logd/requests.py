@@ -17,6 +17,7 @@ from logboom.protocols.logd.errors import INVALID_PROTOCOL, INVALID_REQUEST, MIS
 NUMBER_MAX: Final = 2**63 - 1
 _DIGITS_MAX: Final = 19
 _TOPIC_ID: Final = re.compile(rb"[0-9a-f]{32}")
+_VERSION: Final = re.compile(rb"[0-9a-f]{1,128}")
 
 
 class LogName(msgspec.Struct, frozen=True):
@@ -80,6 +81,11 @@ class Deleted(msgspec.Struct, frozen=True):
     topic_ids: tuple[str, ...]
 
 
+class Access(msgspec.Struct, frozen=True):
+    version: str
+    """Of what the one who asks has already; empty for nothing."""
+
+
 class Ping(msgspec.Struct, frozen=True):
     pass
 
@@ -120,7 +126,7 @@ class Refusal(msgspec.Struct, frozen=True):
     is_last: bool = False
 
 
-Question = Read | Tail | Head | Replicate | Deleted | Show | Switch | Shutdown | Auth
+Question = Read | Tail | Head | Replicate | Deleted | Access | Show | Switch | Shutdown | Auth
 """What is answered by itself, when everything before it is."""
 Request = Messages | Mixed | Question | Ping | Close | Refusal
 
@@ -194,6 +200,12 @@ def _deleted(_: bytes, arguments: list[bytes]) -> Request:
     return Deleted(tuple(argument.decode() for argument in arguments))
 
 
+def _access(_: bytes, arguments: list[bytes]) -> Request:
+    if len(arguments) > 1 or not all(map(_VERSION.fullmatch, arguments)):
+        raise Refused(INVALID_REQUEST)
+    return Access(arguments[0].decode() if arguments else "")
+
+
 def _switch(word: bytes, arguments: list[bytes]) -> Request:
     if not arguments:
         return Switch(word, None)
@@ -240,6 +252,7 @@ LINES: Final[dict[bytes, Callable[[bytes, list[bytes]], Request]]] = {
     b"ACCEPT": _switch,
     b"REPLICATE": _replicate,
     b"DELETED": _deleted,
+    b"ACCESS": _access,
     b"AUTH": _auth,
     b"CLOSE": _alone(Close()),
     b"SHUTDOWN": _alone(Shutdown()),
