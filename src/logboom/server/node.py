@@ -95,7 +95,7 @@ class Node:
         try:
             node._following = await PipelineFollower.start(broker, broker.archives.put, config.pipeline)
             if config.replicate_from is not None:
-                node._replication = Replication.start(broker)
+                node._replication = Replication.start(broker, config.replicate)
             node._listen(sockets, loaded, certificates, secured)
         except BaseException:
             _close_all(sockets)
@@ -188,6 +188,7 @@ def _make_fronts(broker: LocalBroker, loaded: LoadedConfig, end: Callable[[], No
                 places=config.pipeline,
                 world=broker.world,
                 end=end,
+                check_end=broker.check_manager,
                 sign_in=broker.sign_in,
                 shows_files=broker.shows_files,
                 others=dict(made),
@@ -258,7 +259,7 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     broker = replace(config.broker(), files_max=shares.files, dirty_logs_max=shares.dirty_logs)
     check_directory(config.data)
     await asyncio.to_thread(protect, config.data, config.access.files_group)
-    role = await prepare(config.replicate_from, config.data, config.cluster_id)
+    role = await prepare(config.replicate_from, config.data, config.cluster_id, config.replicate)
     cluster_id = config.cluster_id if role is None else role.cluster_id
     world = World()
     while True:
