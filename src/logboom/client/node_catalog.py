@@ -17,7 +17,7 @@ from logboom.broker.api import ReadRequest, SegmentInfo, Start, TopicInfo
 from logboom.broker.caller import EVERYBODY
 from logboom.client.catalog import Ends, ListedTopic, LogPoint, matches
 from logboom.client.file_catalog import FileCatalog, open_files
-from logboom.client.link.address import Servers, parse_servers
+from logboom.client.link.address import Servers, name_servers
 from logboom.client.link.profile import Profile
 from logboom.client.read.start import CONNECT_PATIENCE_S, Gaps
 from logboom.client.remote import RemoteBroker
@@ -51,7 +51,7 @@ class NodeCatalog:
 
         `directory` is where the node's files are found here, if not under the name that the node has for it."""
         self._profile = Profile.find(servers)
-        self.servers: tuple[str, ...] = tuple(str(address) for address in parse_servers(self._profile))
+        self.servers: tuple[str, ...] = name_servers(servers)
         self.incarnation = 0
         self.is_copy = False
         self._patience_s = opening_s

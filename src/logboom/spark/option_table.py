@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from logboom.client.link.address import parse_servers
+from logboom.client.link.address import name_servers
 from logboom.errors import ConfigError
 
 Entries = Mapping[str, tuple[str, Callable[[str], Any], tuple[str, ...]]]
@@ -113,7 +113,7 @@ def _read(read: Callable[[str], Any], name: str, text: str) -> Any:
 
 def read_path(text: str) -> tuple[str | None, tuple[str, ...]]:
     """A directory, or servers."""
-    if text.startswith(("logboom:", "unix:")):
+    if text.startswith(("logboom:", "logbooms:", "tls:", "unix:")):
         return None, read_servers(text)
     if text.startswith("file:"):
         text = unquote(urlsplit(text).path)
@@ -123,7 +123,7 @@ def read_path(text: str) -> tuple[str | None, tuple[str, ...]]:
 
 
 def read_servers(text: str) -> tuple[str, ...]:
-    return tuple(str(address) for address in parse_servers(text))
+    return name_servers(text)
 
 
 def read_names(text: str) -> tuple[str, ...]:

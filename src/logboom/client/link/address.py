@@ -13,13 +13,13 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from logboom.client.link.profile import Profile, Servers
+from logboom.client.link.profile import SIGN, Profile, Servers
 from logboom.errors import ConfigError
 
 PORT: Final = 1773
 SERVERS_VARIABLE: Final = "LOGBOOM_SERVERS"
 
-__all__ = ["PORT", "SERVERS_VARIABLE", "Address", "Servers", "parse_servers"]
+__all__ = ["PORT", "SERVERS_VARIABLE", "Address", "Servers", "name_servers", "parse_servers"]
 
 _SCHEME: Final = "logboom://"
 _TLS: Final = ("tls://", "logbooms://")
@@ -77,6 +77,21 @@ class Address(NamedTuple):
             return f"unix:{self.path}"
         place = f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
         return f"{_TLS[0]}{place}" if self.tls else place
+
+
+def name_servers(servers: Servers = None, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """Words for other processes, which find the same there: a profile by its name, else addresses. Never a secret.
+
+    >>> name_servers("one, two:99")
+    ('one:1773', 'two:99')
+    """
+    addresses = parse_servers(servers, environment)
+    named = (
+        (servers,) if isinstance(servers, str) else () if servers is None or isinstance(servers, Profile) else servers
+    )
+    if len(named) == 1 and named[0].strip().startswith(SIGN):
+        return (named[0].strip(),)
+    return tuple(map(str, addresses))
 
 
 def parse_servers(servers: Servers = None, environment: Mapping[str, str] | None = None) -> list[Address]:

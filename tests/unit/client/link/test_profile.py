@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from logboom.client.link.address import parse_servers
+from logboom.client.link.address import name_servers, parse_servers
 from logboom.client.link.profile import Profile
 from logboom.errors import ConfigError
 
@@ -119,14 +119,15 @@ def test_a_token_is_sent_nowhere_in_clear() -> None:
     assert parse_servers(Profile("tls://10.0.0.7, localhost, unix:/run/x", token=SECRET))
 
 
-def test_a_profile_goes_to_other_processes_and_their_environment() -> None:
+def test_what_is_told_to_other_processes_has_no_secrets(environment: dict[str, str]) -> None:
+    assert name_servers("@prod", environment) == ("@prod",)
+    assert name_servers(["@prod"], environment) == ("@prod",)
+    assert name_servers(None, {**environment, "LOGBOOM_PROFILE": "prod"}) == ("tls://one:1773", "tls://two:1773")
+    assert name_servers(Profile("tls://one", token=SECRET)) == ("tls://one:1773",)
+    with pytest.raises(ConfigError, match="is not in"):
+        name_servers("@nobody", environment)
+
+
+def test_a_profile_can_be_given_to_a_process_of_ones_own() -> None:
     profile = Profile("one", "alice", "secret", ca="ca.pem")
     assert pickle.loads(pickle.dumps(profile)) == profile
-    before = {"HOME": "/", "LOGBOOM_PROFILE": "prod", "LOGBOOM_TOKEN": "x", "LOGBOOM_SERVERS": "elsewhere"}
-    assert profile.to_environment(before) == {
-        "HOME": "/",
-        "LOGBOOM_SERVERS": "elsewhere",
-        "LOGBOOM_USER": "alice",
-        "LOGBOOM_PASSWORD": "secret",
-        "LOGBOOM_CA": "ca.pem",
-    }
