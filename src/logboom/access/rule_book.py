@@ -75,6 +75,13 @@ class RuleBook:
                 return Decision(False, rule)
         return Decision(allowing is not None, allowing)
 
+    def gives_all(self, subject: Subject, right: Right, kind: ObjectKind) -> bool:
+        """Whether this is allowed to every object of the kind, and nothing is taken away from that."""
+        if subject.principal in UNBOUND:
+            return True
+        speaking = [rule for rule in self._rules_of(subject) if rule.covers_some(kind) and rule.gives(right)]
+        return all(rule.effect == "allow" for rule in speaking) and any(rule.name == "*" for rule in speaking)
+
     def _rules_of(self, subject: Subject) -> list[Rule]:
         found = self._of.get(subject)
         if found is None:

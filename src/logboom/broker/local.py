@@ -389,12 +389,16 @@ class LocalBroker(LocalAccess):
 
     async def read(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> Chunk:
         position = await self._begin(request, caller)
-        return await self._reading.next(position, request.max_bytes, request.max_records, request.wait_ms)
+        chunk = await self._reading.next(position, request.max_bytes, request.max_records, request.wait_ms)
+        if request.wait_ms:
+            self._ask(caller, "read", "topic", request.topic)  # that may have changed meanwhile
+        return chunk
 
     async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> LocalSubscription:
         position = await self._begin(request, caller)
         self._reading.counts.subscriptions += 1
-        return LocalSubscription(self._reading, position, request.max_records)
+        check = partial(self._ask, caller, "read", "topic", request.topic)
+        return LocalSubscription(self._reading, position, request.max_records, check)
 
     async def _begin(self, request: ReadRequest, caller: Caller) -> ReadPoint:
         self._ask(caller, "read", "topic", request.topic)
@@ -478,7 +482,7 @@ class LocalBroker(LocalAccess):
 
     async def activity(self, request: ActivityRequest, *, caller: Caller = EVERYBODY) -> Activity:
         self._ask(caller, "describe", "topic")
-        return await self.watcher.activity(request)
+        return await self.watcher.activity(request, self._sieve(caller, "topic"))
 
     async def topic_history(self, topic: str, *, caller: Caller = EVERYBODY) -> TopicHistory:
         self._ask(caller, "describe", "topic", topic)
@@ -486,7 +490,7 @@ class LocalBroker(LocalAccess):
 
     async def measures(self, *, caller: Caller = EVERYBODY) -> Measures:
         self._ask(caller, "describe", "topic")
-        return await self.counters.measures()
+        return await self.counters.measures(self._sieve(caller, "topic"))
 
     async def segments(
         self, topic: str, partition: int | None = None, limit: int = 1000, *, caller: Caller = EVERYBODY

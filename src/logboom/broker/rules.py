@@ -24,6 +24,10 @@ class Rules(Protocol):
         """The same as an answer: for what is left out where it is not allowed."""
         ...
 
+    def gives_all(self, caller: Caller, right: Right, kind: ObjectKind) -> bool:
+        """Whether the caller has this right to all objects of the kind that are not the node's own."""
+        ...
+
     def sees_all(self, caller: Caller, kind: ObjectKind) -> bool:
         """Whether nothing of the kind is to be left out for this caller."""
         ...
@@ -36,6 +40,9 @@ class OpenRules:
         return None
 
     def allows(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> bool:
+        return True
+
+    def gives_all(self, caller: Caller, right: Right, kind: ObjectKind) -> bool:
         return True
 
     def sees_all(self, caller: Caller, kind: ObjectKind) -> bool:

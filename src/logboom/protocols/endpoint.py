@@ -33,7 +33,10 @@ class Endpoint(NamedTuple):
         """Raises ValueError with what an address looks like."""
         scheme, separator, rest = text.strip().rpartition("://")
         if separator and scheme not in _SCHEMES:
-            raise ValueError(f"{text!r} is no address: before :// stands one of {', '.join(_SCHEMES)}")
+            schemes = ", ".join(f"{each}://" for each in _SCHEMES)
+            raise ValueError(
+                f"{text!r} is no address: write 127.0.0.1:{default_port}, before it one of {schemes} or none"
+            )
         form = _FORM.fullmatch(rest)
         port = default_port if form is None or form["port"] is None else int(form["port"])
         if form is None or not rest or port > 65535:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
+from logboom.access.bearer import BearerSettings
 from logboom.broker.allowances import Allowances
 from logboom.broker.append.validator_address import ValidatorRules
 from logboom.broker.config import BrokerConfig, UpkeepSettings
@@ -23,6 +24,7 @@ from logboom.protocols.front_end import FrontEndSettings
 from logboom.results.place_rules import PlaceRules
 from logboom.server.certificates import TlsSettings
 from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
+from logboom.server.key_sets import check_settings, is_configured
 from logboom.storage.config import MIB
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -43,6 +45,7 @@ class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class AccessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     anonymous: Literal["auto", "all", "none"] = "auto"
     insecure: bool = False
+    files_group: str | None = None
 
 
 class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -56,6 +59,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: Listen = Listen()
     tls: TlsSettings = TlsSettings()
     access: AccessSettings = AccessSettings()
+    oidc: BearerSettings = BearerSettings()
     limits: Limits = Limits()
     topics: TopicRules = TopicRules()
     hooks: dict[str, str] = {}
@@ -77,6 +81,8 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             except ValueError as error:
                 raise ConfigError("replicate_from", str(error)) from None
         self.tls.check()
+        if is_configured(self.oidc):
+            check_settings(self.oidc)
         self._check_exposure()
         self.limits.check()
         for kind in FRONT_ENDS:

@@ -23,6 +23,7 @@ SECTION_MEANINGS: Final = {
     "": "The node.",
     "listen": "Addresses the node listens on.",
     "tls": "Certificates. With them, addresses that other machines reach speak TLS; tls:// demands it anywhere.",
+    "oidc": "Bearer tokens (JWT) of an identity provider. Needs logboom[oidc].",
     "access": "What may be done without signing in. The node keeps users and rules: `logboom user`, `logboom acl`.",
     "limits": "Limits of the node. They always apply; `logboom stats` counts each refusal.",
     "topics": "Which topics may be created, and with which defaults.",
@@ -89,6 +90,15 @@ MEANINGS: Final = {
     "access.anonymous": (
         "What callers may do that have not signed in: all, or none but what rules give to anonymous; auto is all "
         "where only this machine reaches the node, else none."
+    ),
+    "oidc.issuer": "Who must have issued a token: its `iss`.",
+    "oidc.audience": "For whom it must be: its `aud`.",
+    "oidc.jwks": "The keys of the provider (JSON Web Key Set): a file, or a URL with https://.",
+    "oidc.principal_claim": "Which claim of a token says who somebody is.",
+    "oidc.groups_claim": "Which claim names the groups he is in.",
+    "access.files_group": (
+        "A group of this machine whose members may read the files, as FileReader and Spark do; else only the user that "
+        "runs the node. Rules do not count there."
     ),
     "access.insecure": "Listen for other machines without TLS, and let everybody do everything.",
     "limits.publish_keys": "How many lasting names of publish keys there may be. They are kept in memory.",

@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 import socket
+import time
 from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -29,8 +30,10 @@ from logboom.results.pipeline_follower import PipelineFollower
 from logboom.server.certificates import Certificates
 from logboom.server.config import NodeConfig
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
+from logboom.server.file_modes import protect
 from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
+from logboom.server.key_sets import BearerChecker, is_configured
 from logboom.server.keys import KEYS
 from logboom.server.listeners import UnixSocket, bind_all, default_socket, endpoint_of, listen_all
 from logboom.server.sources import DEFAULT, LoadedConfig
@@ -78,6 +81,7 @@ class Node:
         config = loaded.config
         shares = _share_descriptors(loaded)
         certificates = None if config.tls.certificate is None else Certificates(config.tls)
+        bearers = BearerChecker(config.oidc, time.monotonic) if is_configured(config.oidc) else None
         secured: set[socket.socket] = set()
         sockets = _bind(loaded, secured)
         hooks = WebHooks(config.validators)
@@ -86,6 +90,7 @@ class Node:
         except BaseException:
             _close_all(sockets)
             raise
+        broker.sign_in.bearers = bearers
         node = cls(broker, hooks, _make_fronts(broker, loaded, end), shares)
         try:
             node._following = await PipelineFollower.start(broker, broker.archives.put, config.pipeline)
@@ -122,7 +127,10 @@ class Node:
             sockets[protocol] = listen_all(some, are_default=_is_default(loaded, protocol))
         self.unix = _open_unix(loaded.config)
         _check_any(sockets, loaded)
-        self.endpoints = {protocol: [endpoint_of(sock) for sock in some] for protocol, some in sockets.items()}
+        self.endpoints = {
+            protocol: [endpoint_of(sock)._replace(tls=sock in secured or None) for sock in some]
+            for protocol, some in sockets.items()
+        }
         listening = [(protocol, sock) for protocol, some in sockets.items() for sock in some]
         if self.unix is not None:
             listening.append((FRONT_ENDS[0].name, self.unix.socket))
@@ -249,6 +257,7 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     config = msgspec.structs.replace(loaded.config, limits=limits)
     broker = replace(config.broker(), files_max=shares.files, dirty_logs_max=shares.dirty_logs)
     check_directory(config.data)
+    await asyncio.to_thread(protect, config.data, config.access.files_group)
     role = await prepare(config.replicate_from, config.data, config.cluster_id)
     cluster_id = config.cluster_id if role is None else role.cluster_id
     world = World()

@@ -24,6 +24,7 @@ from typing import Final
 from logboom.broker.caller import ITSELF
 from logboom.broker.wording import printable_lines
 from logboom.errors import LogboomError
+from logboom.server.file_modes import umask_of
 from logboom.server.node import Node
 from logboom.server.screen import Ready, describe
 from logboom.server.sources import LoadedConfig
@@ -40,6 +41,7 @@ logger = logging.getLogger("logboom.server")
 def run(loaded: LoadedConfig, ready_file: str | None = None, as_json: bool = False) -> int:
     """Serve until told to end; returns the exit code."""
     _log_to_stderr(loaded.config.log_level)
+    os.umask(umask_of(loaded.config.access.files_group))
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         stop = Stop(runner.get_loop())
         return runner.run(_serve(loaded, stop, ready_file, as_json))

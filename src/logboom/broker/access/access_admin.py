@@ -48,7 +48,7 @@ class AccessAdmin:
         self._world = world
 
     def reads_all(self, caller: Caller) -> bool:
-        return self._rules.allows(caller, "read", "topic", "*")
+        return self._rules.gives_all(caller, "read", "topic")
 
     async def add_user(
         self, name: str, credentials: Sequence[Credential], groups: Sequence[str], roles: Sequence[str]

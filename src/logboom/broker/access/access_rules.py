@@ -44,6 +44,14 @@ class AccessRules:
     def allows(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> bool:
         return self.decide(caller, right, kind, name).allowed
 
+    def gives_all(self, caller: Caller, right: Right, kind: ObjectKind) -> bool:
+        if self.sees_all(caller, kind):
+            return True
+        subject = self.subject_of(caller)
+        if subject is None or not self.allows(caller, right, kind, "*"):  # a token may reach less far
+            return False
+        return self._state.book.gives_all(subject, right, kind)
+
     def sees_all(self, caller: Caller, kind: ObjectKind) -> bool:
         return caller.principal in UNBOUND or (caller.principal == ANONYMOUS and self._anonymous_may_all)
 

@@ -39,7 +39,7 @@ class LocalAccess:
         *,
         caller: Caller = EVERYBODY,
     ) -> UserInfo:
-        self._ask(caller, "manage", "user", name)
+        self._ask(caller, "manage", "user", EVERY if groups or roles else name)
         with self._admission.counting():
             return await self._admin.add_user(name, credentials, groups, roles)
 
@@ -53,9 +53,9 @@ class LocalAccess:
         *,
         caller: Caller = EVERYBODY,
     ) -> UserInfo:
-        is_own = (groups, roles, enabled) == (None, None, None)
-        if not (is_own and self._is_self(caller, name)):
-            self._ask(caller, "manage", "user", name)
+        gives = groups is not None or roles is not None
+        if gives or enabled is not None or not self._is_self(caller, name):
+            self._ask(caller, "manage", "user", EVERY if gives else name)
         with self._admission.counting():
             return await self._admin.change_user(name, credentials, groups, roles, enabled)
 

@@ -12,12 +12,13 @@ import hmac
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final, Protocol
 
+from logboom.access.bearer import Bearer
 from logboom.access.credential import ITERATIONS, MECHANISMS, Credential, Mechanism, digest_size
 from logboom.access.saslprep import saslprep
 from logboom.access.scram import NONCE_BYTES, ScramServer
-from logboom.access.token import TokenSecret
+from logboom.access.token import PREFIX, TokenSecret
 from logboom.broker.access.access_rules import TOKEN
 from logboom.broker.access.access_state import AccessState
 from logboom.broker.access.brake import SignInBrake
@@ -26,8 +27,16 @@ from logboom.broker.world import World
 from logboom.errors import SignInFailed
 
 KNOWN_MOST: Final = 1024
+VOUCHED_BY: Final = "bearer"
 SEED_BYTES: Final = 32
-Result = TypeVar("Result")
+
+
+class Bearers(Protocol):
+    """Who checks tokens that somebody else has signed."""
+
+    async def check(self, text: str) -> Bearer:
+        """Raises SignInFailed."""
+        ...
 
 
 class SignIn:
@@ -42,6 +51,8 @@ class SignIn:
         self._known: set[bytes] = set()
         self.last_used: dict[str, int] = {}
         """When tokens were used last, microseconds, by their ids."""
+        self.bearers: Bearers | None = None
+        """None where no provider is configured."""
         self.on_failure: Callable[[Caller, str], None] = lambda caller, user: None
         state.on_change.append(self._known.clear)
 
@@ -54,7 +65,7 @@ class SignIn:
             credential = self._credential(name, None)
             loop = asyncio.get_running_loop()
             is_right = await loop.run_in_executor(self._threads, credential.is_of, password)
-            if not is_right or self._state.subject_of(name) is None:
+            if not is_right or not self._has(name, credential):
                 raise self._fail(caller, name)
             self._brake.note_success(caller.address, name)
             if len(self._known) >= KNOWN_MOST:
@@ -67,7 +78,9 @@ class SignIn:
         return ScramSignIn(self, caller, ScramServer(mechanism, lambda user: self._credential(user, mechanism), nonce))
 
     async def with_token(self, caller: Caller, text: str) -> Caller:
-        """Raises SignInFailed."""
+        """Of ours, or one that a provider has signed. Raises SignInFailed."""
+        if self.bearers is not None and not text.startswith(PREFIX):
+            return await self._with_bearer(caller, text, self.bearers)
         shown = TokenSecret.parse(text)
         token = None if shown is None else self._state.tokens.get(shown.id)
         name = "" if shown is None else f"{TOKEN}{shown.id}"
@@ -79,6 +92,34 @@ class SignIn:
             raise self._fail(caller, name)
         self.last_used[shown.id] = now
         return replace(caller, principal=token.user, by=name, groups=frozenset(), expires=token.expires)
+
+    async def _with_bearer(self, caller: Caller, text: str, bearers: Bearers) -> Caller:
+        """Nobody guesses a signature, so nobody has to wait."""
+        try:
+            principal, groups, expires = await bearers.check(text)
+            user = self._state.users.get(principal)
+            if user is not None and not user.enabled:
+                raise SignInFailed
+        except SignInFailed:
+            self.on_failure(caller, VOUCHED_BY)
+            raise
+        return replace(caller, principal=principal, groups=groups, by=VOUCHED_BY, expires=expires)
+
+    def basis_of(self, caller: Caller) -> object:
+        """What his sign-in rests on, to be compared: another one where the password was changed, the token revoked or
+        the user made anew; None where he may do nothing any more."""
+        account = self._state.users.get(caller.principal)
+        if account is None or not account.enabled:
+            return None
+        if not caller.by.startswith(TOKEN):
+            return account.created, account.credentials
+        token = self._state.tokens.get(caller.by.removeprefix(TOKEN))
+        return None if token is None else (account.created, token)
+
+    def _has(self, user: str, credential: Credential) -> bool:
+        """Whether it still counts: it may have been changed while it was looked at."""
+        account = self._state.users.get(user)
+        return account is not None and account.enabled and credential in account.credentials
 
     def _credential(self, user: str, mechanism: Mechanism | None) -> Credential:
         """The user's; for a name that no user has one that nothing fits, the same each time."""

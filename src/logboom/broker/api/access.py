@@ -28,7 +28,10 @@ class AccessCalls(Protocol):
         *,
         caller: Caller,
     ) -> UserInfo:
-        """Raises UserExists. Without credentials nobody can sign in by a password: by tokens and certificates only."""
+        """Raises UserExists. Without credentials nobody can sign in by a password: by tokens and certificates only.
+
+        Groups and roles are given by those alone who may manage all users.
+        """
         ...
 
     async def change_user(

@@ -11,15 +11,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
-from logboom.client.link.profile import SIGN, Profile, Servers
+from logboom.client.link.profile import Profile, ServerList, Servers
 from logboom.errors import ConfigError
 
 PORT: Final = 1773
 SERVERS_VARIABLE: Final = "LOGBOOM_SERVERS"
 
-__all__ = ["PORT", "SERVERS_VARIABLE", "Address", "Servers", "name_servers", "parse_servers"]
+__all__ = ["PORT", "SERVERS_VARIABLE", "Address", "Servers", "list_servers", "parse_servers"]
 
 _SCHEME: Final = "logboom://"
 _TLS: Final = ("tls://", "logbooms://")
@@ -79,30 +80,16 @@ class Address(NamedTuple):
         return f"{_TLS[0]}{place}" if self.tls else place
 
 
-def name_servers(servers: Servers = None, environment: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Words for other processes, which find the same there: a profile by its name, else addresses. Never a secret.
-
-    >>> name_servers("one, two:99")
-    ('one:1773', 'two:99')
-    """
-    addresses = parse_servers(servers, environment)
-    named = (
-        (servers,) if isinstance(servers, str) else () if servers is None or isinstance(servers, Profile) else servers
-    )
-    if len(named) == 1 and named[0].strip().startswith(SIGN):
-        return (named[0].strip(),)
-    return tuple(map(str, addresses))
-
-
 def parse_servers(servers: Servers = None, environment: Mapping[str, str] | None = None) -> list[Address]:
     """
     >>> [str(address) for address in parse_servers("one, two:99")]
     ['one:1773', 'two:99']
     """
     profile = Profile.find(servers, environment)
-    named = profile.servers or "localhost"
+    named = "localhost" if profile.servers is None else profile.servers
     texts = named.split(",") if isinstance(named, str) else list(named)
-    addresses = [Address.parse(text)._replace(profile=profile) for text in texts if text.strip()]
+    identity = replace(profile, servers=None)
+    addresses = [Address.parse(text)._replace(profile=identity) for text in texts if text.strip()]
     if not addresses:
         raise ValueError(f"no server is named: write addresses such as {_EXAMPLES}")
     if profile.token is not None:
@@ -110,3 +97,9 @@ def parse_servers(servers: Servers = None, environment: Mapping[str, str] | None
             if not address.is_private:
                 raise ConfigError("token", f"{address} would get it in clear: write tls://{address}")
     return addresses
+
+
+def list_servers(servers: Servers = None) -> ServerList:
+    """The same as text, with who calls there."""
+    addresses = parse_servers(servers)
+    return ServerList.of(map(str, addresses), addresses[0].profile)

@@ -20,7 +20,7 @@ from __future__ import annotations
 import os
 import stat
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final
 
@@ -68,6 +68,8 @@ class Profile:
     def find(cls, servers: Servers = None, environment: Mapping[str, str] | None = None) -> Profile:
         """What is known of these servers, or where none are given of those that the environment names."""
         environment = os.environ if environment is None else environment
+        if isinstance(servers, ServerList):
+            return servers.profile
         if isinstance(servers, Profile):
             return servers
         if servers is not None and not isinstance(servers, str):
@@ -88,6 +90,22 @@ class Profile:
         if servers is not None:
             given["servers"] = servers  # type: ignore[assignment]
         return cls(**given)
+
+
+class ServerList(tuple[str, ...]):
+    """Addresses as text, and who calls there.
+
+    It looks like a tuple of texts wherever it is shown or written down. What is secret goes with it only where it goes
+    as an object: to the tasks of a Spark job, say.
+    """
+
+    profile: Profile
+
+    @classmethod
+    def of(cls, addresses: Iterable[str], profile: Profile) -> ServerList:
+        made = cls(addresses)
+        made.profile = replace(profile, servers=tuple(made))
+        return made
 
 
 Servers = str | Sequence[str] | Profile | None

@@ -156,7 +156,7 @@ class _Making:
         found = self._catalog.find([name])
         if not found:
             raise TopicNotFound(name, ", ".join(self._catalog.servers))
-        calls = Calls(list(self._catalog.servers))
+        calls = Calls(self._catalog.servers)
         try:
             told = calls.ask(DescribeTopic(name, False), Decoder(TopicInfo), PATIENCE_S)
         finally:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
 import pytest
 
-from logboom.client.link.address import name_servers, parse_servers
+from logboom.client.link.address import list_servers, parse_servers
 from logboom.client.link.profile import Profile
 from logboom.errors import ConfigError
 
@@ -119,13 +120,11 @@ def test_a_token_is_sent_nowhere_in_clear() -> None:
     assert parse_servers(Profile("tls://10.0.0.7, localhost, unix:/run/x", token=SECRET))
 
 
-def test_what_is_told_to_other_processes_has_no_secrets(environment: dict[str, str]) -> None:
-    assert name_servers("@prod", environment) == ("@prod",)
-    assert name_servers(["@prod"], environment) == ("@prod",)
-    assert name_servers(None, {**environment, "LOGBOOM_PROFILE": "prod"}) == ("tls://one:1773", "tls://two:1773")
-    assert name_servers(Profile("tls://one", token=SECRET)) == ("tls://one:1773",)
-    with pytest.raises(ConfigError, match="is not in"):
-        name_servers("@nobody", environment)
+def test_a_list_of_servers_shows_addresses_alone_and_keeps_who_calls() -> None:
+    listed = list_servers(Profile("tls://one, tls://two:99", token=SECRET))
+    assert listed == ("tls://one:1773", "tls://two:99")
+    assert SECRET not in repr(listed) + json.dumps(listed)
+    assert {address.profile.token for address in parse_servers(pickle.loads(pickle.dumps(listed)))} == {SECRET}
 
 
 def test_a_profile_can_be_given_to_a_process_of_ones_own() -> None:
