@@ -24,9 +24,9 @@ from logboom.protocols.endpoint import PORT, Endpoint
 from logboom.protocols.front_end import FrontEndSettings
 from logboom.replication.source_access import ReplicateSettings, parse_source
 from logboom.results.place_rules import PlaceRules
-from logboom.server.certificates import TlsSettings
 from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
-from logboom.server.key_sets import check_settings, is_configured
+from logboom.server.security.certificates import TlsSettings
+from logboom.server.security.key_sets import check_settings, is_configured
 from logboom.storage.config import MIB
 
 LogLevel = Literal["debug", "info", "warning", "error"]

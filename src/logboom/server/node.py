@@ -27,15 +27,15 @@ from logboom.protocols.endpoint import Endpoint
 from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.replication.replication import Replication, prepare
 from logboom.results.pipeline_follower import PipelineFollower
-from logboom.server.certificates import Certificates
 from logboom.server.config import NodeConfig
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
-from logboom.server.file_modes import protect
 from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
-from logboom.server.key_sets import BearerChecker, is_configured
 from logboom.server.keys import KEYS
 from logboom.server.listeners import UnixSocket, bind_all, default_socket, endpoint_of, listen_all
+from logboom.server.security.certificates import Certificates
+from logboom.server.security.file_modes import protect
+from logboom.server.security.key_sets import BearerChecker, is_configured
 from logboom.server.sources import DEFAULT, LoadedConfig
 from logboom.server.webhooks import WebHooks
 
