@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from logboom.access.credential import ITERATIONS_LEAST, ITERATIONS_MOST, Credential, digest_size
-from logboom.access.principal import ANONYMOUS, check_principal
-from logboom.access.rule import GROUP, KINDS, RIGHTS, Rule, check_who
+from logboom.access.principal import ANONYMOUS, GROUP, check_principal
+from logboom.access.rule import KINDS, RIGHTS, Rule, check_who
 from logboom.access.rule_book import UNBOUND, Subject
 from logboom.access.token import Token, TokenSecret
 from logboom.broker.access.access_rules import TOKEN, AccessRules

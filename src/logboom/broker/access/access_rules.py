@@ -22,6 +22,8 @@ REMEMBERED_MOST: Final = 65_536
 VOUCHED: Final = frozenset(("certificate", "bearer"))
 """Whoever signs in so needs no user here: somebody else says who he is."""
 TOKEN: Final = "token:"
+REACHING_FAR: Final = frozenset(("user", "node", "pipeline"))
+"""Not for a token that names topics: who manages users, say, could give himself all others."""
 _NO: Final = Decision(False)
 _YES: Final = Decision(True)
 _Question = tuple[str, frozenset[str], str, str, str, str]
@@ -95,7 +97,11 @@ class AccessRules:
             return False
         if token.rights and right not in token.rights and right != "describe":
             return False
-        return not token.topics or kind != "topic" or not name or any(matches(some, name) for some in token.topics)
+        if not token.topics:
+            return True
+        if kind == "topic":
+            return not name or any(matches(some, name) for some in token.topics)
+        return kind not in REACHING_FAR
 
     def _refusal(self, caller: Caller, right: Right, kind: ObjectKind, name: str) -> LogboomError:
         """Whoever may not know of a topic hears what he would hear if there were none."""

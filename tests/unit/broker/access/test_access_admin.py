@@ -208,6 +208,18 @@ def test_a_token_reaches_no_further_than_it_says_and_ends(tmp_path: Path) -> Non
         with pytest.raises(NotAllowed):
             await broker.change_user("ann", [credential("another-one")], caller=robot)
         assert [info.name for info in await broker.list_topics(caller=robot)] == ["orders"]
+        wide = await broker.create_token("ann", topics=["orders*"], caller=ITSELF)
+        robot = await broker.sign_in.with_token(ADDRESS, wide.token)
+        await broker.append([Part("orders", [build([b"x"])])], caller=robot)
+        for call in (
+            broker.add_rule(allow("eve", "all", kind="all"), caller=robot),
+            broker.add_user("eve", roles=["admin"], caller=robot),
+            broker.refuse(caller=robot),
+            broker.incidents(caller=robot),
+            broker.read(ReadRequest("_pipeline"), caller=robot),
+        ):
+            with pytest.raises((NotAllowed, TopicNotFound)):
+                await call
         short = await broker.create_token("ann", 1, caller=ITSELF)
         await asyncio.sleep(0.01)
         with pytest.raises(SignInFailed):
@@ -317,6 +329,22 @@ def test_who_manages_some_users_gives_nobody_groups_or_roles(tmp_path: Path) -> 
         ):
             with pytest.raises(NotAllowed):
                 await call
+
+    tell(tmp_path, story)
+
+
+def test_nobody_is_called_like_a_role_or_a_group(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        await broker.add_rule(allow("ann", "manage", kind="user", name="r*"), caller=ITSELF)
+        await broker.add_rule(allow("ann", "manage", kind="user", name="?"), caller=ITSELF)
+        ann = await signed_in(broker)
+        with pytest.raises(InvalidPrincipal):
+            await broker.add_user("role:admin", [credential()], caller=ann)
+        with pytest.raises(NotAllowed):
+            await broker.add_rule(allow("ann", "all", kind="all"), caller=ann)
+        with pytest.raises(InvalidPrincipal):
+            await broker.add_rule(allow("group:role:admin", "all", kind="all"), caller=ITSELF)
 
     tell(tmp_path, story)
 
