@@ -7,6 +7,7 @@ one who runs the node may always do everything.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -46,6 +47,11 @@ class AccessAdmin:
         self._decides = decides
         self._sign_in = sign_in
         self._world = world
+        self.changing = asyncio.Lock()
+        """Whoever changes something looks at what there is, and then waits for the disk: one after the other."""
+
+    def is_himself(self, caller: Caller, name: str) -> bool:
+        return self._decides.is_himself(caller, name)
 
     def reads_all(self, caller: Caller) -> bool:
         return self._rules.gives_all(caller, "read", "topic")
