@@ -15,7 +15,7 @@ from logboom.access.principal import ANONYMOUS, OPERATOR
 from logboom.access.rule import Rule
 from logboom.access.scram import ScramClient
 from logboom.batch import build
-from logboom.broker.api import Filter, Part, ReadRequest
+from logboom.broker.api import Filter, Part, PublishKey, ReadRequest, Receipt
 from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
@@ -32,6 +32,7 @@ from logboom.errors import (
     UserExists,
     UserNotFound,
 )
+from support.simulation.staged import staged_batch
 
 CLOSED = BrokerConfig(anonymous="none")
 ADDRESS = Caller(protocol="binary", address="192.0.2.1:4000")
@@ -426,6 +427,39 @@ def test_a_password_that_is_changed_while_it_is_looked_at_is_wrong(tmp_path: Pat
         for old in (looking, signed_in(broker), scram.finish(answer)):
             with pytest.raises(SignInFailed):
                 await old
+
+    tell(tmp_path, story)
+
+
+def test_what_others_have_staged_nobody_publishes_throws_away_or_learns_of(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.create_topic("secrets", caller=ITSELF)
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        await broker.add_user("bob", [credential()], caller=ITSELF)
+        writes = await broker.add_rule(allow("ann", "write", name="secrets"), caller=ITSELF)
+        await broker.add_rule(allow("ann", "all", kind="transaction"), caller=ITSELF)
+        of_bob = await broker.add_rule(allow("bob", "write", "create", kind="transaction", name="bob*"), caller=ITSELF)
+        ann, bob = await signed_in(broker), await signed_in(broker, "bob")
+        opened = await broker.open_stage("of ann", caller=ann)
+        stage = opened.id
+        await broker.stage(stage, [Part("secrets", [staged_batch(opened, [b"x"], 0)])], caller=ann)
+        (shown,) = await broker.list_stages(caller=ann)
+        assert (shown.id, shown.logs) == (stage, ["secrets/0"])
+        assert await broker.list_stages(caller=bob) == []
+        await broker.publish(PublishKey("bob", 1), [], caller=bob)
+        for number in (1, 2):  # as a repeat, whose stages are thrown away; and as another
+            with pytest.raises(NotAllowed) as refused:
+                await broker.publish(PublishKey("bob", number), [Receipt(stage)], caller=bob)
+            assert "secrets" not in str(refused.value)
+        await broker.remove_rule(of_bob.number, caller=ITSELF)
+        await broker.add_rule(allow("bob", "describe", kind="transaction"), caller=ITSELF)
+        (shown,) = await broker.list_stages(caller=bob)
+        assert shown.logs == []
+        await broker.remove_rule(writes.number, caller=ITSELF)
+        with pytest.raises(NotAllowed):
+            await broker.publish(PublishKey("ann", 1), [Receipt(stage)], caller=ann)
+        await broker.add_rule(writes.rule, caller=ITSELF)
+        assert not (await broker.publish(PublishKey("ann", 1), [Receipt(stage)], caller=ann)).repeat
 
     tell(tmp_path, story)
 
