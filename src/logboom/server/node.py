@@ -30,7 +30,7 @@ from logboom.results.pipeline_follower import PipelineFollower
 from logboom.server.certificates import Certificates
 from logboom.server.config import NodeConfig
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
-from logboom.server.file_modes import protect
+from logboom.server.file_modes import conceal, protect
 from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
 from logboom.server.key_sets import BearerChecker, is_configured
@@ -260,9 +260,11 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     world = World()
     while True:
         try:
-            return await LocalBroker.open(
+            opened = await LocalBroker.open(
                 config.data, broker, cluster_id, validators=hooks, replicate=role, world=world
             )
+            await asyncio.to_thread(conceal, config.data)
+            return opened
         except DirectoryInUse:
             if loop.time() >= gives_up_at:
                 raise
