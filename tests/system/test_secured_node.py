@@ -212,7 +212,7 @@ def test_a_certificate_about_to_expire_is_a_finding_and_a_new_one_is_taken_witho
         assert first.returncode == 1
         findings = json.loads(first.stdout)["node"]["findings"]
         assert [(found["kind"], found["severity"]) for found in findings] == [("certificate", "warning")]
-        assert "the certificate expires in" in node.log.read_text()
+        wait_until(lambda: "the certificate expires in" in node.log.read_text())
         assert run([*made, "300"]) == 0
 
         def expires() -> int:
@@ -233,7 +233,7 @@ def test_an_insecure_node_says_so_on_its_screen_and_to_the_doctor(tmp_path: Path
     port = free_port()
     node.address = f"0.0.0.0:{port}"
     with node:
-        assert "INSECURE: everybody who reaches it may do everything" in node.log.read_text()
+        wait_until(lambda: "INSECURE: everybody who reaches it may do everything" in node.log.read_text())
         command = [sys.executable, "-m", "logboom", "doctor", "--quick", "--server", f"127.0.0.1:{port}"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 1
