@@ -25,9 +25,9 @@ from logboom.broker.caller import ITSELF
 from logboom.broker.monitor.checkup import exposure
 from logboom.broker.wording import printable_lines
 from logboom.errors import LogboomError
-from logboom.server.file_modes import umask_of
 from logboom.server.node import Node
 from logboom.server.screen import Ready, describe
+from logboom.server.security.file_modes import umask_of
 from logboom.server.sources import LoadedConfig
 
 ENDED, BROKEN, UNABLE = 0, 1, 2

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from logboom.cli import run
-from logboom.server.certificates import expiry_of
+from logboom.server.security.certificate_expiry import expiry_of
 from support.expired_certificate import make_expired
 
 Call = Callable[..., str]

@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Final
 
 from logboom.access.credential import Credential
+from logboom.access.principal import ANONYMOUS
 from logboom.access.rule import Rule
 from logboom.broker.access.access_admin import AccessAdmin, check_not_more
+from logboom.broker.access.access_state import AccessState
 from logboom.broker.admission import Admission
 from logboom.broker.api.access import CallerInfo, Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
 from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.rules import ObjectKind, Right
+from logboom.errors import SignInRequired
 
 EVERY: Final = "*"
 """In the place of a name: only a rule that speaks of all gives this."""
@@ -22,6 +25,7 @@ class LocalAccess:
 
     _admin: AccessAdmin
     _admission: Admission
+    _access: AccessState
 
     def _ask(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
         raise NotImplementedError
@@ -29,6 +33,23 @@ class LocalAccess:
     def shows_files(self, caller: Caller) -> bool:
         """Whether a caller may read every topic, and so may be sent to the files, where no rules count."""
         return self._admin.reads_all(caller)
+
+    def check_manager(self, caller: Caller) -> None:
+        """Raises where a caller may not manage the node."""
+        self._ask(caller, "manage", "node")
+
+    @property
+    def _keeps_users(self) -> bool:
+        """Whether those that count are this node's own, though it is a copy."""
+        raise NotImplementedError
+
+    def access(self, version: str, *, caller: Caller = EVERYBODY) -> tuple[str, dict[bytes, bytes] | None]:
+        """See broker.api.Feeds."""
+        if caller.principal == ANONYMOUS:
+            raise SignInRequired("sign in: users and rules are given to nodes that have a name")
+        self._ask(caller, "manage", "user", EVERY)
+        found = self._access.version
+        return found, None if version == found else self._access.entries
 
     async def add_user(
         self,
@@ -40,7 +61,7 @@ class LocalAccess:
         caller: Caller = EVERYBODY,
     ) -> UserInfo:
         self._ask(caller, "manage", "user", EVERY if groups or roles else name)
-        with self._admission.counting():
+        with self._admission.counting(self._keeps_users):
             return await self._admin.add_user(name, credentials, groups, roles)
 
     async def change_user(
@@ -56,7 +77,7 @@ class LocalAccess:
         gives = groups is not None or roles is not None
         if gives or enabled is not None or not self._is_self(caller, name):
             self._ask(caller, "manage", "user", EVERY if gives else name)
-        with self._admission.counting():
+        with self._admission.counting(self._keeps_users):
             return await self._admin.change_user(name, credentials, groups, roles, enabled)
 
     def _is_self(self, caller: Caller, name: str) -> bool:
@@ -65,7 +86,7 @@ class LocalAccess:
 
     async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> None:
         self._ask(caller, "manage", "user", name)
-        with self._admission.counting():
+        with self._admission.counting(self._keeps_users):
             await self._admin.remove_user(name)
 
     async def list_users(self, *, caller: Caller = EVERYBODY) -> list[UserInfo]:
@@ -86,14 +107,14 @@ class LocalAccess:
         if not self._is_self(caller, user):
             self._ask(caller, "manage", "user", user)
         check_not_more(caller)
-        with self._admission.counting():
+        with self._admission.counting(self._keeps_users):
             return await self._admin.create_token(user, lasts_ms, note, rights, topics)
 
     async def revoke_token(self, token_id: str, *, caller: Caller = EVERYBODY) -> None:
         owner = self._admin.owner_of(token_id)
         if not (owner and self._is_self(caller, owner)):
             self._ask(caller, "manage", "user", owner or EVERY)
-        with self._admission.counting():
+        with self._admission.counting(self._keeps_users):
             await self._admin.revoke_token(token_id)
 
     async def list_tokens(self, user: str | None = None, *, caller: Caller = EVERYBODY) -> list[TokenInfo]:
@@ -103,12 +124,12 @@ class LocalAccess:
 
     async def add_rule(self, rule: Rule, *, caller: Caller = EVERYBODY) -> RuleInfo:
         self._ask(caller, "manage", "user", EVERY)
-        with self._admission.counting():
+        with self._admission.counting(self._keeps_users):
             return await self._admin.add_rule(rule)
 
     async def remove_rule(self, number: int, *, caller: Caller = EVERYBODY) -> None:
         self._ask(caller, "manage", "user", EVERY)
-        with self._admission.counting():
+        with self._admission.counting(self._keeps_users):
             await self._admin.remove_rule(number)
 
     async def list_rules(self, *, caller: Caller = EVERYBODY) -> list[RuleInfo]:
@@ -117,7 +138,7 @@ class LocalAccess:
 
     async def set_role(self, role: str, members: Sequence[str], *, caller: Caller = EVERYBODY) -> None:
         self._ask(caller, "manage", "user", EVERY)
-        with self._admission.counting():
+        with self._admission.counting(self._keeps_users):
             await self._admin.set_role(role, members)
 
     async def list_roles(self, *, caller: Caller = EVERYBODY) -> list[RoleInfo]:

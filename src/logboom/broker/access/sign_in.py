@@ -16,6 +16,7 @@ from typing import Final, Protocol
 
 from logboom.access.bearer import Bearer
 from logboom.access.credential import ITERATIONS, MECHANISMS, Credential, Mechanism, digest_size
+from logboom.access.principal import ANONYMOUS
 from logboom.access.saslprep import saslprep
 from logboom.access.scram import NONCE_BYTES, ScramServer
 from logboom.access.token import PREFIX, TokenSecret
@@ -24,7 +25,7 @@ from logboom.broker.access.access_state import AccessState
 from logboom.broker.access.brake import SignInBrake
 from logboom.broker.caller import Caller
 from logboom.broker.world import World
-from logboom.errors import SignInFailed
+from logboom.errors import LogboomError, SignInFailed, SignInRequired
 
 KNOWN_MOST: Final = 1024
 VOUCHED_BY: Final = "bearer"
@@ -53,8 +54,19 @@ class SignIn:
         """When tokens were used last, microseconds, by their ids."""
         self.bearers: Bearers | None = None
         """None where no provider is configured."""
-        self.on_failure: Callable[[Caller, str], None] = lambda caller, user: None
+        self.on_failure: Callable[[Caller, str, LogboomError], None] = lambda caller, user, error: None
+        """Called with who has not said who he is (as an empty user), or not proven it, and with what he is told."""
         state.on_change.append(self._known.clear)
+
+    def demands(self, caller: Caller) -> bool:
+        """Whether nothing is done for this one before he has signed in: rules may give him something all the same."""
+        return self.is_required and caller.principal == ANONYMOUS and not self._state.speaks_of_anonymous
+
+    def refuse(self, caller: Caller) -> SignInRequired:
+        """What this one is told."""
+        error = SignInRequired()
+        self.on_failure(caller, "", error)
+        return error
 
     async def with_password(self, caller: Caller, user: str, password: str) -> Caller:
         """Raises SignInFailed."""
@@ -100,8 +112,8 @@ class SignIn:
             user = self._state.users.get(principal)
             if user is not None and not user.enabled:
                 raise SignInFailed
-        except SignInFailed:
-            self.on_failure(caller, VOUCHED_BY)
+        except SignInFailed as error:
+            self.on_failure(caller, VOUCHED_BY, error)
             raise
         return replace(caller, principal=principal, groups=groups, by=VOUCHED_BY, expires=expires)
 
@@ -148,8 +160,9 @@ class SignIn:
 
     def _fail(self, caller: Caller, user: str) -> SignInFailed:
         self._brake.note_failure(caller.address, user)
-        self.on_failure(caller, user)
-        return SignInFailed()
+        error = SignInFailed()
+        self.on_failure(caller, user, error)
+        return error
 
 
 class ScramSignIn:

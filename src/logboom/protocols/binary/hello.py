@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Any, Final
 from msgspec.msgpack import Decoder
 
 from logboom.access.credential import MECHANISMS, find_mechanism
-from logboom.access.principal import ANONYMOUS
 from logboom.broker.caller import Caller
 from logboom.errors import (
     LogboomError,
     RemoteProtocolError,
     SignInFailed,
-    SignInRequired,
     UnsupportedVersion,
     WrongCluster,
 )
@@ -80,8 +78,8 @@ class Greeting:
         sign_in, caller = self._front_end.sign_in, self._connection.caller
         mechanism = find_mechanism(hello.mechanism)
         if not hello.mechanism or sign_in is None:
-            if sign_in is not None and sign_in.is_required and caller.principal == ANONYMOUS:
-                raise SignInRequired
+            if sign_in is not None and sign_in.demands(caller):
+                raise sign_in.refuse(caller)
             return self._welcome(caller, b"")
         if mechanism is not None:
             self._scram = sign_in.with_scram(caller, mechanism)

@@ -24,8 +24,8 @@ from logboom.protocols.http.problem import RequestError
 if TYPE_CHECKING:
     from logboom.broker.access.sign_in import SignIn
 
-HEADER_BYTES_MOST: Final = 4096
-"""Of Authorization: the longest name and password in base64 need less."""
+HEADER_BYTES_MOST: Final = 16 * 1024
+"""Of Authorization: the longest name and password in base64 need less, and so do tokens of providers."""
 BASIC: Final = (b"www-authenticate", b'Basic realm="logboom", charset="UTF-8"')
 BEARER: Final = (b"www-authenticate", b'Bearer realm="logboom"')
 PAGE_HEADER: Final = b"logboom-page"
