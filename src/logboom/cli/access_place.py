@@ -25,16 +25,20 @@ T = TypeVar("T")
 ALONE, WITH_GROUP = 0o077, 0o027
 AS_MANY = ("cursors", "stages", "staged_bytes", "stage_idle_ms", "publish_keys", "access_entries")
 """Limits of the node's configuration, which nobody has named here: nothing that it keeps goes because of that."""
+KEPT_BYTES, KEPT_DAYS = 2**40, 36_500
+"""Of the audit trail, until the node starts and says how much it is."""
 
 
 def administer(
     server: str | None, data: Path | None, question: Callable[[AccessCalls, Caller], Awaitable[T]], create: bool = False
 ) -> T:
     """The answer; errors are raised here. With `create` the directory need not be there yet."""
-    from logboom.broker.caller import ITSELF
+    from logboom.access.principal import OPERATOR
+    from logboom.broker.caller import Caller
 
+    caller = Caller(OPERATOR, by="system")
     if data is None:
-        return ask(server, lambda broker: question(broker, ITSELF))
+        return ask(server, lambda broker: question(broker, caller))
     if server is not None:
         raise ConfigError("--data", "name a directory or a node, not both")
     directory = os.path.abspath(data)
@@ -44,11 +48,11 @@ def administer(
             from logboom.client.link.profile import Profile
 
             try:
-                return ask_at(Profile(servers=f"unix:{path}"), lambda broker: question(broker, ITSELF))
+                return ask_at(Profile(servers=f"unix:{path}"), lambda broker: question(broker, caller))
             except ConnectionLost:
                 pass  # left behind by a node that was killed
         try:
-            return asyncio.run(_ask_offline(directory, question, create))
+            return asyncio.run(_ask_offline(directory, lambda broker: question(broker, caller), create))
         except DirectoryInUse:
             continue  # a node may just have been started
     raise DirectoryInUse(
@@ -84,10 +88,10 @@ def _mask_of(directory: str) -> int:
     return WITH_GROUP if is_shared else ALONE
 
 
-async def _ask_offline(directory: str, question: Callable[[AccessCalls, Caller], Awaitable[T]], create: bool) -> T:
+async def _ask_offline(directory: str, question: Callable[[AccessCalls], Awaitable[T]], create: bool) -> T:
     import msgspec
 
-    from logboom.broker.caller import ITSELF
+    from logboom.broker.access.audit_trail import AuditSettings
     from logboom.broker.config import BrokerConfig
     from logboom.broker.limits import RANGES, Limits
     from logboom.broker.local import LocalBroker
@@ -99,9 +103,11 @@ async def _ask_offline(directory: str, question: Callable[[AccessCalls, Caller],
     mask = os.umask(_mask_of(directory))
     limits = msgspec.structs.replace(Limits(), **{name: RANGES[name][1] for name in AS_MANY})
     try:
-        broker = await LocalBroker.open(directory, BrokerConfig(limits))
+        broker = await LocalBroker.open(
+            directory, BrokerConfig(limits, audit=AuditSettings(True, KEPT_BYTES, KEPT_DAYS))
+        )
         try:
-            return await question(broker, ITSELF)
+            return await question(broker)
         finally:
             await broker.close()
     finally:

@@ -268,6 +268,14 @@ def test_the_directory_of_a_stopped_node_is_changed_itself(tmp_path: Path, call:
         found = json.loads(on_terminal("whoami", "--json", LOGBOOM_TOKEN=token, LOGBOOM_SERVERS=node.address).text)
         assert found["principal"] == "alice"
         assert call("user", "list", "--data", data).splitlines()[1].startswith("alice\t")
+        trail = [
+            json.loads(line) for line in call("read", "_audit", "--server", f"unix:{data}/logboom.sock").splitlines()
+        ]
+        assert [(record["who"], record["by"], record["act"]) for record in trail] == [
+            ("_operator", "system", "add user"),
+            ("_operator", "system", "add rule"),
+            ("_operator", "system", "create token"),
+        ]
         node.kill()
         assert (tmp_path / "data/logboom.sock").exists(), "a killed node leaves it behind"
         assert call("user", "list", "--data", data).splitlines()[1].startswith("alice\t")
