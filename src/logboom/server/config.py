@@ -119,7 +119,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(
                     f"listen.{kind.name}",
                     f"other machines reach {endpoint}, and there is no TLS. Make a certificate (`logboom cert`) and a "
-                    "user (`logboom user add NAME --role admin`), and add two lines:\n"
+                    f"user (`logboom user add NAME --role admin --data {self.data}`), and add two lines:\n"
                     '    tls.certificate = "server.pem"\n'
                     '    tls.key = "server.key"\n'
                     "or say --insecure: then everybody who reaches the node may do everything",

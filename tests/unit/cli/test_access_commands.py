@@ -268,6 +268,14 @@ def test_the_directory_of_a_stopped_node_is_changed_itself(tmp_path: Path, call:
         found = json.loads(on_terminal("whoami", "--json", LOGBOOM_TOKEN=token, LOGBOOM_SERVERS=node.address).text)
         assert found["principal"] == "alice"
         assert call("user", "list", "--data", data).splitlines()[1].startswith("alice\t")
+        trail = [
+            json.loads(line) for line in call("read", "_audit", "--server", f"unix:{data}/logboom.sock").splitlines()
+        ]
+        assert [(record["who"], record["by"], record["act"]) for record in trail] == [
+            ("_operator", "system", "add user"),
+            ("_operator", "system", "add rule"),
+            ("_operator", "system", "create token"),
+        ]
         node.kill()
         assert (tmp_path / "data/logboom.sock").exists(), "a killed node leaves it behind"
         assert call("user", "list", "--data", data).splitlines()[1].startswith("alice\t")
@@ -275,6 +283,22 @@ def test_the_directory_of_a_stopped_node_is_changed_itself(tmp_path: Path, call:
         assert call("user", "list", "--data", data).splitlines()[1].startswith("alice\t")
         assert node.stop() == 0
         assert not (tmp_path / "data/logboom.sock").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+def test_root_leaves_no_files_of_its_own_in_the_directory_of_another_user(tmp_path: Path, call: Call) -> None:
+    data = tmp_path / "data"
+    data.mkdir()
+    os.chown(data, 65_534, -1)
+    said = call("user", "add", "a", "--no-password", "--data", str(data), code=2)
+    assert "run this as" in said
+    assert os.listdir(data) == []
+
+
+def test_what_the_commands_write_is_closed_to_others(tmp_path: Path, call: Call) -> None:
+    call("user", "add", "a", "--no-password", "--data", str(tmp_path / "data"))
+    modes = {path: path.stat().st_mode & 0o077 for path in (tmp_path / "data").rglob("*")}
+    assert {path: mode for path, mode in modes.items() if mode} == {}
 
 
 def test_a_directory_that_is_no_nodes_is_left_alone(tmp_path: Path, call: Call) -> None:

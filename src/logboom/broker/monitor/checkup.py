@@ -231,11 +231,18 @@ def _of_node(stats: NodeStats) -> Iterator[Complaint]:
         yield Complaint("info", "slow disk", "the node", reason, "nothing, if it was once; else a faster disk")
 
 
+def exposure(anonymous: str) -> str:
+    """What --insecure means for a node, by what callers may do that have not signed in."""
+    if anonymous == "all":
+        return "everybody who reaches it may do everything"
+    return "callers sign in, and whoever is on the way can read and change what they send"
+
+
 def _of_access(access: AccessStats | None, now: int) -> Iterator[Complaint]:
     if access is None:
         return
     if access.insecure:
-        reason = "it runs with --insecure: everybody who reaches it may do everything"
+        reason = f"it runs with --insecure: {exposure(access.anonymous)}"
         advice = (
             "give it a certificate (`logboom cert`) and users (`logboom user add`), and start it without --insecure"
         )
