@@ -110,6 +110,7 @@ def test_a_user_with_a_password_does_what_his_rules_allow_and_no_more(tmp_path: 
         basic("alice", "wrong horse battery")["Authorization"],
         basic("nobody")["Authorization"],
         basic("")["Authorization"],
+        basic("é" * 1400)["Authorization"],
         basic("_operator", "")["Authorization"],
         basic("_node", "x")["Authorization"],
         basic("anonymous", "x")["Authorization"],
