@@ -389,7 +389,8 @@ class LocalBroker(LocalAccess):
     async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> LocalSubscription:
         position = await self._begin(request, caller)
         self._reading.counts.subscriptions += 1
-        return LocalSubscription(self._reading, position, request.max_records)
+        check = partial(self._rules.check, caller, "read", "topic", request.topic)
+        return LocalSubscription(self._reading, position, request.max_records, check)
 
     async def _begin(self, request: ReadRequest, caller: Caller) -> ReadPoint:
         self._ask(caller, "read", "topic", request.topic)

@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from logboom.access.credential import Credential
+from logboom.batch import build
 from logboom.broker.access.brake import KEYS_MOST
+from logboom.broker.api import Part
 from logboom.broker.caller import ITSELF
 from logboom.protocols.http import connection
 from logboom.protocols.http.identity import sessions
@@ -330,6 +332,25 @@ def test_a_session_ends_with_what_it_rests_on(tmp_path: Path, change: str) -> No
             assert (await client.get("/topics")).status_code == 401
             assert (await client.get("/access/whoami")).json()["caller"]["principal"] == "anonymous"
             assert (await other.get("/topics")).status_code == 200
+
+    assert closed(tmp_path, story) == []
+
+
+def test_whoever_follows_a_topic_hears_no_more_of_it_when_he_may_not(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        peer = await node.connect()
+        shown = basic()["Authorization"]
+        await peer.send(
+            f"GET /topics/orders/tail HTTP/1.1\r\nHost: localhost\r\nAuthorization: {shown}\r\n\r\n".encode()
+        )
+        assert b"200 OK" in await peer.reader.readuntil(b"retry:")
+        await node.broker.append([Part("orders", [build([b"before"])])], "durable", caller=ITSELF)
+        await peer.reader.readuntil(b"before")
+        await node.broker.remove_user("alice", caller=ITSELF)
+        await node.broker.append([Part("orders", [build([b"after"])])], "durable", caller=ITSELF)
+        said = await peer.reader.readuntil(b"\r\n0\r\n\r\n")
+        assert b"event: error" in said
+        assert b"after" not in said
 
     assert closed(tmp_path, story) == []
 
