@@ -31,6 +31,8 @@ from logboom.errors import LogboomError, SignInFailed, SignInRequired
 KNOWN_MOST: Final = 1024
 VOUCHED_BY: Final = "bearer"
 SEED_BYTES: Final = 32
+NAME_MOST: Final = 256
+"""Characters of a name that are looked at: more than any user's has."""
 
 
 class Bearers(Protocol):
@@ -197,6 +199,9 @@ class ScramSignIn:
 
 
 def _normal(user: str) -> str:
+    """As names of users are compared; empty where it can be none, however long."""
+    if len(user) > NAME_MOST:
+        return ""
     try:
         return saslprep(user)
     except ValueError:
