@@ -9,9 +9,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from logboom.server.security.certificates import Certificates, TlsSettings
 
 from logboom.cli.certificate import make_ca, make_client, make_server
+from logboom.server.security.certificates import Certificates, TlsSettings
 
 
 def greet(server: ssl.SSLContext, client: ssl.SSLContext) -> bool:
