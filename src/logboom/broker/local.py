@@ -521,7 +521,9 @@ class LocalBroker(LocalAccess):
         self._ask(caller, "read", "topic", topic)
         self._admission.check_open()
         check_not_internal(topic)
-        return await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
+        feed = await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
+        feed.check_right = partial(self._ask, caller, "read", "topic", topic)
+        return feed
 
     def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         """See broker.api.Feeds."""

@@ -8,6 +8,7 @@ holds now. Where the topic is deleted it ends with TopicDeleted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
@@ -85,6 +86,8 @@ class LocalFeed:
         self._log = writer.log
         self._durable_index = writer.commitment.durable_index
         self._index = origin.index
+        self.check_right: Callable[[], None] = lambda: None
+        """Raises where whoever has begun it may read no more."""
 
     async def next(self, max_bytes: int = READ_BYTES, wait_ms: int = 1000) -> FeedPiece:
         reading = self._reading
@@ -94,6 +97,7 @@ class LocalFeed:
             self._check()
             data = await self._look(max_bytes)
             if len(data) or not await reading.wait(self._writer, deadline):
+                self.check_right()  # that may have changed while it waited
                 log = self._log
                 return FeedPiece(data, self._index, log.first, log.committed, log.committed_index)
 
