@@ -13,9 +13,14 @@ from logboom.access.rule import ALL, ObjectKind, Right, Rule
 
 ADMIN: Final = "admin"
 """The role that may do everything: there from the beginning."""
+REPLICA: Final = "replica"
+"""The role of a node that copies this one: it reads all topics, and changes nothing."""
 BUILT_IN: Final = (
     Rule("allow", f"{ROLE}{ADMIN}", (ALL,), ALL),
     Rule("allow", f"{ROLE}{ADMIN}", (ALL,), ALL, "_*"),
+    Rule("allow", f"{ROLE}{REPLICA}", ("read",), "topic"),
+    Rule("allow", f"{ROLE}{REPLICA}", ("describe",), "cursor"),
+    Rule("allow", f"{ROLE}{REPLICA}", ("describe",), "node"),
 )
 UNBOUND: Final = frozenset((NODE, OPERATOR))
 SUBJECTS_MOST: Final = 65_536

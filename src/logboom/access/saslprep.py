@@ -25,6 +25,8 @@ def saslprep(text: str) -> str:
     >>> saslprep("I\\u00adX"), saslprep("\\u2168")
     ('IX', 'IX')
     """
+    if text.isascii() and text.isprintable():
+        return text
     mapped = "".join(
         " " if stringprep.in_table_c12(letter) else letter for letter in text if not stringprep.in_table_b1(letter)
     )

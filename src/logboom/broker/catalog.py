@@ -295,7 +295,7 @@ class Catalog:
 
     async def configure(self, name: str, settings: Settings, by: Maker = "user") -> Hosted:
         """Settings of the node that this one copies are taken as they are."""
-        if name in self._internal:
+        if name in self._internal and by != "node":
             raise TopicNotAllowed(name, "internal topics are kept by the node itself: its settings stay as they are")
         return await self._finish(lambda: self._configure(name, settings, by))
 

@@ -26,6 +26,9 @@ from logboom.broker.access.access_state import FILE as ACCESS_FILE
 from logboom.broker.access.access_state import LIMIT as ACCESS_LIMIT
 from logboom.broker.access.access_state import TOPIC as ACCESS_TOPIC
 from logboom.broker.access.access_state import AccessState
+from logboom.broker.access.audit_trail import TOPIC as AUDIT_TOPIC
+from logboom.broker.access.audit_trail import AuditTrail
+from logboom.broker.access.audited_acts import audited
 from logboom.broker.access.local_access import LocalAccess
 from logboom.broker.access.sign_in import SignIn
 from logboom.broker.admission import Admission, check_not_internal
@@ -57,7 +60,7 @@ from logboom.broker.api import (
     TopicInfo,
 )
 from logboom.broker.append.id_issuer import IdIssuer
-from logboom.broker.append.router import AppendRouter
+from logboom.broker.append.router import MAKE_TOPIC, AppendRouter
 from logboom.broker.append.sync_rounds import SyncRounds, logger
 from logboom.broker.append.validation import Validation, Validators
 from logboom.broker.caller import EVERYBODY, Caller
@@ -84,7 +87,7 @@ from logboom.broker.state.cursors import FILE as CURSORS_FILE
 from logboom.broker.state.cursors import LIMIT as CURSORS_LIMIT
 from logboom.broker.state.cursors import TOPIC as CURSORS_TOPIC
 from logboom.broker.state.cursors import Cursors
-from logboom.broker.state.homes import StateHome, open_state
+from logboom.broker.state.homes import StateHome, append_to, open_state
 from logboom.broker.state.log_cursors import commit_in
 from logboom.broker.topics import Topics
 from logboom.broker.upkeep.upkeep import Upkeep
@@ -106,6 +109,7 @@ CLOCKS_APART_US: Final = 60_000_000
 Result = TypeVar("Result")
 
 
+@audited
 class LocalBroker(LocalAccess):
     """Implements broker.api.Broker; see there for what the methods promise."""
 
@@ -148,6 +152,8 @@ class LocalBroker(LocalAccess):
         decides = AccessRules(self._access, is_open, world.now_us)
         self.sign_in = SignIn(self._access, secrets, world, is_required=not is_open)
         """For front-ends: who somebody is."""
+        self.audit = AuditTrail(world, config.is_audited)
+        decides.on_refusal, self.sign_in.on_failure = self.audit.note_refusal, self.audit.note_failure
         self._rules = rules = rules or decides
         self._admin = AccessAdmin(self._access, rules, decides, self.sign_in, world)
         self._reading = LogReader(loop, reads, config.limits, self._fetch, archives)
@@ -157,6 +163,7 @@ class LocalBroker(LocalAccess):
         self._ids = IdIssuer(self._rounds, admission, self._spawn)
         writing = catalog, self._rounds, self._validation, admission
         self._router = AppendRouter(loop, *writing, self._ids, config, self._spawn, rules)
+        self._router.on_made = self.audit.note_act
         self._wake, self._ending = asyncio.Event(), asyncio.Event()
         self._topics = Topics(*writing, archives, self._its_cursors, self._wake)
         wake_upkeep = partial(loop.call_soon_threadsafe, self._wake.set)
@@ -176,7 +183,7 @@ class LocalBroker(LocalAccess):
         )
         self.counters = counters = Counters(
             *(data.node, self.started, config.limits, catalog, self._rounds, self._reading, self._upkeep),
-            *(self._stages, lambda: self._publishing),
+            *(self._stages, lambda: self._publishing, self._access.__len__),
         )
         self.connections, self.meters = counters.connections, counters.meters
         self.describe_access: Callable[[], AccessStats | None] = lambda: None
@@ -186,7 +193,9 @@ class LocalBroker(LocalAccess):
         self.replica: Replica | None = None
         """While the node is a copy of another one: for whoever does the copying."""
         if role is not None and not role.promoted:
-            self.replica = Replica(data, catalog, self._rounds, self._its_cursors, self._topics.delete, role)
+            self.replica = Replica(
+                data, catalog, self._rounds, self._its_cursors, self._topics.delete, role, self._access
+            )
             self._reading.is_copy = True
         self._rounds.counts.issue_id = self.issue_id
         self._promoting = asyncio.Lock()
@@ -252,6 +261,7 @@ class LocalBroker(LocalAccess):
         self._access.load(
             await opened(StateHome(ACCESS_TOPIC, ACCESS_FILE, (ACCESS_LIMIT, self.limits.access_entries)))
         )
+        await self._open_audit()
         await self._catalog.create(PIPELINE_TOPIC, 1, Settings(flush=FlushSettings("each")), "node")
         await asyncio.to_thread(self._stages.find_all)
         keys = await opened(StateHome(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, sys.maxsize)))  # Publishing counts
@@ -260,6 +270,14 @@ class LocalBroker(LocalAccess):
             *(self._router.admit, self._validation.judge, self.limits, self.world),
         )
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
+
+    async def _open_audit(self) -> None:
+        if self.audit.is_on:
+            settings = self.config.audit.topic_settings
+            hosted = await self._catalog.create(AUDIT_TOPIC, 1, settings, "node")
+            if hosted.topic.settings != settings:
+                await self._catalog.configure(AUDIT_TOPIC, settings, "node")
+            self._spawn(self.audit.run(partial(append_to, self._rounds, hosted)))
 
     def _ask(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
         """Raises what the rules raise, and counts it. Whoever does not see all topics is not told names of others."""
@@ -297,7 +315,11 @@ class LocalBroker(LocalAccess):
             self._ask(caller, "create", "topic", name)
         else:
             self._ask(caller, "describe", "topic", name)
-        return await self._topics.describe(name, create)
+        is_new = create and self._catalog.get(name) is None
+        found = await self._topics.describe(name, create)
+        if is_new:
+            self.audit.note_act(caller, MAKE_TOPIC, name)
+        return found
 
     async def list_topics(
         self, prefix: str = "", internal: bool = False, *, caller: Caller = EVERYBODY
@@ -407,8 +429,8 @@ class LocalBroker(LocalAccess):
     async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> LocalSubscription:
         position = await self._begin(request, caller)
         self._reading.counts.subscriptions += 1
-        check = partial(self._ask, caller, "read", "topic", request.topic)
-        return LocalSubscription(self._reading, position, request.max_records, check)
+        check_reader = partial(self._rules.check, caller, "read", "topic", request.topic)
+        return LocalSubscription(self._reading, position, request.max_records, check_reader)
 
     async def _begin(self, request: ReadRequest, caller: Caller) -> ReadPoint:
         self._ask(caller, "read", "topic", request.topic)
@@ -516,19 +538,24 @@ class LocalBroker(LocalAccess):
         self._ask(caller, "describe", "node")
         return self.rejections.incidents.recent()
 
+    @property
+    def _keeps_users(self) -> bool:
+        return self.replica is None or not self.replica.copies_access
+
     async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> LocalFeed:
         """See broker.api.Feeds."""
         self._ask(caller, "read", "topic", topic)
         self._admission.check_open()
         check_not_internal(topic)
         feed = await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
-        feed.check_right = partial(self._ask, caller, "read", "topic", topic)
+        feed.check_reader = partial(self._rules.check, caller, "read", "topic", topic)
         return feed
 
     def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         """See broker.api.Feeds."""
         self._ask(caller, "describe", "topic")
-        return self._catalog.deletions.find(topic_ids)
+        sees, found = self._sieve(caller, "topic"), self._catalog.deletions.find(topic_ids)
+        return found if sees is None else [deletion for deletion in found if sees(deletion.name)]
 
     async def promote(self, *, caller: Caller = EVERYBODY) -> None:
         self._ask(caller, "manage", "node")
@@ -573,6 +600,7 @@ class LocalBroker(LocalAccess):
                 if self._publishing is not None:
                     await self._publishing.close()
                 await self._stages.close()
+                self.audit.close()
                 if self._tasks:
                     await asyncio.wait(self._tasks)
                 if self._cursors is not None:

@@ -93,6 +93,8 @@ class FrontEndSetup:
     """Clock, chance and threads."""
     end: Callable[[], None]
     """Ends the node, where a client may."""
+    check_end: Callable[[Caller], None]
+    """Raises where a caller may not end it."""
     sign_in: SignIn | None
     """Who somebody is; None where nobody is asked."""
     shows_files: Callable[[Caller], bool]

@@ -14,17 +14,19 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 import msgspec
 
 from logboom.access.bearer import BearerSettings
+from logboom.broker.access.audit_trail import AuditSettings
 from logboom.broker.allowances import Allowances
 from logboom.broker.append.validator_address import ValidatorRules
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits, TopicRules
 from logboom.errors import ConfigError
-from logboom.protocols.endpoint import LOGD_PORT, PORT, Endpoint
+from logboom.protocols.endpoint import PORT, Endpoint
 from logboom.protocols.front_end import FrontEndSettings
+from logboom.replication.source_access import ReplicateSettings, parse_source
 from logboom.results.place_rules import PlaceRules
-from logboom.server.certificates import TlsSettings
 from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
-from logboom.server.key_sets import check_settings, is_configured
+from logboom.server.security.certificates import TlsSettings
+from logboom.server.security.key_sets import check_settings, is_configured
 from logboom.storage.config import MIB
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -56,10 +58,12 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shutdown_deadline_ms: int = 10_000
     log_level: LogLevel = "info"
     replicate_from: str | None = None
+    replicate: ReplicateSettings = ReplicateSettings()
     listen: Listen = Listen()
     tls: TlsSettings = TlsSettings()
     access: AccessSettings = AccessSettings()
     oidc: BearerSettings = BearerSettings()
+    audit: AuditSettings = AuditSettings()
     limits: Limits = Limits()
     topics: TopicRules = TopicRules()
     hooks: dict[str, str] = {}
@@ -76,14 +80,12 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "listen", "there is nothing to listen on: name an address in listen.binary or listen.http"
             )
         if self.replicate_from is not None:
-            try:
-                Endpoint.parse(self.replicate_from, LOGD_PORT)
-            except ValueError as error:
-                raise ConfigError("replicate_from", str(error)) from None
+            self.replicate.check(parse_source(self.replicate_from))
         self.tls.check()
         if is_configured(self.oidc):
             check_settings(self.oidc)
         self._check_exposure()
+        self.audit.check()
         self.limits.check()
         for kind in FRONT_ENDS:
             if (settings := self.settings_of(kind)) is not None:
@@ -117,7 +119,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 raise ConfigError(
                     f"listen.{kind.name}",
                     f"other machines reach {endpoint}, and there is no TLS. Make a certificate (`logboom cert`) and a "
-                    "user (`logboom user add NAME --role admin`), and add two lines:\n"
+                    f"user (`logboom user add NAME --role admin --data {self.data}`), and add two lines:\n"
                     '    tls.certificate = "server.pem"\n'
                     '    tls.key = "server.key"\n'
                     "or say --insecure: then everybody who reaches the node may do everything",
@@ -143,6 +145,7 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             *(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes),
             allowed=allowed,
             anonymous=self.anonymous,
+            audit=self.audit,
         )
 
 

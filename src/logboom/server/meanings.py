@@ -25,6 +25,8 @@ SECTION_MEANINGS: Final = {
     "tls": "Certificates. With them, addresses that other machines reach speak TLS; tls:// demands it anywhere.",
     "oidc": "Bearer tokens (JWT) of an identity provider. Needs logboom[oidc].",
     "access": "What may be done without signing in. The node keeps users and rules: `logboom user`, `logboom acl`.",
+    "audit": "The record of administrative acts and refusals, in the topic _audit.",
+    "replicate": "Who a replica is at its source. Secrets are in files, read anew for each connection.",
     "limits": "Limits of the node. They always apply; `logboom stats` counts each refusal.",
     "topics": "Which topics may be created, and with which defaults.",
     "topics.settings.segment": "Default for new topics: when a segment is closed.",
@@ -48,7 +50,17 @@ MEANINGS: Final = {
     "reserve_bytes": "Writes are refused while the volume has less free space than this; reads continue.",
     "shutdown_deadline_ms": "A node that is stopped exits after this time at the latest.",
     "log_level": "The least severe messages to print on standard error.",
-    "replicate_from": "The logd address of a node to copy, HOST:PORT. This node is then its read-only replica.",
+    "replicate_from": (
+        "The logd address of a node to copy, HOST:PORT or tls://HOST:PORT. This node is then its read-only replica."
+    ),
+    "replicate.profile": "The name of a profile (profiles.toml) that has all of the following; instead of them.",
+    "replicate.user": "The user to sign in as.",
+    "replicate.password_file": "A file with that user's password, and nothing else. Not all may read it.",
+    "replicate.token_file": "A file with a token, instead of a user and a password.",
+    "replicate.ca": "A file with the certificates to trust; without one, those of the system.",
+    "replicate.certificate": "A file with this node's own certificate to show, and perhaps its key.",
+    "replicate.key": "A file with the key of that certificate.",
+    "replicate.server_name": "What the source's certificate must be for, if that is not the host in replicate_from.",
     **{f"listen.{kind.name}": _meaning_of_addresses(kind) for kind in FRONT_ENDS},
     "listen.unix": (
         "Path of a Unix socket for the binary protocol; in a file, relative to that file. Where callers must sign in, "
@@ -101,6 +113,12 @@ MEANINGS: Final = {
         "runs the node. Rules do not count there."
     ),
     "access.insecure": "Listen for other machines without TLS, and let everybody do everything.",
+    "audit.enabled": (
+        "Whether administrative acts and refusals are recorded in the topic _audit; none means where callers must sign "
+        "in."
+    ),
+    "audit.bytes": "How much of the audit trail is kept.",
+    "audit.days": "For how many days it is kept.",
     "limits.publish_keys": "How many lasting names of publish keys there may be. They are kept in memory.",
     "topics.allowed": "Shell patterns; the name of a new topic must match one of them.",
     "topics.denied": "Shell patterns that the name of a new topic must not match.",

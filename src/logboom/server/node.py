@@ -27,15 +27,15 @@ from logboom.protocols.endpoint import Endpoint
 from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.replication.replication import Replication, prepare
 from logboom.results.pipeline_follower import PipelineFollower
-from logboom.server.certificates import Certificates
 from logboom.server.config import NodeConfig
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
-from logboom.server.file_modes import conceal, protect
 from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
-from logboom.server.key_sets import BearerChecker, is_configured
 from logboom.server.keys import KEYS
 from logboom.server.listeners import UnixSocket, bind_all, default_socket, endpoint_of, listen_all
+from logboom.server.security.certificates import Certificates
+from logboom.server.security.file_modes import conceal, protect
+from logboom.server.security.key_sets import BearerChecker, is_configured
 from logboom.server.sources import DEFAULT, LoadedConfig
 from logboom.server.webhooks import WebHooks
 
@@ -95,7 +95,7 @@ class Node:
         try:
             node._following = await PipelineFollower.start(broker, broker.archives.put, config.pipeline)
             if config.replicate_from is not None:
-                node._replication = Replication.start(broker)
+                node._replication = Replication.start(broker, config.replicate)
             node._listen(sockets, loaded, certificates, secured)
         except BaseException:
             _close_all(sockets)
@@ -127,7 +127,10 @@ class Node:
             sockets[protocol] = listen_all(some, are_default=_is_default(loaded, protocol))
         self.unix = _open_unix(loaded.config)
         _check_any(sockets, loaded)
-        self.endpoints = {protocol: [endpoint_of(sock) for sock in some] for protocol, some in sockets.items()}
+        self.endpoints = {
+            protocol: [endpoint_of(sock)._replace(tls=sock in secured or None) for sock in some]
+            for protocol, some in sockets.items()
+        }
         listening = [(protocol, sock) for protocol, some in sockets.items() for sock in some]
         if self.unix is not None:
             listening.append((FRONT_ENDS[0].name, self.unix.socket))
@@ -185,6 +188,7 @@ def _make_fronts(broker: LocalBroker, loaded: LoadedConfig, end: Callable[[], No
                 places=config.pipeline,
                 world=broker.world,
                 end=end,
+                check_end=broker.check_manager,
                 sign_in=broker.sign_in,
                 shows_files=broker.shows_files,
                 others=dict(made),
@@ -255,7 +259,7 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     broker = replace(config.broker(), files_max=shares.files, dirty_logs_max=shares.dirty_logs)
     check_directory(config.data)
     await asyncio.to_thread(protect, config.data, config.access.files_group)
-    role = await prepare(config.replicate_from, config.data, config.cluster_id)
+    role = await prepare(config.replicate_from, config.data, config.cluster_id, config.replicate)
     cluster_id = config.cluster_id if role is None else role.cluster_id
     world = World()
     while True:

@@ -22,11 +22,12 @@ from collections.abc import Callable
 from typing import Final
 
 from logboom.broker.caller import ITSELF
+from logboom.broker.monitor.checkup import exposure
 from logboom.broker.wording import printable_lines
 from logboom.errors import LogboomError
-from logboom.server.file_modes import umask_of
 from logboom.server.node import Node
 from logboom.server.screen import Ready, describe
+from logboom.server.security.file_modes import umask_of
 from logboom.server.sources import LoadedConfig
 
 ENDED, BROKEN, UNABLE = 0, 1, 2
@@ -162,7 +163,7 @@ async def _announce(node: Node, ready: Ready, loaded: LoadedConfig, ready_file: 
     for protocol, endpoints in node.endpoints.items():
         for endpoint in endpoints:
             if not endpoint.is_local and loaded.config.access.insecure:
-                logger.warning("insecure: everybody who reaches %s (%s) may do everything", endpoint, protocol)
+                logger.warning("insecure, at %s (%s): %s", endpoint, protocol, exposure(loaded.config.anonymous))
     if loaded.config.anonymous == "none" and not await node.broker.list_users(caller=ITSELF):
         logger.warning(
             "there are no users yet: `logboom user add NAME --role admin --data %s` makes the first", ready.directory

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from logboom import __version__
-from logboom.broker.monitor.checkup import EXPIRES_S
+from logboom.broker.monitor.checkup import EXPIRES_S, exposure
 from logboom.broker.wording import age_of
 from logboom.protocols.endpoint import PORT
 from logboom.server.front_ends import FRONT_ENDS
@@ -96,7 +96,7 @@ def _access(stats: NodeStats) -> Iterator[str]:
         return
     words = "callers sign in" if access.anonymous == "none" else "everybody on this machine may do everything"
     if access.insecure:
-        words = "INSECURE: everybody who reaches it may do everything"
+        words = f"INSECURE: {exposure(access.anonymous)}"
     yield f"  access     {words}"
     expires = access.certificate_expires
     if expires is not None and expires - stats.now < EXPIRES_S * 1e6:

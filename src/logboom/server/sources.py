@@ -42,7 +42,10 @@ CLIENTS: Final = (
 )
 """What clients take from the environment, and a node does not."""
 _OTHERS: Final = (FILE_VARIABLE, *(f"LOGBOOM_{name}" for name in CLIENTS))
-_PATHS: Final = ("data", "listen.unix", "tls.certificate", "tls.key", "tls.client_ca")
+_PATHS: Final = (
+    *("data", "listen.unix", "tls.certificate", "tls.key", "tls.client_ca"),
+    *(f"replicate.{name}" for name in ("password_file", "token_file", "ca", "certificate", "key")),
+)
 
 
 @dataclass(frozen=True, slots=True)

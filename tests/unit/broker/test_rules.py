@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,14 @@ def test_a_write_that_would_make_its_topic_asks_for_that_too(tmp_path: Path) -> 
             await broker.close()
 
     asyncio.run(story())
+
+
+def test_the_page_about_rules_says_of_every_call_what_it_asks_for() -> None:
+    page = (Path(__file__).parents[3] / "docs/howto/access.md").read_text()
+    table = page[page.index("## What is needed for what") :].split("\n\n")[1]
+    said: dict[str, set[tuple[str, ...]]] = {}
+    for row in table.splitlines()[2:]:
+        _, _, named, needed, _ = row.split("|")
+        rights = {tuple(part.split()[:2]) for part in needed.split(",") if part.strip()}
+        said |= dict.fromkeys(re.findall(r"`(\w+)`", named), rights)
+    assert said == {call: {asked[:2] for asked in ASKED[call]} for call in ASKED}

@@ -38,11 +38,15 @@ class AccessRules:
         self._anonymous_may_all = anonymous_may_all
         self._now_us = now_us
         self._decided: dict[_Question, Decision] = {}
+        self.on_refusal: Callable[[Caller, str, str, LogboomError], None] = lambda caller, act, name, error: None
+        """Called with what was refused: `RIGHT KIND`, the name of the object, and what the caller is told."""
         state.on_change.append(self._decided.clear)
 
     def check(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
         if not self.decide(caller, right, kind, name).allowed:
-            raise self._refusal(caller, right, kind, name)
+            error = self._refusal(caller, right, kind, name)
+            self.on_refusal(caller, f"{right} {kind}", name, error)
+            raise error
 
     def allows(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> bool:
         return self.decide(caller, right, kind, name).allowed
@@ -114,7 +118,7 @@ class AccessRules:
 
     def _refusal(self, caller: Caller, right: Right, kind: ObjectKind, name: str) -> LogboomError:
         """Whoever may not know of a topic hears what he would hear if there were none."""
-        if caller.principal == ANONYMOUS and not any(rule.who == ANONYMOUS for rule in self._state.rules.values()):
+        if caller.principal == ANONYMOUS and not self._state.speaks_of_anonymous:
             return SignInRequired()
         is_hidden = kind == "topic" and name and right != "create" and not self.allows(caller, "describe", kind, name)
         return TopicNotFound(name, "this node") if is_hidden else NotAllowed(caller.principal, right, kind, name)

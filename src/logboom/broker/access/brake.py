@@ -31,7 +31,7 @@ class _Failures:
 
     @property
     def gap_s(self) -> float:
-        return min(LONGEST_S, FIRST_S * 2.0 ** min(self.count - 1, 10))
+        return min(LONGEST_S, FIRST_S * float(2 ** min(self.count - 1, 10)))
 
 
 class SignInBrake:

@@ -8,12 +8,15 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from logboom.access.credential import Credential
+from logboom.access.principal import ANONYMOUS
 from logboom.access.rule import Rule
 from logboom.broker.access.access_admin import AccessAdmin, check_not_more
+from logboom.broker.access.access_state import AccessState
 from logboom.broker.admission import Admission
 from logboom.broker.api.access import CallerInfo, Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
 from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.rules import ObjectKind, Right
+from logboom.errors import SignInRequired
 
 EVERY: Final = "*"
 """In the place of a name: only a rule that speaks of all gives this."""
@@ -25,6 +28,7 @@ class LocalAccess:
 
     _admin: AccessAdmin
     _admission: Admission
+    _access: AccessState
 
     def _ask(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
         raise NotImplementedError
@@ -40,7 +44,7 @@ class LocalAccess:
         async def change() -> Result:
             async with self._admin.changing:
                 ask()
-                with self._admission.counting():
+                with self._admission.counting(self._keeps_users):
                     return await work()
 
         return await asyncio.shield(self._spawn(change()))
@@ -48,6 +52,23 @@ class LocalAccess:
     def shows_files(self, caller: Caller) -> bool:
         """Whether a caller may read every topic, and so may be sent to the files, where no rules count."""
         return self._admin.reads_all(caller)
+
+    def check_manager(self, caller: Caller) -> None:
+        """Raises where a caller may not manage the node."""
+        self._ask(caller, "manage", "node")
+
+    @property
+    def _keeps_users(self) -> bool:
+        """Whether those that count are this node's own, though it is a copy."""
+        raise NotImplementedError
+
+    def access(self, version: str, *, caller: Caller = EVERYBODY) -> tuple[str, dict[bytes, bytes] | None]:
+        """See broker.api.Feeds."""
+        if caller.principal == ANONYMOUS:
+            raise SignInRequired("sign in: users and rules are given to nodes that have a name")
+        self._ask(caller, "manage", "user", EVERY)
+        found = self._access.version
+        return found, None if version == found else self._access.entries
 
     async def add_user(
         self,

@@ -17,6 +17,7 @@ from typing import Final, Protocol
 
 from logboom.access.bearer import Bearer
 from logboom.access.credential import ITERATIONS, MECHANISMS, Credential, Mechanism, digest_size
+from logboom.access.principal import ANONYMOUS
 from logboom.access.saslprep import saslprep
 from logboom.access.scram import NONCE_BYTES, ScramServer
 from logboom.access.token import PREFIX, TokenSecret
@@ -25,11 +26,13 @@ from logboom.broker.access.access_state import AccessState
 from logboom.broker.access.brake import SignInBrake
 from logboom.broker.caller import Caller
 from logboom.broker.world import World
-from logboom.errors import SignInFailed
+from logboom.errors import LogboomError, SignInFailed, SignInRequired
 
 KNOWN_MOST: Final = 1024
 VOUCHED_BY: Final = "bearer"
 SEED_BYTES: Final = 32
+NAME_MOST: Final = 256
+"""Characters of a name that are looked at: more than any user's has."""
 
 
 class Bearers(Protocol):
@@ -54,8 +57,19 @@ class SignIn:
         """When tokens were used last, microseconds, by their ids."""
         self.bearers: Bearers | None = None
         """None where no provider is configured."""
-        self.on_failure: Callable[[Caller, str], None] = lambda caller, user: None
+        self.on_failure: Callable[[Caller, str, LogboomError], None] = lambda caller, user, error: None
+        """Called with who has not said who he is (as an empty user), or not proven it, and with what he is told."""
         state.on_change.append(self._known.clear)
+
+    def demands(self, caller: Caller) -> bool:
+        """Whether nothing is done for this one before he has signed in: rules may give him something all the same."""
+        return self.is_required and caller.principal == ANONYMOUS and not self._state.speaks_of_anonymous
+
+    def refuse(self, caller: Caller) -> SignInRequired:
+        """What this one is told."""
+        error = SignInRequired()
+        self.on_failure(caller, "", error)
+        return error
 
     async def with_password(self, caller: Caller, user: str, password: str) -> Caller:
         """Raises SignInFailed."""
@@ -66,8 +80,7 @@ class SignIn:
             credential = self._credential(name, None)
             loop = asyncio.get_running_loop()
             is_right = await loop.run_in_executor(self._threads, credential.is_of, password)
-            is_still = credential == self._credential(name, None)  # it may have been changed meanwhile
-            if not is_right or not is_still or self._state.subject_of(name) is None:
+            if not is_right or not self._has(name, credential):
                 raise self._fail(caller, name)
             self._brake.note_success(caller.address, name)
             if len(self._known) >= KNOWN_MOST:
@@ -106,10 +119,26 @@ class SignIn:
             user = self._state.users.get(principal)
             if user is not None and not user.enabled:
                 raise SignInFailed
-        except SignInFailed:
-            self.on_failure(caller, VOUCHED_BY)
+        except SignInFailed as error:
+            self.on_failure(caller, VOUCHED_BY, error)
             raise
         return replace(caller, principal=principal, groups=groups, by=VOUCHED_BY, expires=expires)
+
+    def basis_of(self, caller: Caller) -> object:
+        """What his sign-in rests on, to be compared: another one where the password was changed, the token revoked or
+        the user made anew; None where he may do nothing any more."""
+        account = self._state.users.get(caller.principal)
+        if account is None or not account.enabled:
+            return None
+        if not caller.by.startswith(TOKEN):
+            return account.created, account.credentials
+        token = self._state.tokens.get(caller.by.removeprefix(TOKEN))
+        return None if token is None else (account.created, token)
+
+    def _has(self, user: str, credential: Credential) -> bool:
+        """Whether it still counts: it may have been changed while it was looked at."""
+        account = self._state.users.get(user)
+        return account is not None and account.enabled and credential in account.credentials
 
     def _credential(self, user: str, mechanism: Mechanism | None) -> Credential:
         """The user's; for a name that no user has one that nothing fits, the same each time."""
@@ -143,8 +172,9 @@ class SignIn:
 
     def _fail(self, caller: Caller, user: str) -> SignInFailed:
         self._brake.note_failure(caller.address, user)
-        self.on_failure(caller, user)
-        return SignInFailed()
+        error = SignInFailed()
+        self.on_failure(caller, user, error)
+        return error
 
 
 class ScramSignIn:
@@ -169,6 +199,9 @@ class ScramSignIn:
 
 
 def _normal(user: str) -> str:
+    """As names of users are compared; empty where it can be none, however long."""
+    if len(user) > NAME_MOST:
+        return ""
     try:
         return saslprep(user)
     except ValueError:

@@ -95,6 +95,8 @@ class NodeStats(msgspec.Struct, frozen=True):
     """How many deleted topics are remembered, for those who copy the node."""
     access: AccessStats | None = None
     """None where it only lives in this process."""
+    access_entries: int | None = None
+    """How many users, tokens, roles and rules there are together, for those who copy the node."""
 
 
 class AccessStats(msgspec.Struct, frozen=True):
@@ -124,3 +126,5 @@ class ReplicaStats(msgspec.Struct, frozen=True):
     """Topics that the source has no more and was not told to delete: some of them."""
     kept_topics: int = 0
     """How many there are."""
+    access: str | None = None
+    """`copied`, where users and rules are the source's; or why they are not."""

@@ -91,6 +91,8 @@ class Counters:
     stages: Stages
     publishing: Callable[[], Publisher | None]
     """None until the node has started."""
+    access: Callable[[], int]
+    """How many users, tokens, roles and rules there are."""
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
     """How many there are now, by protocol; front-ends say so."""
     meters: dict[str, Meter] = field(default_factory=dict)
@@ -147,6 +149,7 @@ class Counters:
             unreadable=unreadable,
             staging=self._staging(),
             deletions=len(self.catalog.deletions),
+            access_entries=self.access(),
         )
 
     def _writes(self) -> dict[str, int]:

@@ -86,8 +86,8 @@ class LocalFeed:
         self._log = writer.log
         self._durable_index = writer.commitment.durable_index
         self._index = origin.index
-        self.check_right: Callable[[], None] = lambda: None
-        """Raises where whoever has begun it may read no more."""
+        self.check_reader: Callable[[], None] = lambda: None
+        """Raises where whoever reads may not do so any more."""
 
     async def next(self, max_bytes: int = READ_BYTES, wait_ms: int = 1000) -> FeedPiece:
         reading = self._reading
@@ -97,12 +97,12 @@ class LocalFeed:
             self._check()
             data = await self._look(max_bytes)
             if len(data) or not await reading.wait(self._writer, deadline):
-                self.check_right()  # that may have changed while it waited
                 log = self._log
                 return FeedPiece(data, self._index, log.first, log.committed, log.committed_index)
 
     def _check(self) -> None:
         """Raises why there is no more to come."""
+        self.check_reader()
         if self._reading.closing:
             raise ShuttingDown
         if self._writer.gone is not None:

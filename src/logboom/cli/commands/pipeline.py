@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import App, Parameter
 
-from logboom.cli.connection import ask, names_of, servers_of
+from logboom.cli.connection import ask, find_profile
 from logboom.cli.options import Flag, Json, Quiet, Server
 from logboom.cli.show.output import show_json, show_pairs, show_table
 from logboom.errors import ConfigError, LeaseHeld, SparkMissing, Unavailable
@@ -185,19 +184,8 @@ def show(job: str, /, *, config: Config = None, server: Server = None, as_json: 
 def _load(config: Path | None, directory: str | None, server: str | None, only: str | None = None) -> PipelineConfig:
     from logboom.cli.pipeline_file import find_file, load
 
-    found = load(find_file(None if config is None else str(config)), directory, server, only)
-    return msgspec.structs.replace(found, server=_settle(found.server))
-
-
-def _settle(server: str | None) -> str:
-    """The addresses, as text. Who calls there is in the environment from now on: Spark's workers on this machine have
-    that too, and options of a job are in its logs."""
-    profile = servers_of(server)
-    settled = profile.to_environment(os.environ)
-    for name in set(os.environ) - set(settled):
-        del os.environ[name]
-    os.environ.update(settled)
-    return ",".join(names_of(profile))
+    find_profile(server)  # nobody is asked for a password: Spark's workers could not be told
+    return load(find_file(None if config is None else str(config)), directory, server, only)
 
 
 def _chosen(config: PipelineConfig, names: list[str] | None) -> PipelineConfig:

@@ -28,7 +28,6 @@ from logboom.errors import ConfigError
 
 FILE_VARIABLE: Final = "LOGBOOM_PROFILES"
 NAME_VARIABLE: Final = "LOGBOOM_PROFILE"
-SERVERS: Final = "servers"
 SIGN: Final = "@"
 """Before the name of a profile, in the place of servers."""
 _SECRETS: Final = frozenset(("password", "token"))
@@ -64,13 +63,6 @@ class Profile:
     @property
     def has_identity(self) -> bool:
         return self.user is not None or self.token is not None
-
-    def to_environment(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """An environment in which whoever names its servers calls there as this profile says."""
-        said = {f"LOGBOOM_{each.name.upper()}": getattr(self, each.name) for each in fields(self)}
-        del said[f"LOGBOOM_{SERVERS.upper()}"]
-        kept = {key: value for key, value in environment.items() if key not in (NAME_VARIABLE, *said)}
-        return kept | {key: value for key, value in said.items() if value is not None}
 
     @classmethod
     def find(cls, servers: Servers = None, environment: Mapping[str, str] | None = None) -> Profile:

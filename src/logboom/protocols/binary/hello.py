@@ -7,20 +7,17 @@ id of its hello. Until it is welcomed it says nothing but what it was asked for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
 from msgspec.msgpack import Decoder
 
 from logboom.access.credential import MECHANISMS, find_mechanism
-from logboom.access.principal import ANONYMOUS
 from logboom.broker.caller import Caller
 from logboom.errors import (
     LogboomError,
     RemoteProtocolError,
     SignInFailed,
-    SignInRequired,
     UnsupportedVersion,
     WrongCluster,
 )
@@ -81,8 +78,8 @@ class Greeting:
         sign_in, caller = self._front_end.sign_in, self._connection.caller
         mechanism = find_mechanism(hello.mechanism)
         if not hello.mechanism or sign_in is None:
-            if sign_in is not None and sign_in.is_required and caller.principal == ANONYMOUS:
-                raise SignInRequired
+            if sign_in is not None and sign_in.demands(caller):
+                raise sign_in.refuse(caller)
             return self._welcome(caller, b"")
         if mechanism is not None:
             self._scram = sign_in.with_scram(caller, mechanism)
@@ -94,7 +91,7 @@ class Greeting:
             raise SignInFailed(f"there are the mechanisms {', '.join(MECHANISMS)} and {TOKEN}")
         if not self._connection.is_private:
             raise SignInFailed("a token is taken over TLS, loopback or a Unix socket only")
-        self._wait(partial(self._with_token, sign_in, hello.sign_in))
+        self._wait(lambda: self._with_token(sign_in, hello.sign_in))
         return self
 
     def _take_answer(self, frame: Frame, scram: ScramSignIn) -> None:
@@ -104,12 +101,12 @@ class Greeting:
             answer = _step.decode(frame.head).data
         except MALFORMED as error:
             raise RemoteProtocolError(f"the answer to the challenge is wrong: {error}") from None
-        self._wait(partial(self._with_scram, scram, answer))
+        self._wait(lambda: self._with_scram(scram, answer))
 
-    def _wait(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    def _wait(self, work: Callable[[], Awaitable[None]]) -> None:
         self._task = self._front_end.spawn(self._guard(work))
 
-    async def _guard(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except LogboomError as error:

@@ -18,7 +18,7 @@ import msgspec
 from logboom.access.certificate_name import PrincipalFrom
 from logboom.errors import ConfigError
 from logboom.protocols.peer_caller import ListenerContext
-from logboom.server.certificate_expiry import expiry_of
+from logboom.server.security.certificate_expiry import expiry_of
 
 LOOK_S: Final = 5.0
 CIPHERS: Final = "ECDHE+AESGCM:ECDHE+CHACHA20"

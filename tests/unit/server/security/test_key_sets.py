@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from logboom.access.bearer import BearerSettings
 from logboom.errors import ConfigError, SignInFailed
-from logboom.server.key_sets import AGAIN_S, AT_SOONEST_S, BearerChecker, check_settings, is_configured
+from logboom.server.security.key_sets import AGAIN_S, AT_SOONEST_S, BearerChecker, check_settings, is_configured
 
 
 class Clock:

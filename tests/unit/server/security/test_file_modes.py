@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logboom.errors import ConfigError
-from logboom.server.file_modes import conceal, protect, umask_of
+from logboom.server.security.file_modes import conceal, protect, umask_of
 
 
 def modes(path: Path) -> dict[str, str]:

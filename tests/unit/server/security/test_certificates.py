@@ -11,7 +11,7 @@ from threading import Thread
 import pytest
 
 from logboom.cli.certificate import make_ca, make_client, make_server
-from logboom.server.certificates import Certificates, TlsSettings
+from logboom.server.security.certificates import Certificates, TlsSettings
 
 
 def greet(server: ssl.SSLContext, client: ssl.SSLContext) -> bool:
