@@ -42,8 +42,8 @@ from logboom.errors import (
 )
 
 GUARDED = BrokerConfig(anonymous="none")
-ALICE = Caller("alice", by="password", protocol="binary", address="10.0.0.1:4711")
-BOB = Caller("bob", by="password", protocol="http", address="10.0.0.2:4712")
+ALICE = Caller("alice", by="certificate", protocol="binary", address="10.0.0.1:4711")
+BOB = Caller("bob", by="certificate", protocol="http", address="10.0.0.2:4712")
 SECRET = "correct horse"
 
 
@@ -118,7 +118,7 @@ def test_acts_are_recorded_with_who_from_where_and_how_they_ended(tmp_path: Path
             ("create topic by writing", "made", "done"),
         ]
         first = next(each for each in records if each["who"] == "alice")
-        assert (first["by"], first["address"], first["protocol"]) == ("password", "10.0.0.1:4711", "binary")
+        assert (first["by"], first["address"], first["protocol"]) == ("certificate", "10.0.0.1:4711", "binary")
         assert first["detail"] == {"partitions": 2}
         assert first["time"].endswith("Z")
         added = next(each for each in records if each["act"] == "add user")
@@ -126,6 +126,22 @@ def test_acts_are_recorded_with_who_from_where_and_how_they_ended(tmp_path: Path
         text = msgspec.json.encode(records).decode()
         assert made.token not in text
         assert SECRET not in text
+        await broker.close()
+
+    asyncio.run(story())
+
+
+def test_who_does_not_wait_for_the_end_of_an_act_is_not_said_to_have_failed(tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = await opened(tmp_path)
+        leaving = asyncio.create_task(broker.set_role("admin", ["bob"], caller=ALICE))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        await broker.set_role("ops", ["bob"], caller=ALICE)
+        assert {role.name for role in await broker.list_roles(caller=ITSELF)} == {"admin", "ops"}
+        assert brief(await trail(broker), "alice") == [("set role", "admin", "unknown"), ("set role", "ops", "done")]
         await broker.close()
 
     asyncio.run(story())
