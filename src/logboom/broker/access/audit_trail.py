@@ -31,6 +31,7 @@ from logboom.storage.data.topic import RetentionSettings, SegmentSettings, Setti
 TOPIC: Final = "_audit"
 DONE: Final = "done"
 LOST: Final = "lost"
+UNKNOWN: Final = "unknown"
 NOT_ALLOWED: Final = "not-allowed"
 """Also where the caller was told that there is no such topic: he may not know of it."""
 QUEUED_MOST: Final = 10_000
@@ -78,7 +79,7 @@ class AuditRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     who: str
     act: str
     outcome: str
-    """`done`, or the code of the error it ended with."""
+    """`done`; the code of the error it ended with; or `unknown`, where whoever asked did not wait for the end."""
     object: str = ""
     by: str = ""
     address: str = ""
@@ -132,8 +133,7 @@ class AuditTrail:
     ) -> None:
         """Something was done, or failed. What was refused by rules is noted already."""
         if self.is_on and not getattr(error, "audited", False):
-            outcome = DONE if error is None else code_of(error) if isinstance(error, LogboomError) else "failed"
-            self._put(caller, act, name, outcome, _bounded(detail))
+            self._put(caller, act, name, _outcome(error), _bounded(detail))
 
     def note_refusal(self, caller: Caller, act: str, name: str, error: LogboomError) -> None:
         if not self.is_on:
@@ -240,6 +240,14 @@ class AuditTrail:
         """`run` returns when what is noted is written, as far as it can be."""
         self._ending.set()
         self._news.set()
+
+
+def _outcome(error: BaseException | None) -> str:
+    if error is None:
+        return DONE
+    if isinstance(error, asyncio.CancelledError):
+        return UNKNOWN  # what was begun goes on
+    return code_of(error) if isinstance(error, LogboomError) else "failed"
 
 
 def _bounded(detail: Mapping[str, Any]) -> dict[str, Any]:

@@ -165,12 +165,15 @@ def test_a_user_that_is_gone_a_token_that_is_revoked_and_a_rule_that_is_changed_
         rule = await broker.add_rule(allow("ann", "read", name="orders"), caller=ITSELF)
         ann = await signed_in(broker)
         subscription = await broker.subscribe(ReadRequest("orders"), caller=ann)
+        feed = await broker.feed("orders", 0, 0, caller=ann)
         waiting = asyncio.create_task(subscription.next())
         await asyncio.sleep(0)
         await broker.remove_rule(rule.number, caller=ITSELF)
         await broker.append([Part("orders", [build([b"secret"])])], caller=ITSELF)
         with pytest.raises(TopicNotFound):
             await waiting
+        with pytest.raises(TopicNotFound):
+            await feed.next()
         with pytest.raises(TopicNotFound):
             await broker.read(ReadRequest("orders"), caller=ann)
         await broker.add_rule(allow("ann", "read", name="orders"), caller=ITSELF)

@@ -131,6 +131,22 @@ def test_acts_are_recorded_with_who_from_where_and_how_they_ended(tmp_path: Path
     asyncio.run(story())
 
 
+def test_who_does_not_wait_for_the_end_of_an_act_is_not_said_to_have_failed(tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = await opened(tmp_path)
+        leaving = asyncio.create_task(broker.set_role("admin", ["bob"], caller=ALICE))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        await broker.set_role("ops", ["bob"], caller=ALICE)
+        assert {role.name for role in await broker.list_roles(caller=ITSELF)} == {"admin", "ops"}
+        assert brief(await trail(broker), "alice") == [("set role", "admin", "unknown"), ("set role", "ops", "done")]
+        await broker.close()
+
+    asyncio.run(story())
+
+
 def test_refusals_and_failed_sign_ins_are_recorded_once(tmp_path: Path) -> None:
     async def story() -> None:
         broker = await opened(tmp_path)

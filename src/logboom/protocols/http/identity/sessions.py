@@ -83,8 +83,7 @@ class Sessions:
             return None
         session.used_at = now
         self._sessions.move_to_end(key)
-        who = session.caller
-        return replace(caller, principal=who.principal, groups=who.groups, by=who.by, expires=who.expires)
+        return replace(session.caller, protocol=caller.protocol, address=caller.address)
 
     def _counts(self, session: PageSession, now: float) -> bool:
         if now - session.used_at > IDLE_S or now - session.began_at > OLDEST_S:
