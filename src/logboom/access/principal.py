@@ -15,12 +15,17 @@ OPERATOR: Final = "_operator"
 """Whoever runs the node: the same user of the system, over the Unix socket. No rule restricts him either."""
 EVERYBODY: Final = "*"
 """In rules: all who have signed in."""
+GROUP: Final = "group:"
+ROLE: Final = "role:"
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:/+-]{0,127}", re.ASCII)
 _TAKEN: Final = frozenset((ANONYMOUS,))
 
 
 def check_principal(name: str) -> str:
-    """The name, where a user, group or role can have it. Raises InvalidPrincipal."""
-    if _NAME.fullmatch(name) is None or name.lower() in _TAKEN:
+    """The name, where a user, group or role can have it. Raises InvalidPrincipal.
+
+    Who were called `role:admin` would be one of those that rules mean by it.
+    """
+    if _NAME.fullmatch(name) is None or name.lower() in _TAKEN or name.lower().startswith((GROUP, ROLE)):
         raise InvalidPrincipal(name)
     return name

@@ -15,7 +15,7 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from logboom.access.principal import ANONYMOUS, EVERYBODY, check_principal
+from logboom.access.principal import ANONYMOUS, EVERYBODY, GROUP, ROLE, check_principal
 from logboom.errors import InvalidRule
 
 Right = Literal["read", "write", "create", "configure", "delete", "describe", "manage"]
@@ -25,8 +25,6 @@ RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 KINDS: Final[tuple[ObjectKind, ...]] = get_args(ObjectKind)
 ALL: Final = "all"
 """Every right, or every kind."""
-GROUP: Final = "group:"
-ROLE: Final = "role:"
 NAME_MAX: Final = 260
 _NAME: Final = re.compile(r"[A-Za-z0-9._/:*?-]{1,260}", re.ASCII)
 
@@ -74,7 +72,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 def check_who(who: str) -> None:
     """Raises InvalidPrincipal."""
     if who not in (EVERYBODY, ANONYMOUS):
-        check_principal(who.removeprefix(GROUP).removeprefix(ROLE) if who.startswith((GROUP, ROLE)) else who)
+        check_principal(who.removeprefix(ROLE if who.startswith(ROLE) else GROUP))
 
 
 def matches(pattern: str, name: str) -> bool:
@@ -86,6 +84,8 @@ def matches(pattern: str, name: str) -> bool:
         return False
     if pattern == "*":
         return True
+    if name == "*":
+        return False  # it stands for all names, and is none
     front = pattern[:-1]
     if "*" not in front and "?" not in pattern:
         return name.startswith(front) if pattern.endswith("*") else name == pattern

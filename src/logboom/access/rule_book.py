@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from logboom.access.principal import ANONYMOUS, EVERYBODY, NODE, OPERATOR
-from logboom.access.rule import ALL, GROUP, ROLE, ObjectKind, Right, Rule
+from logboom.access.principal import ANONYMOUS, EVERYBODY, GROUP, NODE, OPERATOR, ROLE
+from logboom.access.rule import ALL, ObjectKind, Right, Rule
 
 ADMIN: Final = "admin"
 """The role that may do everything: there from the beginning."""

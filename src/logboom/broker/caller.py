@@ -26,6 +26,8 @@ class Caller:
     """How he has signed in: `password`, `token:ID`, `certificate`, `system`; empty where he has not."""
     expires: int = 0
     """Until when that holds, microseconds; 0 for as long as the connection."""
+    account: tuple[int, int] = (0, 0)
+    """Of who has shown a password: when the user and the password were made. A later user of this name is another."""
 
     def is_like(self, other: Caller) -> bool:
         """Whether both are the same principal in the same groups, from wherever they call.

@@ -92,7 +92,7 @@ from logboom.broker.state.log_cursors import commit_in
 from logboom.broker.topics import Topics
 from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.broker.world import REAL, World
-from logboom.errors import LogboomError, ShuttingDown, SyncFailed
+from logboom.errors import LogboomError, NotAllowed, ShuttingDown, SyncFailed
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data.deletions import Deletion
 from logboom.storage.data.directory import DataDirectory
@@ -367,7 +367,12 @@ class LocalBroker(LocalAccess):
     async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
         self._ask(caller, "write", "transaction", key.name)
         with self._admission.counting():
-            return await self._its_publishing().publish(key, stages)
+            return await self._its_publishing().publish(key, stages, partial(self._check_stage, caller))
+
+    def _check_stage(self, caller: Caller, stage: str, topics: set[str]) -> None:
+        """Who publishes it writes to its topics, whoever has filled it, and whatever he was allowed then."""
+        if not all(self._rules.allows(caller, "write", "topic", topic) for topic in topics):
+            raise NotAllowed(caller.principal, "write", "transaction", stage)
 
     async def publish_batches(
         self, key: PublishKey, parts: Sequence[Part], *, caller: Caller = EVERYBODY
@@ -392,7 +397,12 @@ class LocalBroker(LocalAccess):
 
     async def list_stages(self, *, caller: Caller = EVERYBODY) -> list[StageInfo]:
         self._ask(caller, "describe", "transaction")
-        return self._stages.list()  # their names are drawn by chance, and say nothing
+        sees, knows = self._sieve(caller, "transaction"), self._sieve(caller, "topic")
+        if sees is None or knows is None:
+            return self._stages.list()
+        shown = [info for info in self._stages.list() if sees(info.id)]
+        known = ([log for log in info.logs if knows(log.rpartition("/")[0])] for info in shown)
+        return [msgspec.structs.replace(info, logs=logs) for info, logs in zip(shown, known, strict=True)]
 
     async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[KeyInfo]:
         self._ask(caller, "describe", "transaction")

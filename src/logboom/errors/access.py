@@ -41,7 +41,7 @@ class InvalidPrincipal(AccessError, ValueError):
     def __init__(self, name: str) -> None:
         super().__init__(
             f"{name[:200]!r} is no name of a user, group or role: use 1 to 128 letters, digits and . _ @ : / + -, "
-            "beginning with a letter or digit"
+            "beginning with a letter or digit, and not with group: or role:"
         )
         self.name = name[:200]
 

@@ -72,10 +72,14 @@ class Gate:
         self._told_at = -TELL_EVERY_S
 
     async def serve(
-        self, listening: socket.socket, factory: Factory, refusal: bytes, tls: ssl.SSLContext | None = None
+        self,
+        listening: socket.socket,
+        factory: Factory,
+        refusal: bytes,
+        tls: Callable[[], ssl.SSLContext] | None = None,
     ) -> None:
         """Until cancelled. `listening` does not block, and listens already; `refusal` is what those over the limit
-        are told, unless they speak TLS."""
+        are told, unless they speak TLS. `tls` gives what it has for the next connection."""
         loop = asyncio.get_running_loop()
         while True:
             await self._pace.turn()
@@ -88,7 +92,7 @@ class Gate:
                 self._refuse(connection, refusal if tls is None else b"")
                 continue
             # Not awaited: a protocol that fails to begin would hold up everybody behind it.
-            task = loop.create_task(self._enter(connection, factory, tls))
+            task = loop.create_task(self._enter(connection, factory, None if tls is None else tls()))
             self._entering.add(task)
             task.add_done_callback(self._entering.discard)
 

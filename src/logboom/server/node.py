@@ -34,7 +34,7 @@ from logboom.server.gate import Gate
 from logboom.server.keys import KEYS
 from logboom.server.listeners import UnixSocket, bind_all, default_socket, endpoint_of, listen_all
 from logboom.server.security.certificates import Certificates
-from logboom.server.security.file_modes import protect
+from logboom.server.security.file_modes import conceal, protect
 from logboom.server.security.key_sets import BearerChecker, is_configured
 from logboom.server.sources import DEFAULT, LoadedConfig
 from logboom.server.webhooks import WebHooks
@@ -264,9 +264,11 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     world = World()
     while True:
         try:
-            return await LocalBroker.open(
+            opened = await LocalBroker.open(
                 config.data, broker, cluster_id, validators=hooks, replicate=role, world=world
             )
+            await asyncio.to_thread(conceal, config.data)
+            return opened
         except DirectoryInUse:
             if loop.time() >= gives_up_at:
                 raise

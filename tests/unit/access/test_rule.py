@@ -46,6 +46,8 @@ def allow(who: str, rights: str, kind: str, name: str = "*", effect: Effect = "a
         ("**", "x", True),
         ("team-*", "*", False),
         ("*", "*", True),
+        ("?", "*", False),
+        ("*?", "*", False),
         ("a.c", "abc", False),
     ],
 )
@@ -81,7 +83,7 @@ def test_who_is_somebody_there_can_be(who: str) -> None:
         Rule("allow", who, ("read",), "topic").check()
 
 
-@pytest.mark.parametrize("name", ["anonymous", "ANONYMOUS", "_operator", "*", "", "é"])
+@pytest.mark.parametrize("name", ["anonymous", "ANONYMOUS", "_operator", "*", "", "é", "role:admin", "Group:x"])
 def test_some_names_are_taken(name: str) -> None:
     with pytest.raises(InvalidPrincipal):
         check_principal(name)

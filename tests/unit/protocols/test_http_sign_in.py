@@ -5,56 +5,20 @@ from __future__ import annotations
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
 
 from logboom.access.credential import Credential
-from logboom.access.rule import Rule
+from logboom.batch import build
 from logboom.broker.access.brake import KEYS_MOST
+from logboom.broker.api import Part
 from logboom.broker.caller import ITSELF
-from logboom.broker.config import BrokerConfig
 from logboom.protocols.http import connection
 from logboom.protocols.http.identity import sessions
 from logboom.protocols.http.settings import HttpSettings
-from support.nodes.web import RawPeer, Story, WebNode, plain_client, tell
-
-PASSWORD = "correct horse battery"
-OWN = {"Sec-Fetch-Site": "same-origin", "Sec-Fetch-Mode": "cors"}
-"""What a browser says of a request that a page of the node's own has made."""
-
-
-def closed(path: Path, story: Story, **more: Any) -> list[dict[str, Any]]:
-    """A node that does nothing for strangers; alice may write orders, root may do everything."""
-
-    async def prepared(node: WebNode) -> None:
-        for name, roles in (("alice", ()), ("root", ("admin",))):
-            await node.broker.add_user(name, [Credential.derive(PASSWORD, b"salt" * 4)], roles=roles, caller=ITSELF)
-        rule = Rule("allow", "alice", ("read", "write", "create"), "topic", "orders*")
-        await node.broker.add_rule(rule, caller=ITSELF)
-        await node.broker.create_topic("orders", caller=ITSELF)
-        await node.broker.create_topic("secret", caller=ITSELF)
-        await story(node)
-
-    return tell(path, prepared, config=BrokerConfig(anonymous="none"), **more)
-
-
-def basic(user: str = "alice", password: str = PASSWORD) -> dict[str, str]:
-    return {"Authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
-
-
-@asynccontextmanager
-async def signed_in(node: WebNode, user: str = "alice") -> AsyncIterator[httpx.AsyncClient]:
-    """A browser that has signed in, with a jar for cookies of its own."""
-    async with plain_client(str(node.client.base_url)) as client:
-        client.headers.update(OWN)
-        answer = await client.post("/access/session", json={"user": user, "password": PASSWORD})
-        assert answer.status_code == 200, answer.text
-        yield client
+from support.nodes.guarded import OWN, PASSWORD, basic, closed, signed_in
+from support.nodes.web import RawPeer, WebNode, plain_client
 
 
 async def sign_in_once(node: WebNode) -> None:
@@ -148,6 +112,7 @@ def test_a_user_with_a_password_does_what_his_rules_allow_and_no_more(tmp_path: 
         basic("alice", "wrong horse battery")["Authorization"],
         basic("nobody")["Authorization"],
         basic("")["Authorization"],
+        basic("é" * 1400)["Authorization"],
         basic("_operator", "")["Authorization"],
         basic("_node", "x")["Authorization"],
         basic("anonymous", "x")["Authorization"],
@@ -367,6 +332,25 @@ def test_a_session_ends_with_what_it_rests_on(tmp_path: Path, change: str) -> No
             assert (await client.get("/topics")).status_code == 401
             assert (await client.get("/access/whoami")).json()["caller"]["principal"] == "anonymous"
             assert (await other.get("/topics")).status_code == 200
+
+    assert closed(tmp_path, story) == []
+
+
+def test_whoever_follows_a_topic_hears_no_more_of_it_when_he_may_not(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        peer = await node.connect()
+        shown = basic()["Authorization"]
+        await peer.send(
+            f"GET /topics/orders/tail HTTP/1.1\r\nHost: localhost\r\nAuthorization: {shown}\r\n\r\n".encode()
+        )
+        assert b"200 OK" in await peer.reader.readuntil(b"retry:")
+        await node.broker.append([Part("orders", [build([b"before"])])], "durable", caller=ITSELF)
+        await peer.reader.readuntil(b"before")
+        await node.broker.remove_user("alice", caller=ITSELF)
+        await node.broker.append([Part("orders", [build([b"after"])])], "durable", caller=ITSELF)
+        said = await peer.reader.readuntil(b"\r\n0\r\n\r\n")
+        assert b"event: error" in said
+        assert b"after" not in said
 
     assert closed(tmp_path, story) == []
 

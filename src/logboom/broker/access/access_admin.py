@@ -7,12 +7,13 @@ one who runs the node may always do everything.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
 from logboom.access.credential import ITERATIONS_LEAST, ITERATIONS_MOST, Credential, digest_size
-from logboom.access.principal import ANONYMOUS, check_principal
-from logboom.access.rule import GROUP, KINDS, RIGHTS, Rule, check_who
+from logboom.access.principal import ANONYMOUS, GROUP, check_principal
+from logboom.access.rule import KINDS, RIGHTS, Rule, check_who
 from logboom.access.rule_book import UNBOUND, Subject
 from logboom.access.token import Token, TokenSecret
 from logboom.broker.access.access_rules import TOKEN, AccessRules
@@ -46,6 +47,11 @@ class AccessAdmin:
         self._decides = decides
         self._sign_in = sign_in
         self._world = world
+        self.changing = asyncio.Lock()
+        """Whoever changes something looks at what there is, and then waits for the disk: one after the other."""
+
+    def is_himself(self, caller: Caller, name: str) -> bool:
+        return self._decides.is_himself(caller, name)
 
     def reads_all(self, caller: Caller) -> bool:
         return self._rules.gives_all(caller, "read", "topic")

@@ -22,9 +22,12 @@ REMEMBERED_MOST: Final = 65_536
 VOUCHED: Final = frozenset(("certificate", "bearer"))
 """Whoever signs in so needs no user here: somebody else says who he is."""
 TOKEN: Final = "token:"
+PASSWORD: Final = "password"
+REACHING_FAR: Final = frozenset(("user", "node", "pipeline"))
+"""Not for a token that names topics: who manages users, say, could give himself all others."""
 _NO: Final = Decision(False)
 _YES: Final = Decision(True)
-_Question = tuple[str, frozenset[str], str, str, str, str]
+_Question = tuple[str, frozenset[str], str, tuple[int, int], str, str, str]
 
 
 class AccessRules:
@@ -62,7 +65,7 @@ class AccessRules:
     def decide(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> Decision:
         if caller.expires and caller.expires <= self._now_us():
             return _NO
-        question = (caller.principal, caller.groups, caller.by, right, kind, name)
+        question = (caller.principal, caller.groups, caller.by, caller.account, right, kind, name)
         found = self._decided.get(question)
         if found is None:
             if len(self._decided) >= REMEMBERED_MOST:
@@ -89,8 +92,16 @@ class AccessRules:
             return Subject(name)
         if name not in self._state.users and caller.by in VOUCHED:
             return Subject(name, caller.groups)
+        if caller.by == PASSWORD and caller.account[0] != self._state.account_of(name)[0]:
+            return None  # he was removed, and this is another
         known = self._state.subject_of(name)
         return None if known is None else known._replace(groups=known.groups | caller.groups)
+
+    def is_himself(self, caller: Caller, name: str) -> bool:
+        """Whether a user speaks of himself: with his password, as it is now. Who has only a token is not himself."""
+        if caller.by != PASSWORD or caller.principal != name or self.subject_of(caller) is None:
+            return False
+        return caller.account == self._state.account_of(name)
 
     def _is_within(self, caller: Caller, right: Right, kind: ObjectKind, name: str) -> bool:
         """Whether the caller's token reaches so far."""
@@ -99,7 +110,11 @@ class AccessRules:
             return False
         if token.rights and right not in token.rights and right != "describe":
             return False
-        return not token.topics or kind != "topic" or not name or any(matches(some, name) for some in token.topics)
+        if not token.topics:
+            return True
+        if kind == "topic":
+            return not name or any(matches(some, name) for some in token.topics)
+        return kind not in REACHING_FAR
 
     def _refusal(self, caller: Caller, right: Right, kind: ObjectKind, name: str) -> LogboomError:
         """Whoever may not know of a topic hears what he would hear if there were none."""

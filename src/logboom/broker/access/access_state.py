@@ -139,6 +139,11 @@ class AccessState:
             return None
         return Subject(name, frozenset(user.groups), frozenset(user.roles))
 
+    def account_of(self, name: str) -> tuple[int, int]:
+        """When a user and his password were made; zeros where there is none."""
+        user = self.users.get(name)
+        return (0, 0) if user is None else (user.created, user.changed)
+
     async def close(self) -> None:
         if self._state is not None:
             await self._state.close()

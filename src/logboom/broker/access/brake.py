@@ -4,6 +4,7 @@ waits, longer each time. What is remembered is bounded, and forgotten after a wh
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ PATIENCE_S: Final = 10.0
 """Who would have to wait longer, because others wait already, is sent away."""
 FORGOTTEN_AFTER_S: Final = 300.0
 KEYS_MOST: Final = 20_000
+_Key = tuple[str, str]
+"""Host and user; one of them is empty where only the other counts."""
 
 
 @dataclass(slots=True)
@@ -26,28 +29,40 @@ class _Failures:
     free_at: float = 0.0
     """When the next one may try."""
 
+    @property
+    def gap_s(self) -> float:
+        return min(LONGEST_S, FIRST_S * float(2 ** min(self.count - 1, 10)))
+
 
 class SignInBrake:
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._now = monotonic_s
-        self._failures: OrderedDict[tuple[str, str], _Failures] = OrderedDict()
+        self._failures: OrderedDict[_Key, _Failures] = OrderedDict()
+        self._homes: OrderedDict[_Key, None] = OrderedDict()
+        """From where users have signed in."""
 
     async def wait(self, address: str, user: str) -> None:
         """Until it is this one's turn. Raises SignInFailed where too many wait already."""
-        now, wait_s = self._now(), 0.0
-        found = [self._find(key, now) for key in _keys(address, user)]
-        for failures in filter(None, found):
-            gap_s = min(LONGEST_S, FIRST_S * 2 ** min(failures.count - 1, 10))
-            wait_s = max(wait_s, failures.free_at - now)
-            failures.free_at = max(failures.free_at, now) + gap_s
-        if wait_s > PATIENCE_S:
+        now = self._now()
+        found = [failures for key in self._keys_before(address, user) if (failures := self._find(key, now)) is not None]
+        wait_s = max((failures.free_at - now for failures in found), default=0.0)
+        if wait_s > PATIENCE_S:  # who is sent away makes nobody wait
             raise SignInFailed("too many sign-ins have failed: try again later")
+        for failures in found:
+            failures.free_at = max(failures.free_at, now) + failures.gap_s
         if wait_s > 0:
             await asyncio.sleep(wait_s)
 
+    def _keys_before(self, address: str, user: str) -> list[_Key]:
+        """Whose failures count. Where a user has been before, not those of strangers elsewhere: else anybody could keep
+        him out."""
+        host = _host(address)
+        whose = (host, user) if (host, user) in self._homes else ("", user)
+        return [whose, *([(host, "")] if host else ())]
+
     def note_failure(self, address: str, user: str) -> None:
         now = self._now()
-        for key in _keys(address, user):
+        for key in {("", user), *self._keys_before(address, user)}:
             failures = self._find(key, now)
             if failures is None:
                 failures = self._failures[key] = _Failures()
@@ -55,13 +70,18 @@ class SignInBrake:
                     self._failures.popitem(last=False)
             failures.count += 1
             failures.last_at = now
-            failures.free_at = max(failures.free_at, now + min(LONGEST_S, FIRST_S * 2 ** min(failures.count - 1, 10)))
+            failures.free_at = max(failures.free_at, now + failures.gap_s)
 
     def note_success(self, address: str, user: str) -> None:
         """From this address it was no guess; what others guess of the user still counts."""
-        self._failures.pop(("address", _host(address)), None)
+        host = _host(address)
+        self._failures.pop((host, ""), None)
+        self._homes[host, user] = None
+        self._homes.move_to_end((host, user))
+        if len(self._homes) > KEYS_MOST:
+            self._homes.popitem(last=False)
 
-    def _find(self, key: tuple[str, str], now: float) -> _Failures | None:
+    def _find(self, key: _Key, now: float) -> _Failures | None:
         failures = self._failures.get(key)
         if failures is None:
             return None
@@ -72,14 +92,16 @@ class SignInBrake:
         return failures
 
 
-def _keys(address: str, user: str) -> list[tuple[str, str]]:
-    host = _host(address)
-    return [("user", user), *([("address", host)] if host else ())]
-
-
 def _host(address: str) -> str:
+    """Whoever has one address of IPv6 has 2^64 of them: they count as one.
+
+    >>> _host("[2001:db8::1:2:3:4]:9"), _host("10.0.0.1:9"), _host("")
+    ('2001:db8::/64', '10.0.0.1', '')
     """
-    >>> _host("[::1]:9"), _host("10.0.0.1:9"), _host("")
-    ('[::1]', '10.0.0.1', '')
-    """
-    return address.rpartition(":")[0]
+    host = address.rpartition(":")[0]
+    if not host.startswith("["):
+        return host
+    try:
+        return str(ipaddress.IPv6Network((host.strip("[]").partition("%")[0], 64), strict=False))
+    except ValueError:
+        return host

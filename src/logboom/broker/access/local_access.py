@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 from logboom.access.credential import Credential
 from logboom.access.principal import ANONYMOUS
@@ -18,6 +20,7 @@ from logboom.errors import SignInRequired
 
 EVERY: Final = "*"
 """In the place of a name: only a rule that speaks of all gives this."""
+Result = TypeVar("Result")
 
 
 class LocalAccess:
@@ -29,6 +32,22 @@ class LocalAccess:
 
     def _ask(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
         raise NotImplementedError
+
+    def _spawn(self, work: Coroutine[Any, Any, Result]) -> asyncio.Task[Result]:
+        raise NotImplementedError
+
+    async def _change(self, ask: Callable[[], None], work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
+        """One change after the other, to its end, also where whoever asked has gone away. `ask` asks again when it is
+        this one's turn: what came before may have taken the right away."""
+        ask()
+
+        async def change() -> Result:
+            async with self._admin.changing:
+                ask()
+                with self._admission.counting(self._keeps_users):
+                    return await work()
+
+        return await asyncio.shield(self._spawn(change()))
 
     def shows_files(self, caller: Caller) -> bool:
         """Whether a caller may read every topic, and so may be sent to the files, where no rules count."""
@@ -60,9 +79,10 @@ class LocalAccess:
         *,
         caller: Caller = EVERYBODY,
     ) -> UserInfo:
-        self._ask(caller, "manage", "user", EVERY if groups or roles else name)
-        with self._admission.counting(self._keeps_users):
-            return await self._admin.add_user(name, credentials, groups, roles)
+        return await self._change(
+            lambda: self._ask(caller, "manage", "user", EVERY if groups or roles else name),
+            lambda: self._admin.add_user(name, credentials, groups, roles),
+        )
 
     async def change_user(
         self,
@@ -75,22 +95,18 @@ class LocalAccess:
         caller: Caller = EVERYBODY,
     ) -> UserInfo:
         gives = groups is not None or roles is not None
-        if gives or enabled is not None or not self._is_self(caller, name):
-            self._ask(caller, "manage", "user", EVERY if gives else name)
-        with self._admission.counting(self._keeps_users):
-            return await self._admin.change_user(name, credentials, groups, roles, enabled)
 
-    def _is_self(self, caller: Caller, name: str) -> bool:
-        """Whether somebody speaks of himself; who has only a token is not himself."""
-        return caller.by == "password" and caller.principal == name
+        def ask() -> None:
+            if gives or enabled is not None or not self._admin.is_himself(caller, name):
+                self._ask(caller, "manage", "user", EVERY if gives else name)
+
+        return await self._change(ask, lambda: self._admin.change_user(name, credentials, groups, roles, enabled))
 
     async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> None:
-        self._ask(caller, "manage", "user", name)
-        with self._admission.counting(self._keeps_users):
-            await self._admin.remove_user(name)
+        await self._change(lambda: self._ask(caller, "manage", "user", name), lambda: self._admin.remove_user(name))
 
     async def list_users(self, *, caller: Caller = EVERYBODY) -> list[UserInfo]:
-        if not self._is_self(caller, caller.principal):
+        if not self._admin.is_himself(caller, caller.principal):
             self._ask(caller, "describe", "user")
         return self._admin.list_users(caller)
 
@@ -104,42 +120,41 @@ class LocalAccess:
         *,
         caller: Caller = EVERYBODY,
     ) -> NewToken:
-        if not self._is_self(caller, user):
-            self._ask(caller, "manage", "user", user)
-        check_not_more(caller)
-        with self._admission.counting(self._keeps_users):
-            return await self._admin.create_token(user, lasts_ms, note, rights, topics)
+        def ask() -> None:
+            if not self._admin.is_himself(caller, user):
+                self._ask(caller, "manage", "user", user)
+            check_not_more(caller)
+
+        return await self._change(ask, lambda: self._admin.create_token(user, lasts_ms, note, rights, topics))
 
     async def revoke_token(self, token_id: str, *, caller: Caller = EVERYBODY) -> None:
-        owner = self._admin.owner_of(token_id)
-        if not (owner and self._is_self(caller, owner)):
-            self._ask(caller, "manage", "user", owner or EVERY)
-        with self._admission.counting(self._keeps_users):
-            await self._admin.revoke_token(token_id)
+        def ask() -> None:
+            owner = self._admin.owner_of(token_id)
+            if not (owner and self._admin.is_himself(caller, owner)):
+                self._ask(caller, "manage", "user", owner or EVERY)
+
+        await self._change(ask, lambda: self._admin.revoke_token(token_id))
 
     async def list_tokens(self, user: str | None = None, *, caller: Caller = EVERYBODY) -> list[TokenInfo]:
-        if not self._is_self(caller, caller.principal):
+        if not self._admin.is_himself(caller, caller.principal):
             self._ask(caller, "describe", "user")
         return self._admin.list_tokens(user, caller)
 
     async def add_rule(self, rule: Rule, *, caller: Caller = EVERYBODY) -> RuleInfo:
-        self._ask(caller, "manage", "user", EVERY)
-        with self._admission.counting(self._keeps_users):
-            return await self._admin.add_rule(rule)
+        ask = partial(self._ask, caller, "manage", "user", EVERY)
+        return await self._change(ask, lambda: self._admin.add_rule(rule))
 
     async def remove_rule(self, number: int, *, caller: Caller = EVERYBODY) -> None:
-        self._ask(caller, "manage", "user", EVERY)
-        with self._admission.counting(self._keeps_users):
-            await self._admin.remove_rule(number)
+        ask = partial(self._ask, caller, "manage", "user", EVERY)
+        await self._change(ask, lambda: self._admin.remove_rule(number))
 
     async def list_rules(self, *, caller: Caller = EVERYBODY) -> list[RuleInfo]:
         self._ask(caller, "describe", "user", EVERY)
         return self._admin.list_rules()
 
     async def set_role(self, role: str, members: Sequence[str], *, caller: Caller = EVERYBODY) -> None:
-        self._ask(caller, "manage", "user", EVERY)
-        with self._admission.counting(self._keeps_users):
-            await self._admin.set_role(role, members)
+        ask = partial(self._ask, caller, "manage", "user", EVERY)
+        await self._change(ask, lambda: self._admin.set_role(role, members))
 
     async def list_roles(self, *, caller: Caller = EVERYBODY) -> list[RoleInfo]:
         self._ask(caller, "describe", "user", EVERY)

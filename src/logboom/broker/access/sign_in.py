@@ -12,6 +12,7 @@ import hmac
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from functools import partial
 from typing import Final, Protocol
 
 from logboom.access.bearer import Bearer
@@ -20,7 +21,7 @@ from logboom.access.principal import ANONYMOUS
 from logboom.access.saslprep import saslprep
 from logboom.access.scram import NONCE_BYTES, ScramServer
 from logboom.access.token import PREFIX, TokenSecret
-from logboom.broker.access.access_rules import TOKEN
+from logboom.broker.access.access_rules import PASSWORD, TOKEN
 from logboom.broker.access.access_state import AccessState
 from logboom.broker.access.brake import SignInBrake
 from logboom.broker.caller import Caller
@@ -30,6 +31,8 @@ from logboom.errors import LogboomError, SignInFailed, SignInRequired
 KNOWN_MOST: Final = 1024
 VOUCHED_BY: Final = "bearer"
 SEED_BYTES: Final = 32
+NAME_MOST: Final = 256
+"""Characters of a name that are looked at: more than any user's has."""
 
 
 class Bearers(Protocol):
@@ -83,7 +86,11 @@ class SignIn:
             if len(self._known) >= KNOWN_MOST:
                 self._known.clear()
             self._known.add(mark)
-        return replace(caller, principal=name, by="password", groups=frozenset(), expires=0)
+        return self._proven(caller, name)
+
+    def _proven(self, caller: Caller, name: str) -> Caller:
+        account = self._state.account_of(name)
+        return replace(caller, principal=name, by=PASSWORD, groups=frozenset(), expires=0, account=account)
 
     def with_scram(self, caller: Caller, mechanism: Mechanism) -> ScramSignIn:
         nonce = self._world.chance.randbytes(NONCE_BYTES)
@@ -145,18 +152,23 @@ class SignIn:
         nothing = self._world.chance.randbytes(digest_size(mechanism))
         return Credential(mechanism, salt, ITERATIONS, nothing, nothing)
 
-    async def finish(self, caller: Caller, user: str, step: Callable[[], bytes]) -> tuple[Caller, bytes]:
-        """The last step of SCRAM."""
+    def account_of(self, user: str) -> tuple[int, int]:
+        return self._state.account_of(_normal(user))
+
+    async def finish(
+        self, caller: Caller, user: str, account: tuple[int, int], step: Callable[[], bytes]
+    ) -> tuple[Caller, bytes]:
+        """The last step of SCRAM. `account` is the user's as it was at the first: what was changed since is no good."""
         name = _normal(user)
         await self._brake.wait(caller.address, name)
         try:
             last = step()
         except SignInFailed:
             raise self._fail(caller, name) from None
-        if self._state.subject_of(name) is None:
+        if self._state.subject_of(name) is None or self._state.account_of(name) != account:
             raise self._fail(caller, name)
         self._brake.note_success(caller.address, name)
-        return replace(caller, principal=name, by="password", groups=frozenset(), expires=0), last
+        return self._proven(caller, name), last
 
     def _fail(self, caller: Caller, user: str) -> SignInFailed:
         self._brake.note_failure(caller.address, user)
@@ -172,17 +184,24 @@ class ScramSignIn:
         self._sign_in = sign_in
         self._caller = caller
         self._server = server
+        self._account = (0, 0)
 
     def begin(self, message: bytes) -> bytes:
         """The challenge. Raises SignInFailed."""
-        return self._server.begin(message)
+        challenge = self._server.begin(message)
+        self._account = self._sign_in.account_of(self._server.user)
+        return challenge
 
     async def finish(self, message: bytes) -> tuple[Caller, bytes]:
         """Who he is, and the last thing to say. Raises SignInFailed."""
-        return await self._sign_in.finish(self._caller, self._server.user, lambda: self._server.finish(message))
+        step = partial(self._server.finish, message)
+        return await self._sign_in.finish(self._caller, self._server.user, self._account, step)
 
 
 def _normal(user: str) -> str:
+    """As names of users are compared; empty where it can be none, however long."""
+    if len(user) > NAME_MOST:
+        return ""
     try:
         return saslprep(user)
     except ValueError:

@@ -26,6 +26,8 @@ _SCHEME: Final = "logboom://"
 _TLS: Final = ("tls://", "logbooms://")
 _EXAMPLES: Final = "localhost:1773, [::1]:1773, tls://host, unix:/path/to/socket"
 _LOCAL: Final = ("localhost", "::1")
+_LOOPBACK: Final = re.compile(r"127(?:\.\d{1,3}){3}", re.ASCII)
+"""127.example.org is somebody else's."""
 _FORM: Final = re.compile(r"(?:\[(?P<six>[^\[\]]+)\]|(?P<host>[^\[\]:/\s]+))(?::(?P<port>[^:]*))?")
 
 
@@ -71,7 +73,7 @@ class Address(NamedTuple):
     @property
     def is_private(self) -> bool:
         """Whether nobody on the way can read what is sent there."""
-        return self.tls or self.path is not None or self.host in _LOCAL or self.host.startswith("127.")
+        return self.tls or self.path is not None or self.host in _LOCAL or _LOOPBACK.fullmatch(self.host) is not None
 
     def __str__(self) -> str:
         if self.path is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 from collections.abc import Iterable, Sequence
@@ -18,11 +19,21 @@ JOIN_BYTES: Final = 64 * 1024
 
 def context_of(profile: Profile) -> ssl.SSLContext:
     """Raises ConfigError where a file cannot be used."""
-    return _context(profile.ca, profile.certificate, profile.key)
+    files = profile.ca, profile.certificate, profile.key
+    return _context(*files, tuple(map(_version, files)))
+
+
+def _version(path: str | None) -> tuple[int, int, int] | None:
+    """A file that was replaced is another one."""
+    try:
+        found = None if path is None else os.stat(path)
+    except OSError:
+        return None
+    return None if found is None else (found.st_ino, found.st_mtime_ns, found.st_size)
 
 
 @lru_cache(64)
-def _context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
+def _context(ca: str | None, certificate: str | None, key: str | None, versions: object) -> ssl.SSLContext:
     """Made once: reading the system's certificates takes longer than a handshake."""
     try:
         context = ssl.create_default_context(cafile=ca)

@@ -7,8 +7,8 @@ id of its hello. Until it is welcomed it says nothing but what it was asked for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
 from msgspec.msgpack import Decoder
 
@@ -91,7 +91,7 @@ class Greeting:
             raise SignInFailed(f"there are the mechanisms {', '.join(MECHANISMS)} and {TOKEN}")
         if not self._connection.is_private:
             raise SignInFailed("a token is taken over TLS, loopback or a Unix socket only")
-        self._wait(self._with_token(sign_in, hello.sign_in))
+        self._wait(lambda: self._with_token(sign_in, hello.sign_in))
         return self
 
     def _take_answer(self, frame: Frame, scram: ScramSignIn) -> None:
@@ -101,14 +101,14 @@ class Greeting:
             answer = _step.decode(frame.head).data
         except MALFORMED as error:
             raise RemoteProtocolError(f"the answer to the challenge is wrong: {error}") from None
-        self._wait(self._with_scram(scram, answer))
+        self._wait(lambda: self._with_scram(scram, answer))
 
-    def _wait(self, work: Coroutine[Any, Any, None]) -> None:
+    def _wait(self, work: Callable[[], Awaitable[None]]) -> None:
         self._task = self._front_end.spawn(self._guard(work))
 
-    async def _guard(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            await work()
         except LogboomError as error:
             self._connection.refuse(error)
         except Exception as error:

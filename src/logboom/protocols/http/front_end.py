@@ -121,6 +121,8 @@ class HttpFrontEnd:
         """What the pipeline has made, as of the last time it was asked for: not all of it is for everybody."""
         self.changing = asyncio.Lock()
         """For whoever changes a topic's settings by what they are."""
+        self.deriving = asyncio.Lock()
+        """For whoever sets a password: one at a time, whatever waits for the threads besides."""
         self.handler = Handler(self)
         """The API as an ASGI app."""
         self.refusal = raw_problem(

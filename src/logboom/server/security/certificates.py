@@ -1,7 +1,8 @@
 """TLS on the node's side: one context for each way of asking for client certificates, kept up to date with its files.
 
-A certificate that was replaced is read again, at the next look or on SIGHUP, into the same context: connections that
-are open go on, new ones get the new one. One that cannot be read, or does not fit its key, changes nothing and is told.
+A certificate that was replaced is read again, at the next look or on SIGHUP, into another context: connections that
+are open go on, new ones get the new one, and nobody of an authority that was taken out of `client_ca` gets in. One that
+cannot be read, or does not fit its key, changes nothing and is told.
 """
 
 from __future__ import annotations
@@ -50,7 +51,18 @@ class Certificates:
         if settings.certificate is None:
             raise ConfigError("tls.certificate", "is not set: name a certificate, which `logboom cert` can make")
         self._settings = settings
-        self.context = context = ListenerContext(ssl.PROTOCOL_TLS_SERVER)
+        self._seen = self._look()
+        self._context = self._make()
+        self.expires = expiry_of(settings.certificate)
+        """When, microseconds; None where nobody can say."""
+
+    def context(self) -> ListenerContext:
+        """For the next connection."""
+        return self._context
+
+    def _make(self) -> ListenerContext:
+        settings = self._settings
+        context = ListenerContext(ssl.PROTOCOL_TLS_SERVER)
         context.principal_from = settings.principal_from
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(CIPHERS)
@@ -59,9 +71,7 @@ class Certificates:
             is_required = settings.client_certificates == "required"
             context.verify_mode = ssl.CERT_REQUIRED if is_required else ssl.CERT_OPTIONAL
         self._load(context)
-        self._seen = self._look()
-        self.expires = expiry_of(settings.certificate)
-        """When, microseconds; None where nobody can say."""
+        return context
 
     def _load(self, context: ssl.SSLContext) -> None:
         settings = self._settings
@@ -87,8 +97,7 @@ class Certificates:
             return False
         self._seen = seen
         try:
-            self._load(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))  # whether they fit, before anything is changed
-            self._load(self.context)
+            self._context = self._make()
         except ConfigError as error:
             logger.error("the old certificate is used on: %s", error)
             return False

@@ -2,22 +2,28 @@
 
 The data directory lets nobody else in, so what lies in it is closed too, whatever modes it has from before. With a
 group, everything that is made below belongs to it and can be read by it: for FileReader and Spark, which read files as
-another user does. What was made before the group was named gets it once, when the node starts.
+another user does. What was made before the group was named gets it once, when the node starts. What the node keeps of
+users and passwords is nobody's but its own.
 """
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import logging
 import os
+import re
 import stat
 from typing import Final
 
+from logboom.broker.access.access_state import TOPIC as ACCESS_TOPIC
 from logboom.errors import ConfigError
 
 ALONE: Final = 0o700
 WITH_GROUP: Final = 0o2750
 """What is made in such a directory belongs to its group."""
+_OWN: Final = re.compile(rf"topics/{ACCESS_TOPIC}~[^/]*|internal")
+"""Directories in which there is something of passwords."""
 logger = logging.getLogger("logboom.server")
 
 
@@ -42,6 +48,15 @@ def protect(directory: str, group: str | None) -> None:
     os.chmod(directory, mode)
 
 
+def conceal(directory: str) -> None:
+    """What is the node's own, of the directory of a node that is open: a new one has made it just now."""
+    for name in (*(f"topics/{topic}" for topic in os.listdir(f"{directory}/topics")), "internal"):
+        path = f"{directory}/{name}"
+        if _OWN.fullmatch(name) and os.path.isdir(path) and stat.S_IMODE(os.stat(path).st_mode) != ALONE:
+            with contextlib.suppress(PermissionError):  # another user's, who decides
+                os.chmod(path, ALONE)
+
+
 def _find_group(name: str) -> int:
     try:
         return grp.getgrnam(name).gr_gid
@@ -55,7 +70,8 @@ def _give(directory: str, group: int, name: str) -> None:
         for path, _, files, handle in os.fwalk(directory, follow_symlinks=False):
             os.chown(handle, -1, group)
             if path != directory:  # that one is opened last
-                os.chmod(handle, WITH_GROUP)
+                is_own = _OWN.fullmatch(os.path.relpath(path, directory)) is not None
+                os.chmod(handle, ALONE if is_own else WITH_GROUP)
             for file in files:
                 mode = os.stat(file, dir_fd=handle, follow_symlinks=False).st_mode
                 if stat.S_ISREG(mode):

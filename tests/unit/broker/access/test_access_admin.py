@@ -6,14 +6,16 @@ import asyncio
 import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
 
 from logboom.access.credential import Credential
 from logboom.access.principal import ANONYMOUS, OPERATOR
 from logboom.access.rule import Rule
+from logboom.access.scram import ScramClient
 from logboom.batch import build
-from logboom.broker.api import Filter, Part, ReadRequest
+from logboom.broker.api import Filter, Part, PublishKey, ReadRequest, Receipt
 from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
@@ -30,6 +32,7 @@ from logboom.errors import (
     UserExists,
     UserNotFound,
 )
+from support.simulation.staged import staged_batch
 
 CLOSED = BrokerConfig(anonymous="none")
 ADDRESS = Caller(protocol="binary", address="192.0.2.1:4000")
@@ -208,6 +211,18 @@ def test_a_token_reaches_no_further_than_it_says_and_ends(tmp_path: Path) -> Non
         with pytest.raises(NotAllowed):
             await broker.change_user("ann", [credential("another-one")], caller=robot)
         assert [info.name for info in await broker.list_topics(caller=robot)] == ["orders"]
+        wide = await broker.create_token("ann", topics=["orders*"], caller=ITSELF)
+        robot = await broker.sign_in.with_token(ADDRESS, wide.token)
+        await broker.append([Part("orders", [build([b"x"])])], caller=robot)
+        for call in (
+            broker.add_rule(allow("eve", "all", kind="all"), caller=robot),
+            broker.add_user("eve", roles=["admin"], caller=robot),
+            broker.refuse(caller=robot),
+            broker.incidents(caller=robot),
+            broker.read(ReadRequest("_pipeline"), caller=robot),
+        ):
+            with pytest.raises((NotAllowed, TopicNotFound)):
+                await call
         short = await broker.create_token("ann", 1, caller=ITSELF)
         await asyncio.sleep(0.01)
         with pytest.raises(SignInFailed):
@@ -284,7 +299,11 @@ def test_everybody_may_change_his_own_password_and_nothing_else_of_himself(tmp_p
         await broker.change_user("ann", [credential("another-one")], caller=ann)
         with pytest.raises(SignInFailed):
             await signed_in(broker)
-        assert await signed_in(broker, password="another-one") == ann
+        with pytest.raises(NotAllowed):  # whoever had the old password and is still here
+            await broker.create_token("ann", caller=ann)
+        with pytest.raises(NotAllowed):
+            await broker.change_user("ann", [credential()], caller=ann)
+        ann = await signed_in(broker, password="another-one")
         with pytest.raises(NotAllowed):
             await broker.change_user("ann", roles=["admin"], caller=ann)
         with pytest.raises(NotAllowed):
@@ -317,6 +336,146 @@ def test_who_manages_some_users_gives_nobody_groups_or_roles(tmp_path: Path) -> 
         ):
             with pytest.raises(NotAllowed):
                 await call
+
+    tell(tmp_path, story)
+
+
+def test_a_user_who_was_removed_is_not_the_next_one_of_his_name(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.create_topic("orders", caller=ITSELF)
+        await broker.add_rule(allow("ann", "read", name="orders"), caller=ITSELF)
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        old = await signed_in(broker)
+        subscription = await broker.subscribe(ReadRequest("orders"), caller=old)
+        await broker.remove_user("ann", caller=ITSELF)
+        await broker.add_user("ann", [credential("another-one")], caller=ITSELF)
+        await broker.append([Part("orders", [build([b"secret"])])], caller=ITSELF)
+        with pytest.raises(TopicNotFound):
+            await subscription.next()
+        with pytest.raises(TopicNotFound):
+            await broker.read(ReadRequest("orders"), caller=old)
+        for call in (
+            broker.create_token("ann", caller=old),
+            broker.change_user("ann", [credential()], caller=old),
+            broker.list_tokens(caller=old),
+        ):
+            with pytest.raises(NotAllowed):
+                await call
+
+    tell(tmp_path, story)
+
+
+def test_who_is_disabled_or_removed_cannot_take_it_back_while_that_is_written(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.add_user("ann", [credential()], roles=["admin"], caller=ITSELF)
+        await broker.add_user("bob", [credential()], roles=["admin"], caller=ITSELF)
+        ann, bob = await signed_in(broker), await signed_in(broker, "bob")
+        fresh = credential("another-one")
+        found = await asyncio.gather(
+            broker.change_user("ann", enabled=False, caller=ITSELF),
+            broker.change_user("ann", [fresh], caller=ann),
+            broker.change_user("ann", enabled=True, caller=ann),
+            broker.create_token("ann", caller=ann),
+            broker.remove_user("bob", caller=ITSELF),
+            broker.change_user("bob", [fresh], caller=bob),
+            broker.create_token("bob", caller=bob),
+            broker.add_rule(allow("bob", "read"), caller=bob),
+            return_exceptions=True,
+        )
+        assert [isinstance(each, NotAllowed) for each in found] == [False, True, True, True, False, True, True, True]
+        assert [(info.name, info.enabled) for info in await broker.list_users(caller=ITSELF)] == [("ann", False)]
+        assert await broker.list_tokens(caller=ITSELF) == []
+
+    tell(tmp_path, story)
+
+
+def test_no_rule_is_lost_where_several_come_at_once(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        wanted = [Rule("deny", "ann", ("read",), "topic", f"secret{number}") for number in range(20)]
+        await asyncio.gather(*(broker.add_rule(rule, caller=ITSELF) for rule in wanted))
+        assert [info.rule for info in await broker.list_rules(caller=ITSELF)] == wanted
+
+    tell(tmp_path, story)
+
+
+def test_what_is_changed_counts_also_where_whoever_asked_has_gone_away(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        leaving = asyncio.create_task(broker.remove_user("ann", caller=ITSELF))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        leaving.cancel()
+        await asyncio.wait([leaving])
+        await broker.set_role("audit", ["bob"], caller=ITSELF)  # behind it
+        assert await broker.list_users(caller=ITSELF) == []
+
+    tell(tmp_path, story)
+
+
+def test_a_password_that_is_changed_while_it_is_looked_at_is_wrong(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        held = Event()
+        broker.sign_in._threads.submit(held.wait)  # which looks at one after the other
+        scram = broker.sign_in.with_scram(ADDRESS, "SCRAM-SHA-256")
+        client = ScramClient("SCRAM-SHA-256", "ann", "pencil-box", b"nonce")
+        answer = client.answer(scram.begin(client.begin()))
+        looking = asyncio.create_task(signed_in(broker))
+        await asyncio.sleep(0)
+        await broker.change_user("ann", [credential("another-one")], caller=ITSELF)
+        held.set()
+        for old in (looking, signed_in(broker), scram.finish(answer)):
+            with pytest.raises(SignInFailed):
+                await old
+
+    tell(tmp_path, story)
+
+
+def test_what_others_have_staged_nobody_publishes_throws_away_or_learns_of(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.create_topic("secrets", caller=ITSELF)
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        await broker.add_user("bob", [credential()], caller=ITSELF)
+        writes = await broker.add_rule(allow("ann", "write", name="secrets"), caller=ITSELF)
+        await broker.add_rule(allow("ann", "all", kind="transaction"), caller=ITSELF)
+        of_bob = await broker.add_rule(allow("bob", "write", "create", kind="transaction", name="bob*"), caller=ITSELF)
+        ann, bob = await signed_in(broker), await signed_in(broker, "bob")
+        opened = await broker.open_stage("of ann", caller=ann)
+        stage = opened.id
+        await broker.stage(stage, [Part("secrets", [staged_batch(opened, [b"x"], 0)])], caller=ann)
+        (shown,) = await broker.list_stages(caller=ann)
+        assert (shown.id, shown.logs) == (stage, ["secrets/0"])
+        assert await broker.list_stages(caller=bob) == []
+        await broker.publish(PublishKey("bob", 1), [], caller=bob)
+        for number in (1, 2):  # as a repeat, whose stages are thrown away; and as another
+            with pytest.raises(NotAllowed) as refused:
+                await broker.publish(PublishKey("bob", number), [Receipt(stage)], caller=bob)
+            assert "secrets" not in str(refused.value)
+        await broker.remove_rule(of_bob.number, caller=ITSELF)
+        await broker.add_rule(allow("bob", "describe", kind="transaction"), caller=ITSELF)
+        (shown,) = await broker.list_stages(caller=bob)
+        assert shown.logs == []
+        await broker.remove_rule(writes.number, caller=ITSELF)
+        with pytest.raises(NotAllowed):
+            await broker.publish(PublishKey("ann", 1), [Receipt(stage)], caller=ann)
+        await broker.add_rule(writes.rule, caller=ITSELF)
+        assert not (await broker.publish(PublishKey("ann", 1), [Receipt(stage)], caller=ann)).repeat
+
+    tell(tmp_path, story)
+
+
+def test_nobody_is_called_like_a_role_or_a_group(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        await broker.add_rule(allow("ann", "manage", kind="user", name="r*"), caller=ITSELF)
+        await broker.add_rule(allow("ann", "manage", kind="user", name="?"), caller=ITSELF)
+        ann = await signed_in(broker)
+        with pytest.raises(InvalidPrincipal):
+            await broker.add_user("role:admin", [credential()], caller=ann)
+        with pytest.raises(NotAllowed):
+            await broker.add_rule(allow("ann", "all", kind="all"), caller=ann)
+        with pytest.raises(InvalidPrincipal):
+            await broker.add_rule(allow("group:role:admin", "all", kind="all"), caller=ITSELF)
 
     tell(tmp_path, story)
 

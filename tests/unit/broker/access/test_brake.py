@@ -88,9 +88,58 @@ def test_failures_are_forgotten_and_success_clears_the_address(monkeypatch: pyte
     asyncio.run(story())
 
 
+def test_strangers_keep_nobody_out_where_he_has_been_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        clock = Clock()
+        found = SignInBrake(clock)
+        found.note_success("192.0.2.1:1", "ann")
+        for _ in range(20):
+            found.note_failure("198.51.100.1:1", "ann")
+        assert await waited(found, clock, "192.0.2.1:2", "ann", monkeypatch) == 0
+        assert await waited(found, clock, "192.0.2.2:2", "ann", monkeypatch) == LONGEST_S
+        found.note_failure("192.0.2.1:1", "ann")
+        found.note_success("192.0.2.1:1", "bob")  # who guesses has a user of his own
+        assert await waited(found, clock, "192.0.2.1:2", "ann", monkeypatch) > 0
+
+    asyncio.run(story())
+
+
+def test_who_is_sent_away_makes_nobody_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        clock = Clock()
+        found = SignInBrake(clock)
+        for _ in range(7):
+            found.note_failure("192.0.2.1:1", "ann")
+        monkeypatch.setattr(asyncio, "sleep", lambda _: asyncio.Event().wait())
+        line = [asyncio.create_task(found.wait("192.0.2.1:1", "ann")) for _ in range(1000)]
+        await asyncio.wait(line, return_when=asyncio.FIRST_EXCEPTION)
+        for waiting in line:
+            waiting.cancel()
+        await asyncio.gather(*line, return_exceptions=True)
+        clock.now += 4 * LONGEST_S
+        assert await waited(found, clock, "192.0.2.1:1", "ann", monkeypatch) == 0
+
+    asyncio.run(story())
+
+
+def test_all_addresses_of_a_network_of_ipv6_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        clock = Clock()
+        found = SignInBrake(clock)
+        for number in range(100):
+            found.note_failure(f"[2001:db8::{number:x}]:1", f"user{number}")
+        assert await waited(found, clock, "[2001:db8::ffff:1]:1", "ann", monkeypatch) == LONGEST_S
+        assert await waited(found, clock, "[2001:db8:0:1::1]:1", "ann", monkeypatch) == 0
+
+    asyncio.run(story())
+
+
 def test_what_is_remembered_is_bounded() -> None:
     found = SignInBrake(Clock())
     for number in range(KEYS_MOST):
         found.note_failure(f"192.0.2.1:{number}", f"user{number}")
+        found.note_success(f"192.0.2.1:{number}", f"user{number}")
+    found.note_success("192.0.2.1:1", "one-more")
     assert len(found._failures) <= KEYS_MOST
+    assert len(found._homes) <= KEYS_MOST
     assert doctest.testmod(brake).failed == 0

@@ -99,3 +99,11 @@ def test_waits_grow_to_a_longest_and_are_never_in_step() -> None:
     assert len(set(others)) == len(others)
     waits.reset()
     assert waits.next_s() == 0.0
+
+
+@pytest.mark.parametrize("server", ["node", "127.example.org", "127.0.0.1.example.org", "localhost.example.org"])
+def test_a_token_goes_nowhere_in_clear_but_to_this_machine(server: str) -> None:
+    for private in ("127.0.0.1", "localhost", "[::1]", "unix:/run/x", f"tls://{server}"):
+        assert parse_servers(Profile(private, token="lbt_x"))
+    with pytest.raises(ConfigError, match="in clear"):
+        parse_servers(Profile(server, token="lbt_x"))

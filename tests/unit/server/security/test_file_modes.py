@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from logboom.errors import ConfigError
-from logboom.server.security.file_modes import protect, umask_of
+from logboom.server.security.file_modes import conceal, protect, umask_of
 
 
 def modes(path: Path) -> dict[str, str]:
@@ -52,6 +52,28 @@ def test_a_group_may_read_what_was_there_and_what_comes(tmp_path: Path) -> None:
         os.umask(old)
     assert (data / "topics" / "2.log").stat().st_gid == group.gr_gid
     assert modes(data)["topics/2.log"] == "640"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to any group")
+def test_what_the_node_keeps_of_passwords_is_not_the_groups(tmp_path: Path) -> None:
+    group = next(each for each in grp.getgrall() if each.gr_gid != os.getegid())
+    data = tmp_path / "data"
+    for name in ("topics/_access~12/0", "topics/orders~34/0", "internal"):
+        (data / name).mkdir(parents=True, mode=0o700)
+    protect(str(data), group.gr_name)
+    assert [modes(data)[name] for name in ("topics/_access~12", "topics/orders~34", "internal")] == [
+        "700",
+        "2750",
+        "700",
+    ]
+    for name in ("topics/_access~12", "internal"):
+        os.chmod(data / name, 0o2750)
+    conceal(str(data))
+    assert [modes(data)[name] for name in ("topics/_access~12", "topics/orders~34", "internal")] == [
+        "700",
+        "2750",
+        "700",
+    ]
 
 
 def test_a_group_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -157,13 +157,12 @@ async def _derive(front_end: HttpFrontEnd, request: Request, password: str | Non
     _check_known(front_end, caller_of(request))
     check_private(request.scope)
     check_new_password(password)
-    loop, chance = asyncio.get_running_loop(), front_end.world.chance
-    return [
-        await loop.run_in_executor(
-            front_end.threads, Credential.derive, password, chance.randbytes(SALT_BYTES), mechanism
-        )
-        for mechanism in MECHANISMS
-    ]
+    salt, loop = front_end.world.chance.randbytes, asyncio.get_running_loop()
+    async with front_end.deriving:
+        return [
+            await loop.run_in_executor(front_end.threads, Credential.derive, password, salt(SALT_BYTES), mechanism)
+            for mechanism in MECHANISMS
+        ]
 
 
 def _check_known(front_end: HttpFrontEnd, caller: Caller) -> None:
