@@ -36,7 +36,8 @@ class Caller:
         """
         if self is other:
             return True
-        return self.principal == other.principal and self.groups == other.groups and self.by == other.by
+        ours = self.principal, self.groups, self.by, self.account
+        return ours == (other.principal, other.groups, other.by, other.account)
 
 
 EVERYBODY: Final = Caller()

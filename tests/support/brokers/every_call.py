@@ -62,6 +62,7 @@ ASKED: dict[str, list[tuple[str, str, str]]] = {
     "whoami": [],
     "feed": [("read", "topic", "events")],
     "deleted": [("describe", "topic", "")],
+    "access": [("manage", "user", "*")],
 }
 """What each call asks for first, with the arguments below. A call that is new must be here."""
 NAMES = {"create_topic": "new", "forget_key": "orders"}
@@ -94,6 +95,7 @@ def arguments(call: str, answers: list[Answer]) -> dict[str, Any]:
         "key": PublishKey("orders", 1),
         "user": "ann",
         "token_id": "t1",
+        "version": "",
         "rule": Rule("allow", "ann", ("read",), "topic"),
         "number": 1,
         "role": "reader",

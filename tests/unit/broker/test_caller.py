@@ -64,7 +64,7 @@ def test_a_node_that_is_copied_takes_the_caller(call: str) -> None:
 def test_a_caller_is_a_value_and_everybody_is_anonymous() -> None:
     assert Caller() == EVERYBODY
     assert EVERYBODY.principal == ANONYMOUS
-    assert set(get_type_hints(Caller)) == {"principal", "groups", "protocol", "address", "by", "expires"}
+    assert set(get_type_hints(Caller)) == {"principal", "groups", "protocol", "address", "by", "expires", "account"}
     assert not hasattr(EVERYBODY, "__dict__")
     with pytest.raises(AttributeError):
         EVERYBODY.principal = "root"  # type: ignore[misc]

@@ -179,7 +179,7 @@ def test_little_is_kept_of_a_stranger_whatever_he_sends(tmp_path: Path, loop: st
 
             async def slow(caller: Caller, user: str, password: str) -> Caller:
                 await release.wait()
-                return replace(caller, principal=user, by="password")
+                return replace(caller, principal=user, by="certificate")
 
             broker.sign_in.with_password = slow  # type: ignore[method-assign]
             memory = node.front_end.receive_memory
@@ -218,7 +218,7 @@ def test_a_stranger_sends_no_bodies() -> None:
 def test_a_conversation_over_another_protocol_has_nobody_to_sign_in(tmp_path: Path) -> None:
     async def story() -> None:
         async with guarded(tmp_path) as (_, node):
-            caller = Caller("alice", by="password")
+            caller = Caller("alice", by="certificate")
             said = await node.front_end.converse(auth("alice") + b"ACCEPT\r\n", caller)
             assert said == b"ERR invalid request\r\nOK 0 0\r\n"
             assert await node.front_end.converse(b"STATS\r\nPING\r\n", Caller()) == b"ERR sign-in required\r\nPONG\r\n"
@@ -238,6 +238,6 @@ def test_only_who_manages_the_node_ends_it(tmp_path: Path) -> None:
             assert await peer.line() == b"OK 0 0"
             assert ended == [True]
             with pytest.raises(NotAllowed):
-                broker.check_manager(Caller("bob", by="password"))
+                broker.check_manager(Caller("bob", by="certificate"))
 
     run(story())

@@ -267,7 +267,7 @@ def test_an_open_source_is_copied_without_a_name_and_gives_no_users(tmp_path: Pa
             with pytest.raises(SignInRequired):
                 pair.source.access("", caller=Caller())
             with pytest.raises(NotAllowed):
-                pair.source.access("", caller=Caller("alice", by="password"))
+                pair.source.access("", caller=Caller("alice", by="certificate"))
             await pair.stop_replica()
             await pair.stop_source()
 
@@ -297,7 +297,7 @@ def test_what_is_neither_user_nor_rule_is_not_copied(tmp_path: Path) -> None:
 def test_who_may_not_read_any_more_is_pushed_nothing_more(tmp_path: Path) -> None:
     async def story(pair: Pair) -> None:
         source = pair.source
-        alice = Caller("alice", by="password")
+        alice = Caller("alice", by="certificate")
         subscription = await source.subscribe(ReadRequest("orders", Start(at="latest")), caller=alice)
         feed = await source.feed("orders", 0, 1, caller=alice)
         waiting = asyncio.create_task(subscription.next())

@@ -42,8 +42,8 @@ from logboom.errors import (
 )
 
 GUARDED = BrokerConfig(anonymous="none")
-ALICE = Caller("alice", by="password", protocol="binary", address="10.0.0.1:4711")
-BOB = Caller("bob", by="password", protocol="http", address="10.0.0.2:4712")
+ALICE = Caller("alice", by="certificate", protocol="binary", address="10.0.0.1:4711")
+BOB = Caller("bob", by="certificate", protocol="http", address="10.0.0.2:4712")
 SECRET = "correct horse"
 
 
@@ -118,7 +118,7 @@ def test_acts_are_recorded_with_who_from_where_and_how_they_ended(tmp_path: Path
             ("create topic by writing", "made", "done"),
         ]
         first = next(each for each in records if each["who"] == "alice")
-        assert (first["by"], first["address"], first["protocol"]) == ("password", "10.0.0.1:4711", "binary")
+        assert (first["by"], first["address"], first["protocol"]) == ("certificate", "10.0.0.1:4711", "binary")
         assert first["detail"] == {"partitions": 2}
         assert first["time"].endswith("Z")
         added = next(each for each in records if each["act"] == "add user")

@@ -31,7 +31,7 @@ USERS = ("nothing", "enough", "admin")
 OPEN_TO_ALL = ("whoami",)
 LISTS = ("list_users", "list_tokens")
 """Whoever asks sees himself."""
-ONLY_HERE = ("feed", "deleted", "append_then")
+ONLY_HERE = ("feed", "deleted", "access", "append_then")
 """Not over the wire of clients, or there the same as another."""
 REFUSALS = (NotAllowed, SignInRequired, SignInFailed)
 
