@@ -42,6 +42,7 @@ def administer(
     if server is not None:
         raise ConfigError("--data", "name a directory or a node, not both")
     directory = os.path.abspath(data)
+    lost: ConnectionLost | None = None
     for _ in range(2):
         path = _socket_in(directory)
         if path is not None:
@@ -49,12 +50,14 @@ def administer(
 
             try:
                 return ask_at(Profile(servers=f"unix:{path}"), lambda broker: question(broker, caller))
-            except ConnectionLost:
-                pass  # left behind by a node that was killed
+            except ConnectionLost as error:
+                lost = error  # perhaps left behind by a node that was killed
         try:
             return asyncio.run(_ask_offline(directory, lambda broker: question(broker, caller), create))
         except DirectoryInUse:
             continue  # a node may just have been started
+    if lost is not None:
+        raise lost
     raise DirectoryInUse(
         f"a node runs on {directory}, and has no Unix socket there: name its socket or its address with --server, or "
         "stop it"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
@@ -38,15 +38,16 @@ Examples:
 """
 app = App(name="acl", help="Allow, deny, list, remove and explain rules.", help_epilogue=DETAILS)
 NAMES = ("number", "rule", "who", "rights", "kind", "name")
-Name = Annotated[str | None, Parameter()]
+Kind = Literal["topic", "cursor", "transaction", "pipeline", "user", "node", "all"]
+"""KINDS of access.rule, and all."""
 
 
 @app.command
 def allow(
     who: User,
     rights: str,
-    kind: str,
-    name: Name = None,
+    kind: Kind,
+    name: str | None = None,
     /,
     *,
     server: Server = None,
@@ -73,8 +74,8 @@ def allow(
 def deny(
     who: User,
     rights: str,
-    kind: str,
-    name: Name = None,
+    kind: Kind,
+    name: str | None = None,
     /,
     *,
     server: Server = None,
