@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import subprocess
 from collections.abc import Iterator
 from contextlib import closing, suppress
@@ -150,6 +151,17 @@ def test_what_speaks_no_tls_gets_nothing_and_hurts_nobody(node: SecureNode) -> N
                 assert b"HTTP" not in raw.recv(4096)
     old = ["openssl", "s_client", "-connect", f"{host}:{port}", "-tls1_1", "-cipher", "ALL:@SECLEVEL=0"]
     assert subprocess.run(old, capture_output=True, input=b"", check=False).returncode != 0
+    assert node.curl("/healthz").status == 200
+
+
+def test_what_is_no_http_within_tls_is_told_so(node: SecureNode) -> None:
+    host, _, port = node.url.removeprefix("https://").rpartition(":")
+    context = ssl.create_default_context(cafile=str(node.root / "node.pem"))
+    for said in (b"\x00\x01\x02\r\n\r\n", b"NOT HTTP\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 50_000):
+        raw = socket.create_connection((host, int(port)), timeout=300)
+        with closing(context.wrap_socket(raw, server_hostname=host)) as secured:
+            secured.sendall(said)
+            assert secured.recv(4096).startswith((b"HTTP/1.1 400 ", b"HTTP/1.1 431 "))
     assert node.curl("/healthz").status == 200
 
 

@@ -263,10 +263,8 @@ class HttpConnection(HttpToolsProtocol):
     def _default_headers(self) -> list[tuple[bytes, bytes]]:
         """In every answer. Whoever has come over TLS is to come so again; but `localhost` is everybody's, and a browser
         would not find what else is there without TLS."""
-        headers = self.server_state.default_headers
-        if self.scheme != "https" or any(
-            name == b"host" and value.startswith(b"localhost") for name, value in self.headers
-        ):
+        headers, sent = self.server_state.default_headers, self.headers or ()  # there are none before the first request
+        if self.scheme != "https" or any(name == b"host" and value.startswith(b"localhost") for name, value in sent):
             return headers
         return [*headers, STRICT]
 
@@ -328,11 +326,12 @@ class HttpConnection(HttpToolsProtocol):
         self._ends_at = self.check_at = self._front_end.now + LINGER_S
         if self.transport.is_closing():
             return
-        if (self._in_head and not self._head_bytes and not self._rest) or not self.transport.can_write_eof():
+        if self._in_head and not self._head_bytes and not self._rest:
             self.transport.close()
             return
         self.flow.resume_reading()
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # not over TLS: there the peer has to go by the length of the answer
+            self.transport.write_eof()
 
     def report(self, error: BaseException) -> None:
         self._front_end.report(error)

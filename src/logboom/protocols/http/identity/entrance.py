@@ -28,9 +28,8 @@ HEADER_BYTES_MOST: Final = 16 * 1024
 """Of Authorization: the longest name and password in base64 need less, and so do tokens of providers."""
 BASIC: Final = (b"www-authenticate", b'Basic realm="logboom", charset="UTF-8"')
 BEARER: Final = (b"www-authenticate", b'Bearer realm="logboom"')
-PAGE_HEADER: Final = b"logboom-page"
-"""The console's own requests have it: those of scripts, in browsers that do not say so themselves."""
-_EVENTS: Final = b"text/event-stream"
+_OF_BROWSERS: Final = frozenset({b"sec-fetch-mode", b"sec-fetch-site", b"logboom-page"})
+"""Headers that programs do not send; the last is the console's own, for browsers that do not say what they are."""
 
 
 class Entrance:
@@ -120,10 +119,9 @@ def check_private(scope: Scope) -> None:
 
 
 def challenges(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """How to sign in, for an answer of 401. Without Basic where a script asks: else the browser would ask too."""
+    """How to sign in, for an answer of 401. Without Basic where a browser asks: it would have its user type a password
+    into a dialog of its own, and show that with whatever any page sends here from then on."""
     for name, value in scope["headers"]:
-        if name == PAGE_HEADER or (name == b"sec-fetch-mode" and value.lower() != b"navigate"):
-            return [BEARER]
-        if name == b"accept" and _EVENTS in value:
+        if name in _OF_BROWSERS or (name == b"accept" and (b"text/html" in value or b"text/event-stream" in value)):
             return [BEARER]
     return [BASIC, BEARER]
