@@ -24,7 +24,7 @@ from logboom.broker.access.access_state import AccessState
 from logboom.broker.access.brake import SignInBrake
 from logboom.broker.caller import Caller
 from logboom.broker.world import World
-from logboom.errors import LogboomError, SignInFailed, SignInRequired
+from logboom.errors import SignInFailed, SignInRequired
 
 KNOWN_MOST: Final = 1024
 SEED_BYTES: Final = 32
@@ -43,8 +43,10 @@ class SignIn:
         self._known: set[bytes] = set()
         self.last_used: dict[str, int] = {}
         """When tokens were used last, microseconds, by their ids."""
-        self.on_failure: Callable[[Caller, str, LogboomError], None] = lambda caller, user, error: None
-        """Called with who has not said who he is (as an empty user), or not proven it, and with what he is told."""
+        self.on_failure: Callable[[Caller, str], None] = lambda caller, user: None
+        """Called where somebody has not proven to be this user."""
+        self.on_stranger: Callable[[Caller], None] = lambda caller: None
+        """Called where somebody has not said who he is, and has to."""
         state.on_change.append(self._known.clear)
 
     def demands(self, caller: Caller) -> bool:
@@ -53,9 +55,8 @@ class SignIn:
 
     def refuse(self, caller: Caller) -> SignInRequired:
         """What this one is told."""
-        error = SignInRequired()
-        self.on_failure(caller, "", error)
-        return error
+        self.on_stranger(caller)
+        return SignInRequired()
 
     async def with_password(self, caller: Caller, user: str, password: str) -> Caller:
         """Raises SignInFailed."""
@@ -119,9 +120,8 @@ class SignIn:
 
     def _fail(self, caller: Caller, user: str) -> SignInFailed:
         self._brake.note_failure(caller.address, user)
-        error = SignInFailed()
-        self.on_failure(caller, user, error)
-        return error
+        self.on_failure(caller, user)
+        return SignInFailed()
 
 
 class ScramSignIn:
