@@ -154,6 +154,7 @@ class LocalBroker(LocalAccess):
         """For front-ends: who somebody is."""
         self.audit = AuditTrail(world, config.is_audited)
         decides.on_refusal, self.sign_in.on_failure = self.audit.note_refusal, self.audit.note_failure
+        self.sign_in.on_stranger = self.audit.note_stranger
         self._rules = rules = rules or decides
         self._admin = AccessAdmin(self._access, rules, decides, self.sign_in, world)
         self._reading = LogReader(loop, reads, config.limits, self._fetch, archives)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import ssl
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from logboom.access.credential import Credential
 from logboom.access.rule import Rule
 from logboom.access.rule_book import REPLICA
 from logboom.batch import build
+from logboom.broker.access.audit_trail import TOPIC, AuditSettings
 from logboom.broker.api import Part, ReadRequest, Start
 from logboom.broker.caller import ITSELF, Caller
 from logboom.broker.config import BrokerConfig
@@ -32,7 +34,7 @@ from logboom.replication import access_copier
 from logboom.replication.source_access import ReplicateSettings, parse_source
 from logboom.replication.source_link import SourceLink
 from support.nodes.certificates import make_certificate
-from support.replicas.pair import Pair
+from support.replicas.pair import OFTEN, Pair, paired
 from support.waiting import until
 
 GUARDED = BrokerConfig(anonymous="none")
@@ -352,3 +354,17 @@ def test_a_profile_may_say_who_a_replica_is(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("LOGBOOM_PROFILES", path)
     found = ReplicateSettings(profile="source").load()
     assert (found.token, found.ca) == ("lbt_1", str(tmp_path / "ca.pem"))
+
+
+def test_the_audit_trail_of_a_replica_is_its_own_and_stays_as_long_as_it_is_to_be(tmp_path: Path) -> None:
+    async def story() -> None:
+        config = replace(OFTEN, audit=AuditSettings(True, 1 << 20))
+        async with asyncio.timeout(300), paired(tmp_path, config) as pair:
+            trail = pair.replica.audit
+            for number in range(1500):
+                trail.note_act(ITSELF, "set role", f"r{number}", detail={"members": [str(number) * 50] * 10})
+            log = pair.replica._catalog.find(TOPIC).writer(0).log
+            await until(lambda: log.first > 0)
+            assert pair.source._catalog.find(TOPIC).writer(0).log.committed == 0
+
+    asyncio.run(story())

@@ -24,7 +24,7 @@ from logboom.batch import Batch, build
 from logboom.batch.moment import rfc3339
 from logboom.broker.caller import ITSELF, Caller
 from logboom.broker.world import World
-from logboom.errors import AccessError, ConfigError, LogboomError, code_of
+from logboom.errors import AccessError, ConfigError, LogboomError, SignInFailed, SignInRequired, code_of
 from logboom.storage.config import MIB
 from logboom.storage.data.topic import RetentionSettings, SegmentSettings, Settings
 
@@ -32,6 +32,7 @@ TOPIC: Final = "_audit"
 DONE: Final = "done"
 LOST: Final = "lost"
 UNKNOWN: Final = "unknown"
+SIGN_IN: Final = "sign in"
 NOT_ALLOWED: Final = "not-allowed"
 """Also where the caller was told that there is no such topic: he may not know of it."""
 QUEUED_MOST: Final = 10_000
@@ -156,9 +157,13 @@ class AuditTrail:
         self._kinds[key.source] += 1
         self._put(caller, key.act, key.object, outcome, count=count)
 
-    def note_failure(self, caller: Caller, user: str, error: LogboomError) -> None:
+    def note_failure(self, caller: Caller, user: str) -> None:
         """A sign-in as this user has failed."""
-        self.note_refusal(caller, "sign in", user, error)
+        self.note_refusal(caller, SIGN_IN, user, SignInFailed())
+
+    def note_stranger(self, caller: Caller) -> None:
+        """Somebody has not said who he is, and has to."""
+        self.note_refusal(caller, SIGN_IN, "", SignInRequired())
 
     def _put(
         self, caller: Caller, act: str, name: str, outcome: str, detail: dict[str, Any] | None = None, count: int = 1

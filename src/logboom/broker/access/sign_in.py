@@ -26,7 +26,7 @@ from logboom.broker.access.access_state import AccessState
 from logboom.broker.access.brake import SignInBrake
 from logboom.broker.caller import Caller
 from logboom.broker.world import World
-from logboom.errors import LogboomError, SignInFailed, SignInRequired
+from logboom.errors import SignInFailed, SignInRequired
 
 KNOWN_MOST: Final = 1024
 VOUCHED_BY: Final = "bearer"
@@ -57,8 +57,10 @@ class SignIn:
         """When tokens were used last, microseconds, by their ids."""
         self.bearers: Bearers | None = None
         """None where no provider is configured."""
-        self.on_failure: Callable[[Caller, str, LogboomError], None] = lambda caller, user, error: None
-        """Called with who has not said who he is (as an empty user), or not proven it, and with what he is told."""
+        self.on_failure: Callable[[Caller, str], None] = lambda caller, user: None
+        """Called where somebody has not proven to be this user."""
+        self.on_stranger: Callable[[Caller], None] = lambda caller: None
+        """Called where somebody has not said who he is, and has to."""
         state.on_change.append(self._known.clear)
 
     def demands(self, caller: Caller) -> bool:
@@ -67,9 +69,8 @@ class SignIn:
 
     def refuse(self, caller: Caller) -> SignInRequired:
         """What this one is told."""
-        error = SignInRequired()
-        self.on_failure(caller, "", error)
-        return error
+        self.on_stranger(caller)
+        return SignInRequired()
 
     async def with_password(self, caller: Caller, user: str, password: str) -> Caller:
         """Raises SignInFailed."""
@@ -119,8 +120,8 @@ class SignIn:
             user = self._state.users.get(principal)
             if user is not None and not user.enabled:
                 raise SignInFailed
-        except SignInFailed as error:
-            self.on_failure(caller, VOUCHED_BY, error)
+        except SignInFailed:
+            self.on_failure(caller, VOUCHED_BY)
             raise
         return replace(caller, principal=principal, groups=groups, by=VOUCHED_BY, expires=expires)
 
@@ -172,9 +173,8 @@ class SignIn:
 
     def _fail(self, caller: Caller, user: str) -> SignInFailed:
         self._brake.note_failure(caller.address, user)
-        error = SignInFailed()
-        self.on_failure(caller, user, error)
-        return error
+        self.on_failure(caller, user)
+        return SignInFailed()
 
 
 class ScramSignIn:
