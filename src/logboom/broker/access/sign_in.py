@@ -134,7 +134,11 @@ class ScramSignIn:
 
     def begin(self, message: bytes) -> bytes:
         """The challenge. Raises SignInFailed."""
-        return self._server.begin(message)
+        try:
+            return self._server.begin(message)
+        except SignInFailed:
+            self._sign_in.on_failure(self._caller, "")
+            raise
 
     async def finish(self, message: bytes) -> tuple[Caller, bytes]:
         """Who he is, and the last thing to say. Raises SignInFailed."""
