@@ -44,8 +44,8 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
             raise InvalidRule(f"a rule begins with allow or deny, not with {self.effect[:40]!r}")
         check_who(self.who)
         unknown = [right for right in self.rights if right not in (*RIGHTS, ALL)]
-        if unknown or not self.rights:
-            wrong = f"{unknown[0][:40]!r} is no right" if unknown else "no right is named"
+        if unknown or not self.rights or len(self.rights) > len(RIGHTS):
+            wrong = f"{unknown[0][:40]!r} is no right" if unknown else "no right is named, or one more than once"
             raise InvalidRule(f"{wrong}: there are {', '.join(RIGHTS)} and all")
         if self.kind not in (*KINDS, ALL):
             raise InvalidRule(f"{self.kind[:40]!r} is no kind of object: there are {', '.join(KINDS)} and all")

@@ -178,7 +178,7 @@ def test_nobody_sees_findings_jobs_and_metrics_of_topics_that_are_not_for_him(tm
         client = node.client
         for rule in (
             Rule("allow", "alice", ("describe",), "node"),
-            Rule("allow", "alice", ("read",), "pipeline", "_*"),
+            Rule("allow", "alice", ("read",), "pipeline", "*"),
         ):
             await node.broker.add_rule(rule, caller=ITSELF)
         for topic in ("orders", "secret"):

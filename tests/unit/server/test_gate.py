@@ -50,7 +50,7 @@ async def serving(
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
         accepting = Gate(connections_max, per_second, lambda: len(Echo.open_now), counts)
-        task = asyncio.create_task(accepting.serve(listening, factory, REFUSAL, tls))
+        task = asyncio.create_task(accepting.serve(listening, factory, REFUSAL, None if tls is None else lambda: tls))
         try:
             yield listening.getsockname(), counts
         finally:

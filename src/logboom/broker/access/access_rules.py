@@ -77,7 +77,7 @@ class AccessRules:
         if kind == "topic" and name == TOPIC and caller.principal not in UNBOUND:
             return _NO  # what SCRAM makes of passwords is there
         if kind == "topic" and name == PIPELINE_TOPIC:
-            kind = "pipeline"
+            kind, name = "pipeline", PIPELINE_TOPIC.removeprefix("_")  # so that a rule for all speaks of it
         if caller.principal == ANONYMOUS:
             return _YES if self._anonymous_may_all else self._state.book.decide(Subject(ANONYMOUS), right, kind, name)
         subject = self.subject_of(caller)
