@@ -188,17 +188,13 @@ class ScramSignIn:
 
     def begin(self, message: bytes) -> bytes:
         """The challenge. Raises SignInFailed."""
-<<<<<<< HEAD
-        challenge = self._server.begin(message)
-        self._account = self._sign_in.account_of(self._server.user)
-        return challenge
-=======
         try:
-            return self._server.begin(message)
+            challenge = self._server.begin(message)
         except SignInFailed:
             self._sign_in.on_failure(self._caller, "")
             raise
->>>>>>> access_logd
+        self._account = self._sign_in.account_of(self._server.user)
+        return challenge
 
     async def finish(self, message: bytes) -> tuple[Caller, bytes]:
         """Who he is, and the last thing to say. Raises SignInFailed."""
