@@ -17,8 +17,11 @@ EVERYBODY: Final = "*"
 """In rules: all who have signed in."""
 GROUP: Final = "group:"
 ROLE: Final = "role:"
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@:/+-]{0,127}", re.ASCII)
-_TAKEN: Final = frozenset((ANONYMOUS,))
+FORM: Final = r"(?![Aa][Nn][Oo][Nn][Yy][Mm][Oo][Uu][Ss]$|[Gg][Rr][Oo][Uu][Pp]:|[Rr][Oo][Ll][Ee]:)" + (
+    r"[A-Za-z0-9][A-Za-z0-9._@:/+-]{0,127}"
+)
+"""Of names, as a regular expression that JSON schema knows too: none of those that mean something by themselves."""
+_NAME: Final = re.compile(FORM, re.ASCII)
 
 
 def check_principal(name: str) -> str:
@@ -26,6 +29,6 @@ def check_principal(name: str) -> str:
 
     Who were called `role:admin` would be one of those that rules mean by it.
     """
-    if _NAME.fullmatch(name) is None or name.lower() in _TAKEN or name.lower().startswith((GROUP, ROLE)):
+    if _NAME.fullmatch(name) is None:
         raise InvalidPrincipal(name)
     return name

@@ -62,7 +62,7 @@ def tells_deletions(body: memoryview) -> bool:
 
 def tells_access(body: memoryview) -> bool:
     """Of STATS: whether this source has users and rules that it can give to a copy; earlier releases have not."""
-    return "access" in dict(_lines(body))
+    return "access_entries" in dict(_lines(body))
 
 
 def read_access(body: memoryview) -> tuple[str, dict[bytes, bytes] | None]:

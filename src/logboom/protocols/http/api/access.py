@@ -14,12 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.access.credential import MECHANISMS, PASSWORD_BYTES_MOST, SALT_BYTES, Credential, check_new_password
-from logboom.access.principal import ANONYMOUS
-from logboom.access.rule import NAME_MAX, Effect, ObjectKind, Right, Rule
+from logboom.access.principal import ANONYMOUS, FORM, GROUP, ROLE
+from logboom.access.rule import NAME_MAX, RIGHTS, Effect, ObjectKind, Right, Rule
 from logboom.broker.api import Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
 from logboom.broker.caller import Caller
 from logboom.errors import SignInRequired, UserNotFound
 from logboom.protocols.http.identity.entrance import check_private
+from logboom.protocols.http.problem import RequestError
 from logboom.protocols.http.schema.operation import Content, NoQuery, Operation, caller_of, parse_body, parse_query
 
 if TYPE_CHECKING:
@@ -29,11 +30,17 @@ JSON: Final = "application/json"
 TAG: Final = "Access"
 _encoder = msgspec.json.Encoder()
 
-Name = Annotated[str, msgspec.Meta(max_length=140)]
+Name = Annotated[str, msgspec.Meta(max_length=140, extra_json_schema={"pattern": f"^{FORM}$"})]
 Names = Annotated[tuple[Name, ...], msgspec.Meta(max_length=100)]
-Patterns = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=NAME_MAX)], ...], msgspec.Meta(max_length=100)]
+_WHO: Final = rf"^(\*|{ANONYMOUS}|({GROUP}|{ROLE})?{FORM})$"
+Who = Annotated[str, msgspec.Meta(max_length=140, extra_json_schema={"pattern": _WHO})]
+Pattern = Annotated[
+    str, msgspec.Meta(max_length=NAME_MAX, extra_json_schema={"pattern": r"^[A-Za-z0-9._/:*?-]{1,260}$"})
+]
+Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(max_length=100)]
 All = Literal["all"]
-Rights = Annotated[tuple[Right | All, ...], msgspec.Meta(max_length=10)]
+Rights = Annotated[tuple[Right | All, ...], msgspec.Meta(max_length=len(RIGHTS))]
+SomeRights = Annotated[tuple[Right | All, ...], msgspec.Meta(min_length=1, max_length=len(RIGHTS))]
 Password = Annotated[str, msgspec.Meta(max_length=PASSWORD_BYTES_MOST)]
 Length = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
@@ -89,11 +96,11 @@ class TokenList(msgspec.Struct, frozen=True):
 class NewRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     effect: Effect
     """`allow` or `deny`: what denies wins."""
-    who: Name
+    who: Who
     """A user, `group:NAME`, `role:NAME`, `*` for all who have signed in, or `anonymous`."""
-    rights: Rights
+    rights: SomeRights
     kind: ObjectKind | All
-    name: Annotated[str, msgspec.Meta(max_length=NAME_MAX)] = "*"
+    name: Pattern = "*"
     """A name, a prefix with `*` at its end, or a pattern with `*` and `?` anywhere."""
 
 
@@ -102,7 +109,7 @@ class RuleList(msgspec.Struct, frozen=True):
 
 
 class RoleMembers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    members: Names
+    members: Annotated[tuple[Who, ...], msgspec.Meta(max_length=100)]
     """Users and `group:NAME`; without any the role has no members."""
 
 
@@ -140,6 +147,8 @@ async def add_user(front_end: HttpFrontEnd, request: Request) -> Response:
 
 
 async def change_user(front_end: HttpFrontEnd, request: Request) -> Response:
+    if not await request.body():
+        raise RequestError("there is no body", 400, "no-body", "send what is to be changed, as JSON")
     caller, change = caller_of(request), await parse_body(request, UserChange)
     credentials = await _derive(front_end, request, change.password)
     name = request.path_params["user"]

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom import __version__
+from logboom.access.principal import FORM
 from logboom.protocols.http.problem import MEDIA_TYPE, Problem
 from logboom.protocols.http.schema.operation import PAGE_RECORDS_MAX, Content, Operation
 from logboom.protocols.http.schema.schemas import Schema, Schemas
@@ -46,7 +47,7 @@ TAGS: Final = {
 }
 """The headings in their order. Others come behind them."""
 
-_PRINCIPAL: Final = "^[A-Za-z0-9][A-Za-z0-9._@:/+-]{0,127}$"
+_PRINCIPAL: Final = f"^{FORM}$"
 PATH_PARAMETERS: Final[dict[str, tuple[Schema, str, Any]]] = {
     "topic": ({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, "The name of a topic.", "events"),
     "cursor": ({"type": "string", "pattern": "^[A-Za-z0-9._/:-]{1,249}$"}, "The name of a cursor.", "billing"),
