@@ -203,7 +203,7 @@ class AuditTrail:
     async def run(self, append: Callable[[Batch], Awaitable[object]]) -> None:
         """Write what is noted, until it is closed and everything is written."""
         while True:
-            if not self._queue and not self._is_closing:
+            if not self._queue and not self._owed and not self._is_closing:
                 self._news.clear()
                 try:
                     async with asyncio.timeout(SAMPLE_S):
