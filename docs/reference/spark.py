@@ -76,7 +76,17 @@ class Entry(NamedTuple):
     """Where the table of options does not have it as a plain value."""
 
 
+PROFILE = {
+    "profile": Entry("A profile of the driver's machine: servers, user, password or token, certificates", "none"),
+    "user": Entry("Who signs in; the password comes from the profile or the environment", "none"),
+    "ca": Entry("A file with the certificates that are trusted", "those of the system"),
+    "certificate": Entry("A file with the client's own certificate", "none"),
+    "certificateKey": Entry("A file with its key", "none"),
+    "serverName": Entry("What the node's certificate must be for", "the host that is called"),
+}
+
 SOURCE = {
+    **PROFILE,
     "path": Entry("What `load` is given: a data directory of this machine, or `logboom://host:port`", "none"),
     "servers": Entry(
         "The node's address, or several with commas; a directory as path then is where its files are here",
@@ -117,6 +127,7 @@ SOURCE = {
 
 
 SINK = {
+    **PROFILE,
     "path": Entry("What `save` or `start` is given: `logboom://host:port`", "this or `servers`"),
     "servers": Entry("The node's address, or several with commas", "none"),
     "topic": Entry("The topic of all rows", "the column `topic`"),

@@ -12,8 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from logboom.access.credential import Credential
+from logboom.access.rule import Rule
 from logboom.batch import build
 from logboom.broker.api import Part, ReadRequest
+from logboom.broker.caller import ITSELF
+from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.local import LocalBroker
 from logboom.protocols.logd import errors
@@ -27,6 +31,8 @@ GOLDEN = Path(__file__).parent / "golden" / "logd"
 TRANSCRIPTS = sorted(GOLDEN.glob("*.txt"))
 NAMES = [path.stem for path in TRANSCRIPTS]
 ADDRESS = "127.0.0.1:1774"
+ANONYMOUS = "access.anonymous"
+EXPOSED = "peer.exposed"
 CONFIG = {"data": "here", "listen": {"logd": [ADDRESS]}}
 
 
@@ -48,29 +54,40 @@ async def act(broker: LocalBroker, action: Sequence[str]) -> None:
             await broker.commit_cursor(rest[0], rest[1], None, chunk.bookmark)
         case "refuse":
             await broker.refuse()
+        case "user":
+            credential = Credential.derive(" ".join(rest[1:]), b"salt" * 4, iterations=4096)
+            await broker.add_user(rest[0], [credential], caller=ITSELF)
+        case "rule":
+            await broker.add_rule(Rule("allow", rest[0], (rest[1],), *rest[2:]), caller=ITSELF)
         case _:
             raise AssertionError(action)
 
 
 async def begin_anew(broker: LocalBroker) -> None:
-    await broker.accept()
-    for topic in await broker.list_topics():
-        await broker.delete_topic(topic.name)
+    await broker.accept(caller=ITSELF)
+    for topic in await broker.list_topics(caller=ITSELF):
+        await broker.delete_topic(topic.name, caller=ITSELF)
+    for user in await broker.list_users(caller=ITSELF):
+        await broker.remove_user(user.name, caller=ITSELF)
+    broker.sign_in._brake._failures.clear()
 
 
 def front_end_of(broker: LocalBroker, transcript: Transcript, ended: Callable[[], None]) -> LogdFrontEnd:
     settings = dict(transcript.settings)
     shutdown = bool(settings.pop("logd.shutdown", 0))
+    for name in (ANONYMOUS, EXPOSED):
+        settings.pop(name, None)
     changed: dict[str, Any] = {name.removeprefix("limits."): value for name, value in settings.items()}
     limits = msgspec.structs.replace(Limits(), **changed)
-    return LogdFrontEnd(broker, limits, Rejections(), LogdSettings(shutdown), lambda: CONFIG, broker, ended, ADDRESS)
+    where = lambda: CONFIG, broker, ended, ADDRESS
+    return LogdFrontEnd(broker, limits, Rejections(), LogdSettings(shutdown), *where, broker.sign_in)
 
 
 async def replay(broker: LocalBroker, transcript: Transcript, cuts: Sequence[int]) -> None:
     """`cuts` are places in the first thing that is sent."""
     ends: list[bool] = []
     front_end = front_end_of(broker, transcript, lambda: ends.append(True))
-    line = Line(front_end)
+    line = Line(front_end, "192.0.2.1" if transcript.settings.get(EXPOSED) else None)
     for number, step in enumerate(transcript.steps):
         for action in step.actions:
             await act(broker, action)
@@ -99,7 +116,8 @@ def replay_all(path: Path, ways: Callable[[int], list[list[int]]]) -> None:
 
     async def story() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(str(context)))
-        broker = await LocalBroker.open(directory)
+        is_open = transcript.settings.get(ANONYMOUS, 1)
+        broker = await LocalBroker.open(directory, BrokerConfig(anonymous="all" if is_open else "none"))
         for cuts in ways(len(transcript.steps[0].sent)):
             await replay(broker, transcript, cuts)
             await begin_anew(broker)
@@ -130,6 +148,6 @@ def test_there_is_a_conversation_for_every_command_and_every_error() -> None:
     for word in WORDS:
         assert f"> {word.decode()}" in written
     reasons = [value for name, value in vars(errors).items() if name.isupper() and isinstance(value, bytes)]
-    assert len(reasons) == 10
+    assert len(reasons) == 14
     for reason in reasons:
         assert f"< ERR {reason.decode()}\n" in written

@@ -77,7 +77,7 @@ def test_every_command_is_in_the_table(word: bytes) -> None:
 
 def test_the_errors_of_the_page_are_those_there_are() -> None:
     table = REFERENCE[REFERENCE.index("| reason | means |") :]
-    named = re.findall(r"^\| `([a-z ]+)` \|", table, re.MULTILINE)
+    named = re.findall(r"^\| `([a-z -]+)` \|", table, re.MULTILINE)
     reasons = [value.decode() for name, value in vars(errors).items() if name.isupper() and isinstance(value, bytes)]
     assert sorted(named) == sorted(reasons)
 

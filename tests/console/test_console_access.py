@@ -21,6 +21,7 @@ PLACES = {
     "settings": "#/topics/payments/settings",
     "stages": "#/stages",
     "pipeline": "#/pipeline",
+    "access": "#/access",
 }
 STOPS_MAX = 320
 FOCUS = """() => {

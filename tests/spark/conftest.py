@@ -53,6 +53,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(root / "warehouse"),
     }
+    os.environ["LOGBOOM_PROFILES"] = str(root / "profiles.toml")  # Spark's own Pythons have the environment of now
     made = session("tests", "local[2]", config=settings)
     yield made
     made.stop()

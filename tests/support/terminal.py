@@ -8,6 +8,7 @@ import pty
 import struct
 import sys
 import termios
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -20,8 +21,17 @@ class Shown(NamedTuple):
         return self.data.decode()
 
 
-def on_terminal(*arguments: str | bytes, typed: bytes = b"", columns: int = 400, **environment: str) -> Shown:
-    """Runs `logboom` to its end; both of its standard streams are the terminal. `typed` waits for whoever reads it."""
+def on_terminal(
+    *arguments: str | bytes,
+    typed: bytes = b"",
+    columns: int = 400,
+    answers: Sequence[tuple[bytes, bytes]] = (),
+    **environment: str,
+) -> Shown:
+    """Runs `logboom` to its end; both of its standard streams are the terminal. `typed` waits for whoever reads it.
+
+    Of `answers` each is a question and what is typed once that stands there: a password typed sooner would be lost.
+    """
     pid, terminal = pty.fork()
     if not pid:
         os.environ.update({"TERM": "dumb", **environment})
@@ -29,10 +39,14 @@ def on_terminal(*arguments: str | bytes, typed: bytes = b"", columns: int = 400,
         os.execv(sys.executable, [sys.executable, "-m", "logboom", *arguments])
     if typed:
         os.write(terminal, typed)
-    said = bytearray()
+    said, seen, waiting = bytearray(), 0, list(answers)
     try:
         while some := os.read(terminal, 65536):
             said += some
+            while waiting and waiting[0][0] in said[seen:]:
+                question, answer = waiting.pop(0)
+                seen = said.index(question, seen) + len(question)
+                os.write(terminal, answer)
     except OSError:
         pass  # Linux says so of a terminal that nobody has open any more
     finally:

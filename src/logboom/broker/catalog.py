@@ -162,6 +162,11 @@ class Catalog:
             raise TopicRecreated(name, topic_id, hosted.topic.id)
         return hosted
 
+    def check_there(self, name: str, is_shown: Callable[[str], bool]) -> None:
+        """Raises TopicNotFound where there is none of this name, with near names of those that are shown."""
+        if name not in self._topics:
+            raise TopicNotFound(name, "this node", list(filter(is_shown, near_names(name, self._topics))))
+
     def all(self) -> list[Hosted]:
         """By name."""
         return [self._topics[name] for name in sorted(self._topics)]
@@ -290,7 +295,7 @@ class Catalog:
 
     async def configure(self, name: str, settings: Settings, by: Maker = "user") -> Hosted:
         """Settings of the node that this one copies are taken as they are."""
-        if name in self._internal:
+        if name in self._internal and by != "node":
             raise TopicNotAllowed(name, "internal topics are kept by the node itself: its settings stay as they are")
         return await self._finish(lambda: self._configure(name, settings, by))
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields
-from typing import Final
+from typing import Final, Literal
 
+from logboom.broker.access.audit_trail import AuditSettings
 from logboom.broker.allowances import Allowances
 from logboom.broker.limits import Limits, TopicRules
 from logboom.errors import ConfigError
@@ -58,10 +59,19 @@ class BrokerConfig:
     """Logs that are written and not synced at the same time: each of them holds a file open."""
     allowed: Allowances = field(default_factory=Allowances)
     """What topics may have the node do outside of itself."""
+    anonymous: Literal["all", "none"] = "all"
+    """What those may do who have not signed in: everything, or what rules say of them."""
+    audit: AuditSettings = field(default_factory=AuditSettings)
+
+    @property
+    def is_audited(self) -> bool:
+        """Unless somebody has said so, where callers have names."""
+        return self.anonymous == "none" if self.audit.enabled is None else self.audit.enabled
 
     def __post_init__(self) -> None:
         self.limits.check()
         self.topics.check()
+        self.audit.check()
         try:
             self.allowed.check(self.topics.settings)
         except ConfigError as error:

@@ -50,6 +50,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A stage is thrown away when nothing was staged or published for so long."""
     publish_keys: int = 20_000
     """Names that last and that something was published under."""
+    access_entries: int = 100_000
+    """Users, tokens, roles and rules together."""
 
     def check(self) -> Limits:
         for name, (low, high) in RANGES.items():
@@ -80,6 +82,7 @@ RANGES: Final = {
     "staged_bytes": (0, 2**50),
     "stage_idle_ms": (1_000, 2**40),
     "publish_keys": (1, 10_000_000),
+    "access_entries": (1, 10_000_000),
 }
 
 

@@ -18,9 +18,23 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
+import msgspec
+
+from logboom.broker.access.access_admin import AccessAdmin
+from logboom.broker.access.access_rules import AccessRules
+from logboom.broker.access.access_state import FILE as ACCESS_FILE
+from logboom.broker.access.access_state import LIMIT as ACCESS_LIMIT
+from logboom.broker.access.access_state import TOPIC as ACCESS_TOPIC
+from logboom.broker.access.access_state import AccessState
+from logboom.broker.access.audit_trail import TOPIC as AUDIT_TOPIC
+from logboom.broker.access.audit_trail import AuditTrail
+from logboom.broker.access.audited_acts import audited
+from logboom.broker.access.local_access import LocalAccess
+from logboom.broker.access.sign_in import SignIn
 from logboom.broker.admission import Admission, check_not_internal
 from logboom.broker.api import (
     PIPELINE_TOPIC,
+    AccessStats,
     Acks,
     Activity,
     ActivityRequest,
@@ -46,7 +60,7 @@ from logboom.broker.api import (
     TopicInfo,
 )
 from logboom.broker.append.id_issuer import IdIssuer
-from logboom.broker.append.router import AppendRouter
+from logboom.broker.append.router import MAKE_TOPIC, AppendRouter
 from logboom.broker.append.sync_rounds import SyncRounds, logger
 from logboom.broker.append.validation import Validation, Validators
 from logboom.broker.caller import EVERYBODY, Caller
@@ -68,17 +82,17 @@ from logboom.broker.read.feed import LocalFeed, begin_feed
 from logboom.broker.read.log_reader import LocalSubscription, LogReader, ReadPoint
 from logboom.broker.recovered import describe_recovery, describe_topics
 from logboom.broker.replica import Replica, claim_role, recover_logs
-from logboom.broker.rules import OPEN, ObjectKind, Right, Rules
+from logboom.broker.rules import ObjectKind, Right, Rules
 from logboom.broker.state.cursors import FILE as CURSORS_FILE
 from logboom.broker.state.cursors import LIMIT as CURSORS_LIMIT
 from logboom.broker.state.cursors import TOPIC as CURSORS_TOPIC
 from logboom.broker.state.cursors import Cursors
-from logboom.broker.state.homes import StateHome, open_state
+from logboom.broker.state.homes import StateHome, append_to, open_state
 from logboom.broker.state.log_cursors import commit_in
 from logboom.broker.topics import Topics
 from logboom.broker.upkeep.upkeep import Upkeep
 from logboom.broker.world import REAL, World
-from logboom.errors import LogboomError, ShuttingDown, SyncFailed
+from logboom.errors import LogboomError, NotAllowed, ShuttingDown, SyncFailed
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data.deletions import Deletion
 from logboom.storage.data.directory import DataDirectory
@@ -95,7 +109,8 @@ CLOCKS_APART_US: Final = 60_000_000
 Result = TypeVar("Result")
 
 
-class LocalBroker:
+@audited
+class LocalBroker(LocalAccess):
     """Implements broker.api.Broker; see there for what the methods promise."""
 
     def __init__(
@@ -105,10 +120,10 @@ class LocalBroker:
         validators: Validators | None = None,
         role: Role | None = None,
         world: World = REAL,
-        rules: Rules = OPEN,
+        rules: Rules | None = None,
     ) -> None:
+        """`rules` are for tests: else users and rules that the node keeps decide."""
         loop = asyncio.get_running_loop()
-        self._rules = rules
         self.config = config
         self.world = world
         self.limits = config.limits
@@ -130,6 +145,18 @@ class LocalBroker:
         self.archives = archives = Archives()
         """What is archived of the logs: for whoever knows."""
         self._catalog = catalog = Catalog(data, self._rounds, config, is_copying(role), archives)
+        self._access = AccessState()
+        secrets = world.threads(1, "logboom-sign-in")
+        self._pools += (secrets,)
+        is_open = config.anonymous == "all"
+        decides = AccessRules(self._access, is_open, world.now_us)
+        self.sign_in = SignIn(self._access, secrets, world, is_required=not is_open)
+        """For front-ends: who somebody is."""
+        self.audit = AuditTrail(world, config.is_audited)
+        decides.on_refusal, self.sign_in.on_failure = self.audit.note_refusal, self.audit.note_failure
+        self.sign_in.on_stranger = self.audit.note_stranger
+        self._rules = rules = rules or decides
+        self._admin = AccessAdmin(self._access, rules, decides, self.sign_in, world)
         self._reading = LogReader(loop, reads, config.limits, self._fetch, archives)
         self._segments = SegmentLists(loop, reads)
         self._validation = Validation(loop, reads, self._rounds, validators, config.allowed.validators)
@@ -137,6 +164,7 @@ class LocalBroker:
         self._ids = IdIssuer(self._rounds, admission, self._spawn)
         writing = catalog, self._rounds, self._validation, admission
         self._router = AppendRouter(loop, *writing, self._ids, config, self._spawn, rules)
+        self._router.on_made = self.audit.note_act
         self._wake, self._ending = asyncio.Event(), asyncio.Event()
         self._topics = Topics(*writing, archives, self._its_cursors, self._wake)
         wake_upkeep = partial(loop.call_soon_threadsafe, self._wake.set)
@@ -156,15 +184,19 @@ class LocalBroker:
         )
         self.counters = counters = Counters(
             *(data.node, self.started, config.limits, catalog, self._rounds, self._reading, self._upkeep),
-            *(self._stages, lambda: self._publishing),
+            *(self._stages, lambda: self._publishing, self._access.__len__),
         )
         self.connections, self.meters = counters.connections, counters.meters
+        self.describe_access: Callable[[], AccessStats | None] = lambda: None
+        """Who reaches the node that has this broker."""
         volume = partial(look_at_volume, self.directory)
         self.watcher = Watcher(counters, lambda: self._cursors, volume, config.reserve_bytes, world)
         self.replica: Replica | None = None
         """While the node is a copy of another one: for whoever does the copying."""
         if role is not None and not role.promoted:
-            self.replica = Replica(data, catalog, self._rounds, self._its_cursors, self._topics.delete, role)
+            self.replica = Replica(
+                data, catalog, self._rounds, self._its_cursors, self._topics.delete, role, self._access
+            )
             self._reading.is_copy = True
         self._rounds.counts.issue_id = self.issue_id
         self._promoting = asyncio.Lock()
@@ -182,7 +214,7 @@ class LocalBroker:
         validators: Validators | None = None,
         replicate: Role | None = None,
         world: World = REAL,
-        rules: Rules = OPEN,
+        rules: Rules | None = None,
     ) -> LocalBroker:
         """Take the directory, recover every log, and begin to look after them.
 
@@ -227,6 +259,10 @@ class LocalBroker:
         self._cursors = Cursors(
             await opened(StateHome(CURSORS_TOPIC, CURSORS_FILE, (CURSORS_LIMIT, self.limits.cursors)))
         )
+        self._access.load(
+            await opened(StateHome(ACCESS_TOPIC, ACCESS_FILE, (ACCESS_LIMIT, self.limits.access_entries)))
+        )
+        await self._open_audit()
         await self._catalog.create(PIPELINE_TOPIC, 1, Settings(flush=FlushSettings("each")), "node")
         await asyncio.to_thread(self._stages.find_all)
         keys = await opened(StateHome(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, sys.maxsize)))  # Publishing counts
@@ -236,13 +272,29 @@ class LocalBroker:
         )
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
 
+    async def _open_audit(self) -> None:
+        if self.audit.is_on:
+            settings = self.config.audit.topic_settings
+            hosted = await self._catalog.create(AUDIT_TOPIC, 1, settings, "node")
+            if hosted.topic.settings != settings:
+                await self._catalog.configure(AUDIT_TOPIC, settings, "node")
+            self._spawn(self.audit.run(partial(append_to, self._rounds, hosted)))
+
     def _ask(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
-        """Raises what the rules raise, and counts it."""
+        """Raises what the rules raise, and counts it. Whoever does not see all topics is not told names of others."""
         try:
             self._rules.check(caller, right, kind, name)
+            if kind == "topic" and name and right != "create" and not self._rules.sees_all(caller, kind):
+                self._catalog.check_there(name, lambda other: self._rules.allows(caller, "describe", "topic", other))
         except LogboomError as error:
             self.rejections.note(error)
             raise
+
+    def _sieve(self, caller: Caller, kind: ObjectKind) -> Callable[[str], bool] | None:
+        """Which objects of a kind the caller may know of; None where that is all."""
+        if self._rules.sees_all(caller, kind):
+            return None
+        return lambda name: self._rules.allows(caller, "describe", kind, name)
 
     def issue_id(self) -> int:
         """A producer id that no writer has had; 0 where there is none."""
@@ -259,16 +311,22 @@ class LocalBroker:
         return await self._topics.configure(name, settings)
 
     async def describe_topic(self, name: str, create: bool = False, *, caller: Caller = EVERYBODY) -> TopicInfo:
-        self._ask(caller, "describe", "topic", name)
         if create:
+            self._rules.check(caller, "describe", "topic", name)
             self._ask(caller, "create", "topic", name)
-        return await self._topics.describe(name, create)
+        else:
+            self._ask(caller, "describe", "topic", name)
+        is_new = create and self._catalog.get(name) is None
+        found = await self._topics.describe(name, create)
+        if is_new:
+            self.audit.note_act(caller, MAKE_TOPIC, name)
+        return found
 
     async def list_topics(
         self, prefix: str = "", internal: bool = False, *, caller: Caller = EVERYBODY
     ) -> list[TopicInfo]:
         self._ask(caller, "describe", "topic")
-        return await self._topics.list(prefix, internal)
+        return await self._topics.list(prefix, internal, self._sieve(caller, "topic"))
 
     async def delete_topic(self, name: str, topic_id: str | None = None, *, caller: Caller = EVERYBODY) -> None:
         self._ask(caller, "delete", "topic", name)
@@ -292,7 +350,7 @@ class LocalBroker:
         self._router.append_then(parts, acks, then, caller)
 
     async def open_stage(self, note: str = "", *, caller: Caller = EVERYBODY) -> StageInfo:
-        self._ask(caller, "create", "stage")
+        self._ask(caller, "create", "transaction")
         with self._admission.counting():
             self._admission.check_node()
             return await self._stages.open(note)
@@ -308,14 +366,19 @@ class LocalBroker:
         return self._stages.stage(stage, parts)
 
     async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
-        self._ask(caller, "write", "key", key.name)
+        self._ask(caller, "write", "transaction", key.name)
         with self._admission.counting():
-            return await self._its_publishing().publish(key, stages)
+            return await self._its_publishing().publish(key, stages, partial(self._check_stage, caller))
+
+    def _check_stage(self, caller: Caller, stage: str, topics: set[str]) -> None:
+        """Who publishes it writes to its topics, whoever has filled it, and whatever he was allowed then."""
+        if not all(self._rules.allows(caller, "write", "topic", topic) for topic in topics):
+            raise NotAllowed(caller.principal, "write", "transaction", stage)
 
     async def publish_batches(
         self, key: PublishKey, parts: Sequence[Part], *, caller: Caller = EVERYBODY
     ) -> Publication:
-        self._ask(caller, "write", "key", key.name)
+        self._ask(caller, "write", "transaction", key.name)
         for part in parts:
             self._ask(caller, "write", "topic", part.topic)
         with self._admission.counting():
@@ -329,20 +392,26 @@ class LocalBroker:
 
     async def discard(self, stages: Sequence[str], *, caller: Caller = EVERYBODY) -> int:
         for stage in stages:
-            self._ask(caller, "delete", "stage", stage)
+            self._ask(caller, "delete", "transaction", stage)
         self._admission.check_open()
         return self._stages.discard(stages)
 
     async def list_stages(self, *, caller: Caller = EVERYBODY) -> list[StageInfo]:
-        self._ask(caller, "describe", "stage")
-        return self._stages.list()
+        self._ask(caller, "describe", "transaction")
+        sees, knows = self._sieve(caller, "transaction"), self._sieve(caller, "topic")
+        if sees is None or knows is None:
+            return self._stages.list()
+        shown = [info for info in self._stages.list() if sees(info.id)]
+        known = ([log for log in info.logs if knows(log.rpartition("/")[0])] for info in shown)
+        return [msgspec.structs.replace(info, logs=logs) for info, logs in zip(shown, known, strict=True)]
 
     async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[KeyInfo]:
-        self._ask(caller, "describe", "key")
-        return await self._its_publishing().list_keys(prefix)
+        self._ask(caller, "describe", "transaction")
+        sees, found = self._sieve(caller, "transaction"), await self._its_publishing().list_keys(prefix)
+        return found if sees is None else [info for info in found if sees(info.name)]
 
     async def forget_key(self, name: str, *, caller: Caller = EVERYBODY) -> bool:
-        self._ask(caller, "delete", "key", name)
+        self._ask(caller, "delete", "transaction", name)
         with self._admission.counting():
             return await self._its_publishing().forget(name)
 
@@ -353,12 +422,16 @@ class LocalBroker:
 
     async def read(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> Chunk:
         position = await self._begin(request, caller)
-        return await self._reading.next(position, request.max_bytes, request.max_records, request.wait_ms)
+        chunk = await self._reading.next(position, request.max_bytes, request.max_records, request.wait_ms)
+        if request.wait_ms:
+            self._ask(caller, "read", "topic", request.topic)  # that may have changed meanwhile
+        return chunk
 
     async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> LocalSubscription:
         position = await self._begin(request, caller)
         self._reading.counts.subscriptions += 1
-        return LocalSubscription(self._reading, position, request.max_records)
+        check_reader = partial(self._rules.check, caller, "read", "topic", request.topic)
+        return LocalSubscription(self._reading, position, request.max_records, check_reader)
 
     async def _begin(self, request: ReadRequest, caller: Caller) -> ReadPoint:
         self._ask(caller, "read", "topic", request.topic)
@@ -403,7 +476,11 @@ class LocalBroker:
         self, topic: str | None = None, prefix: str = "", *, caller: Caller = EVERYBODY
     ) -> list[CursorInfo]:
         self._ask(caller, "describe", "cursor")
-        return await list_with_lags(self._its_cursors(), self._catalog, topic, prefix)
+        found = await list_with_lags(self._its_cursors(), self._catalog, topic, prefix)
+        sees, knows = self._sieve(caller, "cursor"), self._sieve(caller, "topic")
+        if sees is None or knows is None:
+            return found
+        return [info for info in found if sees(info.cursor) and knows(info.topic)]
 
     async def delete_cursor(self, cursor: str, topic: str | None = None, *, caller: Caller = EVERYBODY) -> int:
         self._ask(caller, "delete", "cursor", cursor)
@@ -429,7 +506,8 @@ class LocalBroker:
     async def stats(self, *, caller: Caller = EVERYBODY) -> NodeStats:
         self._ask(caller, "describe", "node")
         replica = None if self.replica is None else self.replica.stats()
-        return self.counters.stats(self._admission.refused, replica, self.unreadable, self.watcher.disk)
+        found = self.counters.stats(self._admission.refused, replica, self.unreadable, self.watcher.disk)
+        return msgspec.structs.replace(found, access=self.describe_access())
 
     async def history(self, since: int = 0, *, caller: Caller = EVERYBODY) -> History:
         self._ask(caller, "describe", "node")
@@ -437,7 +515,7 @@ class LocalBroker:
 
     async def activity(self, request: ActivityRequest, *, caller: Caller = EVERYBODY) -> Activity:
         self._ask(caller, "describe", "topic")
-        return await self.watcher.activity(request)
+        return await self.watcher.activity(request, self._sieve(caller, "topic"))
 
     async def topic_history(self, topic: str, *, caller: Caller = EVERYBODY) -> TopicHistory:
         self._ask(caller, "describe", "topic", topic)
@@ -445,7 +523,7 @@ class LocalBroker:
 
     async def measures(self, *, caller: Caller = EVERYBODY) -> Measures:
         self._ask(caller, "describe", "topic")
-        return await self.counters.measures()
+        return await self.counters.measures(self._sieve(caller, "topic"))
 
     async def segments(
         self, topic: str, partition: int | None = None, limit: int = 1000, *, caller: Caller = EVERYBODY
@@ -461,17 +539,24 @@ class LocalBroker:
         self._ask(caller, "describe", "node")
         return self.rejections.incidents.recent()
 
+    @property
+    def _keeps_users(self) -> bool:
+        return self.replica is None or not self.replica.copies_access
+
     async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> LocalFeed:
         """See broker.api.Feeds."""
         self._ask(caller, "read", "topic", topic)
         self._admission.check_open()
         check_not_internal(topic)
-        return await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
+        feed = await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
+        feed.check_reader = partial(self._rules.check, caller, "read", "topic", topic)
+        return feed
 
     def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         """See broker.api.Feeds."""
         self._ask(caller, "describe", "topic")
-        return self._catalog.deletions.find(topic_ids)
+        sees, found = self._sieve(caller, "topic"), self._catalog.deletions.find(topic_ids)
+        return found if sees is None else [deletion for deletion in found if sees(deletion.name)]
 
     async def promote(self, *, caller: Caller = EVERYBODY) -> None:
         self._ask(caller, "manage", "node")
@@ -516,10 +601,12 @@ class LocalBroker:
                 if self._publishing is not None:
                     await self._publishing.close()
                 await self._stages.close()
+                self.audit.close()
                 if self._tasks:
                     await asyncio.wait(self._tasks)
                 if self._cursors is not None:
                     await self._cursors.close()
+                await self._access.close()
                 async with self._catalog.changing:  # what was begun is ended
                     await drain(self._rounds)
                 await asyncio.to_thread(self._upkeep.close)

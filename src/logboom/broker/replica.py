@@ -23,6 +23,7 @@ import msgspec
 
 from logboom.batch import Batch
 from logboom.batch.rewrite import equal
+from logboom.broker.access.access_state import AccessState
 from logboom.broker.api import Answer, FeedOrigin, ReplicaStats
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import AwaitedPromise, CopiedEntry
@@ -105,6 +106,7 @@ class Replica:
         cursors: Callable[[], Cursors],
         delete: Callable[[str, str | None], Awaitable[None]],
         role: Role,
+        access: AccessState,
     ) -> None:
         assert is_copying(role)
         self.role = role
@@ -119,6 +121,9 @@ class Replica:
         self._rounds = rounds
         self._cursors = cursors
         self._delete = delete
+        self._access = access
+        self.copies_access = False
+        """Whether users and rules are the source's. Until it gives them, and where it does not, they are our own."""
         self._standings: dict[CursorKey, str] | None = None
         """The cursors as they are here, by what they are called; None where that must be looked up."""
 
@@ -220,6 +225,10 @@ class Replica:
             await self._cursors().copy(ready | dict.fromkeys(gone), now)
             self._standings = {key: bookmark for key, bookmark in (here | ready).items() if key not in gone}
         return len(ready) == len(moved) and not here.keys() - found.keys() - gone
+
+    async def set_access(self, entries: Mapping[bytes, bytes]) -> None:
+        """Make users, tokens, roles and rules what they are at the source."""
+        await self._access.copy(entries)
 
     def _is_of_ours(self, key: CursorKey, bookmark: str) -> bool:
         """Whether its log is here."""

@@ -55,12 +55,16 @@ class Topics:
                 hosted = await self._catalog.create(name, by="write")
         return (hosted or self._catalog.find(name)).describe()
 
-    async def list(self, prefix: str = "", internal: bool = False) -> list[TopicInfo]:
+    async def list(
+        self, prefix: str = "", internal: bool = False, sees: Callable[[str], bool] | None = None
+    ) -> list[TopicInfo]:
+        """Without those that `sees` leaves out."""
         return [
             hosted.describe()
             async for some in slices(self._catalog.all())
             for hosted in some
             if hosted.topic.name.startswith(prefix) and (internal or not hosted.topic.name.startswith("_"))
+            if sees is None or sees(hosted.topic.name)
         ]
 
     async def delete(self, name: str, topic_id: str | None) -> None:

@@ -16,11 +16,12 @@ from cyclopts import App, CycloptsError, Group
 from logboom import __version__
 from logboom.cli.show.terminal import guard, name_streams
 from logboom.cli.signals import ending_as_interrupted
-from logboom.errors import LogboomError
+from logboom.errors import LogboomError, SignInRequired
 
 USAGE = 2
 INTERRUPTED = 130
 PIPE_CLOSED = 141
+SIGN_IN = "set LOGBOOM_USER and LOGBOOM_PASSWORD, or LOGBOOM_TOKEN, or name a profile with --profile"
 
 _COMMANDS = {
     Group("Start here", sort_key=0): {
@@ -45,7 +46,15 @@ _COMMANDS = {
         "config": "Show, check and explain a node's configuration.",
         "completion": "Print a script that completes commands, options and names in a shell.",
     },
-    Group("Data directories", sort_key=2): {
+    Group("Who may do what", sort_key=2): {
+        "user": "Add, change, remove and list users.",
+        "token": "Create, list and revoke tokens.",
+        "acl": "Allow, deny, list, remove and explain rules.",
+        "role": "Set and list who has a role.",
+        "whoami": "Show who you are to a node, and how it knows.",
+        "cert": "Make certificates for TLS, and show them.",
+    },
+    Group("Data directories", sort_key=3): {
         "doctor": "Find problems of a node or a data directory, and say what to do.",
         "check": "Verify every byte of a data directory.",
         "repair": "Repair damage that a check found.",
@@ -108,6 +117,8 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{_place_of(error)}{error.strerror}: run as the user that owns it")
     except OSError as error:
         return _fail(f"{_place_of(error)}{error.strerror or error}")
+    except SignInRequired as error:
+        return _fail(f"{error}; {SIGN_IN}")
     except LogboomError as error:
         return _fail(str(error))
     finally:

@@ -11,6 +11,7 @@ from threading import BrokenBarrierError
 from typing import Any, Final, Literal, NamedTuple
 
 from logboom.batch.codec import CodecName
+from logboom.client.link.profile import Servers
 from logboom.errors import LogboomError
 
 SAMPLES_PER_WRITER: Final = 2_000
@@ -24,7 +25,7 @@ _PERCENTILES: Final = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "max
 
 class Load(NamedTuple):
     topic: str
-    servers: list[str]
+    servers: Servers
     size_bytes: int
     records: int
     seconds: float | None = None

@@ -40,18 +40,26 @@ def complete_node_settings(_: CompletionContext) -> list[str]:
     return [f"{name}=" for name in KEYS]
 
 
+def complete_users(context: CompletionContext) -> list[str]:
+    begun = context.incomplete
+    return [name for name in _ask(context, lambda broker: broker.list_users(), "name") if name.startswith(begun)]
+
+
 def _ask(
     context: CompletionContext, question: Callable[[RemoteBroker], Awaitable[Iterable[Any]]], field: str
 ) -> list[str]:
-    from logboom.cli.connection import servers_of
+    from logboom.cli.connection import find_profile
     from logboom.client.remote import connect
     from logboom.errors import LogboomError
 
     given = context.get("--server")
-    server: str | None = None if given is None else given.raw
+    server = given.value if given is not None and given.provided else None
+    data = context.get("--data")
+    if data is not None and data.provided:
+        return []
 
     async def talk() -> list[str]:
-        async with asyncio.timeout(PATIENCE_S), connect(servers_of(server), retry=False) as broker:
+        async with asyncio.timeout(PATIENCE_S), connect(find_profile(server), retry=False) as broker:
             names = {getattr(found, field) for found in await question(broker)}
             return sorted(name for name in names if name.isprintable())
 

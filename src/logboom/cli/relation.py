@@ -6,7 +6,7 @@ they end then.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,12 +15,14 @@ from logboom.batch.arrow import ORDER, schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from logboom.client.link.profile import Servers
+
 
 class TopicRelation:
-    def __init__(self, topic: str, partitions: int, servers: Sequence[str], gaps: Literal["raise", "skip"]) -> None:
+    def __init__(self, topic: str, partitions: int, servers: Servers, gaps: Literal["raise", "skip"]) -> None:
         self.topic = topic
         self._partitions = partitions
-        self._servers = list(servers)
+        self._servers = servers
         self._gaps: Literal["raise", "skip"] = gaps
         self.error: Exception | None = None
         """Why the last scan broke off."""

@@ -15,6 +15,7 @@ from logboom.lazy import exports
 
 if TYPE_CHECKING:
     from logboom.client.files.file_reader import FileReader
+    from logboom.client.link.profile import Profile
     from logboom.client.publish.transaction import Client, Transaction
     from logboom.client.read.async_reader import AsyncReader
     from logboom.client.read.reader import Reader
@@ -29,6 +30,7 @@ __all__ = [
     "AsyncWriter",
     "Client",
     "FileReader",
+    "Profile",
     "Reader",
     "RemoteBroker",
     "Transaction",
@@ -42,6 +44,7 @@ _HOMES = {
     "AsyncWriter": "write.async_writer",
     "Client": "publish.transaction",
     "FileReader": "files.file_reader",
+    "Profile": "link.profile",
     "Reader": "read.reader",
     "RemoteBroker": "remote",
     "Transaction": "publish.transaction",

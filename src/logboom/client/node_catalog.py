@@ -17,7 +17,7 @@ from logboom.broker.api import ReadRequest, SegmentInfo, Start, TopicInfo
 from logboom.broker.caller import EVERYBODY
 from logboom.client.catalog import Ends, ListedTopic, LogPoint, matches
 from logboom.client.file_catalog import FileCatalog, open_files
-from logboom.client.link.address import parse_servers
+from logboom.client.link.address import Servers, list_servers
 from logboom.client.read.start import CONNECT_PATIENCE_S, Gaps
 from logboom.client.remote import RemoteBroker
 from logboom.errors import Damage, LogboomError, TopicNotFound, Unavailable
@@ -41,7 +41,7 @@ class NodeCatalog:
 
     def __init__(
         self,
-        servers: str | Sequence[str] | None = None,
+        servers: Servers = None,
         directory: str | None = None,
         patience_s: float = PATIENCE_S,
         opening_s: float = CONNECT_PATIENCE_S,
@@ -49,7 +49,7 @@ class NodeCatalog:
         """`opening_s` is how long a node is looked for at first, `patience_s` one that answered before.
 
         `directory` is where the node's files are found here, if not under the name that the node has for it."""
-        self.servers: tuple[str, ...] = tuple(str(address) for address in parse_servers(servers))
+        self.servers: tuple[str, ...] = list_servers(servers)
         self.incarnation = 0
         self.is_copy = False
         self._patience_s = opening_s
@@ -73,7 +73,7 @@ class NodeCatalog:
             while True:
                 try:
                     if self._broker is None:
-                        self._broker = await RemoteBroker.connect(list(self.servers), self._patience_s)
+                        self._broker = await RemoteBroker.connect(self.servers, self._patience_s)
                         self._meet(self._broker.welcome)
                     return await question(self._broker)
                 except Unavailable:

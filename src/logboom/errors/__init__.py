@@ -40,6 +40,17 @@ LogboomError
 │   ├── LocalProtocolError     we would break it: a call in the wrong state
 │   ├── UnsupportedVersion     no version of the protocol that both sides speak
 │   └── WrongCluster           the node is of another cluster than the client wants
+├── AccessError
+│   ├── SignInRequired         the node does nothing for callers it does not know
+│   ├── SignInFailed           the name or the secret is wrong
+│   ├── NotAllowed             no rule gives the caller this right
+│   ├── InvalidPrincipal       a name that no user, group or role can have (also a ValueError)
+│   ├── InvalidPassword        a password that cannot be set (also a ValueError)
+│   ├── InvalidRule            a rule that means nothing (also a ValueError)
+│   ├── UserNotFound           no user has this name
+│   ├── UserExists             another user has this name already
+│   ├── TokenNotFound          no token has this id
+│   └── RuleNotFound           no rule has this number
 ├── ConfigError                a setting with a wrong name or value (also a ValueError)
 ├── InvalidCursorName          not 1 to 249 of the characters allowed (also a ValueError)
 ├── CursorNotFound             no cursor has this name
@@ -97,6 +108,19 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from logboom.errors.access import (
+    AccessError,
+    InvalidPassword,
+    InvalidPrincipal,
+    InvalidRule,
+    NotAllowed,
+    RuleNotFound,
+    SignInFailed,
+    SignInRequired,
+    TokenNotFound,
+    UserExists,
+    UserNotFound,
+)
 from logboom.errors.appends import (
     AppendRefused,
     BufferFull,
@@ -206,6 +230,7 @@ from logboom.errors.topics import (
 
 __all__ = [
     "CODES",
+    "AccessError",
     "AppendRefused",
     "BatchError",
     "BatchTooLarge",
@@ -233,7 +258,10 @@ __all__ = [
     "InvalidColumn",
     "InvalidCursorName",
     "InvalidKey",
+    "InvalidPassword",
     "InvalidPattern",
+    "InvalidPrincipal",
+    "InvalidRule",
     "InvalidTopicName",
     "KeyBusy",
     "KeyMismatch",
@@ -246,6 +274,7 @@ __all__ = [
     "LowSpace",
     "MalformedBatch",
     "NotABatch",
+    "NotAllowed",
     "NotLocal",
     "NotNext",
     "NotOpened",
@@ -265,9 +294,12 @@ __all__ = [
     "RepeatForgotten",
     "ReplicaDiverged",
     "ResultsUnreadable",
+    "RuleNotFound",
     "SeqnoOutOfRange",
     "SequenceGap",
     "ShuttingDown",
+    "SignInFailed",
+    "SignInRequired",
     "SparkMissing",
     "StageBusy",
     "StageError",
@@ -276,6 +308,7 @@ __all__ = [
     "StageNotFound",
     "StorageError",
     "SyncFailed",
+    "TokenNotFound",
     "TopicBusy",
     "TopicDeleted",
     "TopicError",
@@ -289,6 +322,8 @@ __all__ = [
     "UnknownProducer",
     "UnsupportedBatch",
     "UnsupportedVersion",
+    "UserExists",
+    "UserNotFound",
     "ValidatorFailed",
     "ValidatorNotAllowed",
     "WriteFailed",

@@ -19,7 +19,9 @@ from logboom.errors import ConfigError
 if TYPE_CHECKING:
     import asyncio
 
+    from logboom.broker.access.sign_in import SignIn
     from logboom.broker.api import Broker, Feeds
+    from logboom.broker.caller import Caller
     from logboom.broker.limits import Limits, Rejections
     from logboom.broker.monitor.measures import Meter
     from logboom.broker.world import World
@@ -91,5 +93,11 @@ class FrontEndSetup:
     """Clock, chance and threads."""
     end: Callable[[], None]
     """Ends the node, where a client may."""
+    check_end: Callable[[Caller], None]
+    """Raises where a caller may not end it."""
+    sign_in: SignIn | None
+    """Who somebody is; None where nobody is asked."""
+    shows_files: Callable[[Caller], bool]
+    """Whether a caller may be told where the files are."""
     others: Mapping[str, FrontEnd]
     """The front-ends before it in the table, by name."""

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, cast
 
 from logboom.batch.header import Buffer
 from logboom.broker.caller import EVERYBODY
-from logboom.errors import LimitExceeded, LogboomError, ProtocolError, RemoteProtocolError
+from logboom.errors import AccessError, LimitExceeded, LogboomError, ProtocolError, RemoteProtocolError
 from logboom.protocols.crowd import Crowd
-from logboom.protocols.peer_caller import caller_of_peer
+from logboom.protocols.peer_caller import caller_of_peer, is_private
 
 WRITE_BYTES_HIGH: Final = 1024 * 1024
 WRITE_BYTES_LOW: Final = 256 * 1024
@@ -154,7 +154,7 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
         error: Exception | None = None
         try:
             self._receive(nbytes)
-        except (ProtocolError, LimitExceeded) as reason:
+        except (AccessError, ProtocolError, LimitExceeded) as reason:
             error = reason
         except Exception as reason:
             error = reason
@@ -202,6 +202,11 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
             self._out.append(data)
         else:
             self._write(data)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody on the way can read what comes."""
+        return self._transport is not None and is_private(self._transport)
 
     @property
     def blocked(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
@@ -57,6 +58,30 @@ def tells_deletions(body: memoryview) -> bool:
     (False, True)
     """
     return "deletions" in dict(_lines(body))
+
+
+def tells_access(body: memoryview) -> bool:
+    """Of STATS: whether this source has users and rules that it can give to a copy; earlier releases have not."""
+    return "access_entries" in dict(_lines(body))
+
+
+def read_access(body: memoryview) -> tuple[str, dict[bytes, bytes] | None]:
+    """Which state this is; and all of it, where it is another one than the one that was named.
+
+    >>> read_access(memoryview(b"version: 7f\\r\\nYQ==: Yg==\\r\\n"))
+    ('7f', {b'a': b'b'})
+    >>> read_access(memoryview(b"version: 7f\\r\\nsame: true\\r\\n"))
+    ('7f', None)
+    """
+    (key, version), *lines = list(_lines(body)) or [("", "")]
+    if key != "version":
+        raise RemoteProtocolError("the source does not say which users and rules these are")
+    if lines == [("same", "true")]:
+        return version, None
+    try:
+        return version, {b64decode(name, validate=True): b64decode(value, validate=True) for name, value in lines}
+    except ValueError:
+        raise RemoteProtocolError("the source sent what is neither user nor rule") from None
 
 
 def read_deleted(body: memoryview) -> frozenset[str]:

@@ -1,10 +1,10 @@
 """A node that copies another one: finds the source, keeps up with it, and says how far behind it is.
 
-Every second the source is asked for its logs and cursors. What it has and this node has not is asked for. What it lacks
-is deleted here only where it says that somebody deleted it there: it may have come back from an older backup. Segments
-go, and cursors move, with those of the source only where the log is known to be the same. Batches come over connections
-of their own, see replica_carrier. Where the source is gone, or the connection, it is tried again for ever; one that is
-another node than the first time is left alone, whatever it has.
+Every second the source is asked for its logs and cursors, and for users and rules if they have changed. What it has and
+this node has not is asked for. What it lacks is deleted here only where it says that somebody deleted it there: it may
+have come back from an older backup. Segments go, and cursors move, with those of the source only where the log is known
+to be the same. Batches come over connections of their own, see replica_carrier. Where the source is gone, or the
+connection, it is tried again for ever; one that is another node than the first time is left alone, whatever it has.
 
 Closing stops the copying; when `close` returns, what has come is synced. `Replica.take_over` does that first.
 """
@@ -24,8 +24,9 @@ from logboom.broker.api import ReplicaStats
 from logboom.broker.local import LocalBroker
 from logboom.broker.replica import NOT_COPYING, Replica, check_role
 from logboom.client.link.backoff import Backoff
-from logboom.errors import ConfigError, DirectoryUnusable, LogboomError, Unavailable
-from logboom.protocols.endpoint import LOGD_PORT, Endpoint
+from logboom.errors import AccessError, ConfigError, DirectoryUnusable, LogboomError, Unavailable
+from logboom.protocols.endpoint import Endpoint
+from logboom.replication.access_copier import AccessCopier
 from logboom.replication.carrier import Carrier, FollowedLog, Held, logger
 from logboom.replication.facts import (
     SourceLog,
@@ -34,8 +35,10 @@ from logboom.replication.facts import (
     read_identity,
     read_topics,
     read_unreadable,
+    tells_access,
     tells_deletions,
 )
+from logboom.replication.source_access import ReplicateSettings, parse_source, write_source
 from logboom.replication.source_link import SourceLink
 from logboom.storage.data.role import Role, is_copying, read_role
 from logboom.storage.data.topic import Topic
@@ -57,11 +60,16 @@ ASKED_MAX: Final = 100
 """So many topics are asked about in one line."""
 
 
-async def prepare(address: str | None, directory: str, cluster_id: str | None = None) -> Role | None:
+async def prepare(
+    address: str | None,
+    directory: str,
+    cluster_id: str | None = None,
+    settings: ReplicateSettings = ReplicateSettings(),  # noqa: B008
+) -> Role | None:
     """What a node is to open its directory as, before it does: the copy of whoever is at this address.
 
     Without an address None; then the directory itself knows what it is. Raises ConfigError or DirectoryUnusable, and,
-    where the source of a new replica does not answer, Unavailable.
+    where the source of a new replica does not answer, Unavailable, or where it does not know it an AccessError.
     """
     role = await asyncio.to_thread(_role_of, directory)
     if address is None:
@@ -70,13 +78,15 @@ async def prepare(address: str | None, directory: str, cluster_id: str | None = 
         return None
     source = parse_source(address)
     if role is not None:
-        check_role(directory, role, msgspec.structs.replace(role, source=str(source)))
+        check_role(directory, role, msgspec.structs.replace(role, source=write_source(source)))
     try:
-        wanted = await _identify(source, FIRST_START_S if role is None else 0.0)
-    except Unavailable as error:
+        wanted = await _identify(source, FIRST_START_S if role is None else 0.0, settings)
+    except (Unavailable, AccessError) as error:
+        if role is None and isinstance(error, AccessError):
+            raise
         if role is None:
             raise Unavailable(f"a replica needs its source when it is started for the first time: {error}") from None
-        return msgspec.structs.replace(role, source=str(source))
+        return msgspec.structs.replace(role, source=write_source(source))
     if role is not None:
         check_role(directory, role, wanted)
     if cluster_id not in (None, wanted.cluster_id):
@@ -86,29 +96,19 @@ async def prepare(address: str | None, directory: str, cluster_id: str | None = 
     return wanted
 
 
-def parse_source(address: str) -> Endpoint:
-    try:
-        source = Endpoint.parse(address, LOGD_PORT)
-    except ValueError as error:
-        raise ConfigError("replicate_from", str(error)) from None
-    if not source.host or not source.port:
-        raise ConfigError("replicate_from", f"{address!r} names no node: write HOST:PORT")
-    return source
-
-
 def _role_of(directory: str) -> Role | None:
     return read_role(OsDisk(directory, read_only=True), directory) if os.path.isdir(directory) else None
 
 
-async def _identify(source: Endpoint, patience_s: float) -> Role:
+async def _identify(source: Endpoint, patience_s: float, settings: ReplicateSettings) -> Role:
     """Who is there, tried again and again for so long."""
     clock, backoff = asyncio.get_running_loop().time, Backoff(immediate=0)
     gives_up_at = clock() + patience_s
     while True:
         try:
-            link = await SourceLink.connect(source)
+            link = await SourceLink.connect(source, settings=settings)
             try:
-                return Role(str(source), *read_identity(await link.ask("STATS")))
+                return Role(write_source(source), *read_identity(await link.ask("STATS")))
             finally:
                 link.close()
         except Unavailable:
@@ -118,12 +118,15 @@ async def _identify(source: Endpoint, patience_s: float) -> Role:
 
 
 class Replication:
-    def __init__(self, replica: Replica, source: Endpoint) -> None:
+    def __init__(self, replica: Replica, source: Endpoint, settings: ReplicateSettings) -> None:
         self._replica = replica
         self._source = source
+        self._settings = settings
+        self._where = write_source(source)
         self._logs: dict[str, FollowedLog] = {}
         self._carriers: list[Carrier] = []
         self._held = Held()
+        self._access = AccessCopier(replica)
         self._connected = False
         self._heard_at: int | None = None
         self._error: str | None = None
@@ -136,12 +139,12 @@ class Replication:
         self._closing = False
 
     @classmethod
-    def start(cls, broker: LocalBroker) -> Replication:
+    def start(cls, broker: LocalBroker, settings: ReplicateSettings = ReplicateSettings()) -> Replication:  # noqa: B008
         """Begin to copy, for a broker that was opened as a replica."""
         replica = broker.replica
         if replica is None:
             raise DirectoryUnusable(f"{broker.directory} is no replica")
-        replication = cls(replica, parse_source(replica.role.source))
+        replication = cls(replica, parse_source(replica.role.source), settings)
         replica.stats, replica.stop = replication.stats, replication.close
         replication._task = asyncio.create_task(replication._run(), name="logboom-replication")
         return replication
@@ -160,14 +163,15 @@ class Replication:
         most = sorted(lags, key=lags.__getitem__, reverse=True)[:LAG_LOGS_MAX]
         kept = sorted(self._replica.kept)
         return ReplicaStats(
-            source=str(self._source),
+            source=self._where,
             connected=self._connected,
             lag_records=sum(lags.values()),
             lag_logs={name: lags[name] for name in most},
             heard=self._heard_at,
-            error=NOT_COPYING.format(source=self._source) if self._closing else self._error or self._trouble(),
+            error=NOT_COPYING.format(source=self._where) if self._closing else self._error or self._trouble(),
             kept=kept[:KEPT_MAX],
             kept_topics=len(kept),
+            access=self._access.state,
         )
 
     def _lag(self, listed: SourceLog) -> int:
@@ -201,7 +205,7 @@ class Replication:
 
     async def _follow(self, begun: Callable[[], None]) -> None:
         """As long as the source answers."""
-        link = await SourceLink.connect(self._source, self._hear)
+        link = await SourceLink.connect(self._source, self._hear, self._settings)
         try:
             stats = await link.ask("STATS")
             self._check_source(*read_identity(stats))
@@ -209,7 +213,8 @@ class Replication:
             self._tells_deletions = tells_deletions(stats)
             async with asyncio.TaskGroup() as carrying:
                 self._connected, self._error = True, None
-                logger.info("copying from %s", self._source)
+                logger.info("copying from %s", self._where)
+                self._access.begin(link.has_signed_in, tells_access(stats))
                 begun()
                 await self._watch(link, carrying)
         finally:
@@ -221,7 +226,7 @@ class Replication:
 
     def _check_source(self, node_id: str, cluster_id: str) -> None:
         role = self._replica.role
-        check_role("this node", role, Role(str(self._source), node_id, cluster_id))
+        check_role("this node", role, Role(self._where, node_id, cluster_id))
 
     async def _watch(self, link: SourceLink, carrying: asyncio.TaskGroup) -> None:
         clock = asyncio.get_running_loop().time
@@ -230,6 +235,7 @@ class Replication:
             await self._reconcile(link, read_topics(await link.ask("TOPICS")))
             await self._want(carrying)
             await self._copy_cursors(await link.ask("CURSORS"))
+            await self._access.copy(link)
             await self._drop()
             await asyncio.sleep(max(POLL_S, (clock() - began) / POLL_SHARE))
 
@@ -282,7 +288,8 @@ class Replication:
                 continue
             carrier = next((carrier for carrier in self._carriers if carrier.has_room), None)
             if carrier is None:
-                carrier = Carrier(await SourceLink.connect(self._source, self._hear), self._replica, self._held)
+                link = await SourceLink.connect(self._source, self._hear, self._settings)
+                carrier = Carrier(link, self._replica, self._held)
                 self._carriers.append(carrier)
                 carrying.create_task(carrier.run())
             carrier.add(followed)

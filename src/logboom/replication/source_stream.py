@@ -1,7 +1,7 @@
 """What a source says on its logd port to a node that copies it, without any I/O: from bytes to events.
 
     MOK <size>\\r\\n<body>   STORED <log> <size> <next index> <first> <committed> <committed index>\\r\\n<batches>
-    GONE <log>\\r\\n   ERR <reason>\\r\\n   PONG\\r\\n
+    GONE <log>\\r\\n   ERR <reason>\\r\\n   PONG\\r\\n   OK 0 0\\r\\n
 
 The events are the same wherever the stream was cut. Lengths are checked before anything is kept; between two calls one
 unfinished line or body is held. Anything else than the above is RemoteProtocolError, and the end of the connection.
@@ -45,11 +45,15 @@ class SourceRefusal(NamedTuple):
     reason: str
 
 
+class SourceConsent(NamedTuple):
+    """What was asked for is done."""
+
+
 class Pong(NamedTuple):
     pass
 
 
-Event = SourceAnswer | SourcePiece | SourceLogGone | SourceRefusal | Pong
+Event = SourceAnswer | SourcePiece | SourceLogGone | SourceRefusal | SourceConsent | Pong
 
 
 class SourceStream:
@@ -88,6 +92,8 @@ class SourceStream:
         match words:
             case ["PONG"]:
                 events.append(Pong())
+            case ["OK", "0", "0"]:
+                events.append(SourceConsent())
             case ["GONE", log]:
                 events.append(SourceLogGone(log))
             case ["ERR", *reason]:

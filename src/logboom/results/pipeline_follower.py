@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from logboom.broker.api import LogCalls
-from logboom.broker.caller import EVERYBODY
+from logboom.broker.caller import ITSELF
 from logboom.broker.read.archives import ArchivedLog
 from logboom.errors import LogboomError, ShuttingDown
 from logboom.results.archived import ArchivedLogReader, find_archives
@@ -40,8 +40,8 @@ class PipelineFollower:
         async def connect() -> LogCalls:
             return broker
 
-        self._ledger = PipelineLedger(connect, EVERYBODY)
-        self._looking = PipelineLedger(connect, EVERYBODY)
+        self._ledger = PipelineLedger(connect, ITSELF)
+        self._looking = PipelineLedger(connect, ITSELF)
         """For those who cannot wait until the other has its turn."""
         self._loop = asyncio.get_running_loop()
         self._put = put

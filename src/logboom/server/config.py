@@ -13,15 +13,20 @@ from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
+from logboom.access.bearer import BearerSettings
+from logboom.broker.access.audit_trail import AuditSettings
 from logboom.broker.allowances import Allowances
 from logboom.broker.append.validator_address import ValidatorRules
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.limits import Limits, TopicRules
 from logboom.errors import ConfigError
-from logboom.protocols.endpoint import LOGD_PORT, PORT, Endpoint
+from logboom.protocols.endpoint import PORT, Endpoint
 from logboom.protocols.front_end import FrontEndSettings
+from logboom.replication.source_access import ReplicateSettings, parse_source
 from logboom.results.place_rules import PlaceRules
 from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
+from logboom.server.security.certificates import TlsSettings
+from logboom.server.security.key_sets import check_settings, is_configured
 from logboom.storage.config import MIB
 
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -39,6 +44,12 @@ class Listen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             raise ConfigError(f"listen.{kind.name}", str(error)) from None
 
 
+class AccessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    anonymous: Literal["auto", "all", "none"] = "auto"
+    insecure: bool = False
+    files_group: str | None = None
+
+
 class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     data: str
     cluster_id: str | None = None
@@ -47,7 +58,12 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shutdown_deadline_ms: int = 10_000
     log_level: LogLevel = "info"
     replicate_from: str | None = None
+    replicate: ReplicateSettings = ReplicateSettings()
     listen: Listen = Listen()
+    tls: TlsSettings = TlsSettings()
+    access: AccessSettings = AccessSettings()
+    oidc: BearerSettings = BearerSettings()
+    audit: AuditSettings = AuditSettings()
     limits: Limits = Limits()
     topics: TopicRules = TopicRules()
     hooks: dict[str, str] = {}
@@ -64,10 +80,12 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 "listen", "there is nothing to listen on: name an address in listen.binary or listen.http"
             )
         if self.replicate_from is not None:
-            try:
-                Endpoint.parse(self.replicate_from, LOGD_PORT)
-            except ValueError as error:
-                raise ConfigError("replicate_from", str(error)) from None
+            self.replicate.check(parse_source(self.replicate_from))
+        self.tls.check()
+        if is_configured(self.oidc):
+            check_settings(self.oidc)
+        self._check_exposure()
+        self.audit.check()
         self.limits.check()
         for kind in FRONT_ENDS:
             if (settings := self.settings_of(kind)) is not None:
@@ -77,12 +95,58 @@ class NodeConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         self.broker()
         return self
 
+    def is_secured(self, endpoint: Endpoint) -> bool:
+        """Whether there is TLS."""
+        return endpoint.is_secured(self.tls.certificate is not None)
+
+    @property
+    def exposed(self) -> list[tuple[FrontEndKind, Endpoint]]:
+        """Where other machines reach the node."""
+        return [
+            (kind, endpoint) for kind in FRONT_ENDS for endpoint in self.listen.endpoints(kind) if not endpoint.is_local
+        ]
+
+    def _check_exposure(self) -> None:
+        """What other machines reach has TLS, and asks who they are. Raises ConfigError with what to add."""
+        for kind in FRONT_ENDS:
+            for endpoint in self.listen.endpoints(kind):
+                if endpoint.tls and self.tls.certificate is None:
+                    raise ConfigError("tls.certificate", f"is needed for {endpoint}: `logboom cert` makes one")
+        if self.access.insecure:
+            return
+        for kind, endpoint in self.exposed:
+            if not self.is_secured(endpoint):
+                raise ConfigError(
+                    f"listen.{kind.name}",
+                    f"other machines reach {endpoint}, and there is no TLS. Make a certificate (`logboom cert`) and a "
+                    f"user (`logboom user add NAME --role admin --data {self.data}`), and add two lines:\n"
+                    '    tls.certificate = "server.pem"\n'
+                    '    tls.key = "server.key"\n'
+                    "or say --insecure: then everybody who reaches the node may do everything",
+                )
+            if self.access.anonymous == "all":
+                raise ConfigError(
+                    "access.anonymous", f"is all, and other machines reach {endpoint}: say --insecure to allow that"
+                )
+
+    @property
+    def anonymous(self) -> Literal["all", "none"]:
+        """What callers may do that have not signed in."""
+        if self.access.anonymous != "auto":
+            return self.access.anonymous
+        return "all" if self.access.insecure or not self.exposed else "none"
+
     def settings_of(self, kind: FrontEndKind) -> FrontEndSettings | None:
         return None if kind.settings is None else getattr(self, kind.name)
 
     def broker(self) -> BrokerConfig:
         allowed = Allowances(self.hooks, self.validators)
-        return BrokerConfig(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes, allowed=allowed)
+        return BrokerConfig(
+            *(self.limits, self.topics, self.upkeep, self.threads, self.reserve_bytes),
+            allowed=allowed,
+            anonymous=self.anonymous,
+            audit=self.audit,
+        )
 
 
 def _compose() -> type[NodeConfig]:

@@ -12,6 +12,7 @@ import contextlib
 import errno
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Final
 
@@ -24,6 +25,8 @@ SEND_BYTES: Final = 256 * 1024
 megabytes for each, and a thousand such readers would leave nothing for the others."""
 PROBE_S: Final = 60
 """After so long in silence the system looks whether the peer is still there: who follows a log need not say a word."""
+HANDSHAKE_S: Final = 10.0
+"""Who has not finished the handshake of TLS by then is sent away. Until then it counts among the connections."""
 RETRY_S: Final = 0.1
 TELL_EVERY_S: Final = 10.0
 LINGER_S: Final = 1.0
@@ -68,9 +71,15 @@ class Gate:
         self._lingering_max = min(lingering_max, LINGERING_MAX)
         self._told_at = -TELL_EVERY_S
 
-    async def serve(self, listening: socket.socket, factory: Factory, refusal: bytes) -> None:
+    async def serve(
+        self,
+        listening: socket.socket,
+        factory: Factory,
+        refusal: bytes,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
         """Until cancelled. `listening` does not block, and listens already; `refusal` is what those over the limit
-        are told."""
+        are told, unless they speak TLS. `tls` gives what it has for the next connection."""
         loop = asyncio.get_running_loop()
         while True:
             await self._pace.turn()
@@ -80,21 +89,25 @@ class Gate:
                 await self._endure(error)
                 continue
             if self._open_now() + len(self._entering) >= self._connections_max:
-                self._refuse(connection, refusal)
+                self._refuse(connection, refusal if tls is None else b"")
                 continue
             # Not awaited: a protocol that fails to begin would hold up everybody behind it.
-            task = loop.create_task(self._enter(connection, factory))
+            task = loop.create_task(self._enter(connection, factory, None if tls is None else tls()))
             self._entering.add(task)
             task.add_done_callback(self._entering.discard)
 
-    async def _enter(self, connection: socket.socket, factory: Factory) -> None:
+    async def _enter(self, connection: socket.socket, factory: Factory, tls: ssl.SSLContext | None) -> None:
         try:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BYTES)
             if connection.family != socket.AF_UNIX:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # the loops do so only sometimes
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, PROBE_S)
-            await asyncio.get_running_loop().connect_accepted_socket(factory, connection)
+            loop = asyncio.get_running_loop()
+            if tls is None:
+                await loop.connect_accepted_socket(factory, connection)
+            else:
+                await loop.connect_accepted_socket(factory, connection, ssl=tls, ssl_handshake_timeout=HANDSHAKE_S)
         except OSError as error:  # gone already, or no memory for it
             connection.close()
             self._rejections.count("accept", f"a connection was not accepted: {error}")

@@ -15,6 +15,7 @@ import msgspec.inspect as types
 
 from logboom.broker import config as upkeep
 from logboom.broker import limits
+from logboom.broker.access import audit_trail
 from logboom.errors import ConfigError
 from logboom.server import config
 from logboom.server.front_ends import FRONT_ENDS
@@ -35,6 +36,7 @@ _RANGES: Final[dict[str, tuple[float, float]]] = {
         for name, span in kind.settings.ranges.items()
     },
     **{f"upkeep.{name}": span for name, span in upkeep.RANGES.items()},
+    **{f"audit.{name}": span for name, span in audit_trail.RANGES.items()},
     "topics.partitions": (1, topic.PARTITIONS_MAX),
     **{f"topics.settings.{name}": span for name, span in topic.RANGES.items()},
 }

@@ -20,6 +20,7 @@ from logboom.errors import ConfigError
 from logboom.protocols.endpoint import Endpoint
 
 BACKLOG: Final = 4096
+SOCKET_NAME: Final = "logboom.sock"
 _UNIX_MODE: Final = 0o660
 _UNIX_PATH_MAX: Final = 107
 _CONNECT_S: Final = 1.0
@@ -80,6 +81,11 @@ def explain(endpoint: Endpoint, error: OSError) -> str:
     if error.errno in (errno.EACCES, errno.EPERM):
         return f"{endpoint} is not for this user: use a port above 1023"
     return f"{endpoint}: {error.strerror or error}"
+
+
+def default_socket(directory: str) -> str:
+    """The Unix socket of a node in its data directory, where callers must sign in and no other was named."""
+    return os.path.join(directory, SOCKET_NAME)
 
 
 class UnixSocket:

@@ -10,15 +10,23 @@ from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
 def _meaning_of_addresses(kind: FrontEndKind) -> str:
     """The first says it for all."""
     if kind is FRONT_ENDS[0]:
-        rest = "port 0 is any free port. There is no authentication: every client that can connect may read and write."
+        rest = (
+            "port 0 is any free port. Those that other machines reach need TLS, and callers sign in; tls:// demands "
+            "TLS anywhere, plain:// forbids it."
+        )
     else:
-        rest = "an empty list turns it off. There is no authentication."
+        rest = "an empty list turns it off. For other machines the same holds as for listen.binary."
     return f"Addresses for {kind.what}, HOST:PORT; {rest}"
 
 
 SECTION_MEANINGS: Final = {
     "": "The node.",
     "listen": "Addresses the node listens on.",
+    "tls": "Certificates. With them, addresses that other machines reach speak TLS; tls:// demands it anywhere.",
+    "oidc": "Bearer tokens (JWT) of an identity provider. Needs logboom[oidc].",
+    "access": "What may be done without signing in. The node keeps users and rules: `logboom user`, `logboom acl`.",
+    "audit": "The record of administrative acts and refusals, in the topic _audit.",
+    "replicate": "Who a replica is at its source. Secrets are in files, read anew for each connection.",
     "limits": "Limits of the node. They always apply; `logboom stats` counts each refusal.",
     "topics": "Which topics may be created, and with which defaults.",
     "topics.settings.segment": "Default for new topics: when a segment is closed.",
@@ -42,9 +50,22 @@ MEANINGS: Final = {
     "reserve_bytes": "Writes are refused while the volume has less free space than this; reads continue.",
     "shutdown_deadline_ms": "A node that is stopped exits after this time at the latest.",
     "log_level": "The least severe messages to print on standard error.",
-    "replicate_from": "The logd address of a node to copy, HOST:PORT. This node is then its read-only replica.",
+    "replicate_from": (
+        "The logd address of a node to copy, HOST:PORT or tls://HOST:PORT. This node is then its read-only replica."
+    ),
+    "replicate.profile": "The name of a profile (profiles.toml) that has all of the following; instead of them.",
+    "replicate.user": "The user to sign in as.",
+    "replicate.password_file": "A file with that user's password, and nothing else. Not all may read it.",
+    "replicate.token_file": "A file with a token, instead of a user and a password.",
+    "replicate.ca": "A file with the certificates to trust; without one, those of the system.",
+    "replicate.certificate": "A file with this node's own certificate to show, and perhaps its key.",
+    "replicate.key": "A file with the key of that certificate.",
+    "replicate.server_name": "What the source's certificate must be for, if that is not the host in replicate_from.",
     **{f"listen.{kind.name}": _meaning_of_addresses(kind) for kind in FRONT_ENDS},
-    "listen.unix": "Path of a Unix socket for the binary protocol; in a file, relative to that file.",
+    "listen.unix": (
+        "Path of a Unix socket for the binary protocol; in a file, relative to that file. Where callers must sign in, "
+        "and none is named, it is logboom.sock in the data directory. Over it whoever runs the node may do everything."
+    ),
     **{
         f"{kind.name}.{key}": meaning
         for kind in FRONT_ENDS
@@ -72,6 +93,32 @@ MEANINGS: Final = {
     "limits.stages": "How many stages there may be. 0 allows no stages, and so no publish.",
     "limits.staged_bytes": "Size of all stages together. A publish takes up to the same space again until it is done.",
     "limits.stage_idle_ms": "A stage that is not used for this time is discarded.",
+    "limits.access_entries": "How many users, tokens, roles and rules there may be together.",
+    "tls.certificate": "A file with the node's certificate and those between it and its CA, in PEM.",
+    "tls.key": "A file with the key of the certificate; not needed where that file holds both.",
+    "tls.client_ca": "A file with the certificates that those of clients are checked against.",
+    "tls.client_certificates": "Whether clients must show a certificate, may, or are not asked.",
+    "tls.principal_from": "Which name of a client's certificate says who he is; it must have exactly one of these.",
+    "access.anonymous": (
+        "What callers may do that have not signed in: all, or none but what rules give to anonymous; auto is all "
+        "where only this machine reaches the node, else none."
+    ),
+    "oidc.issuer": "Who must have issued a token: its `iss`.",
+    "oidc.audience": "For whom it must be: its `aud`.",
+    "oidc.jwks": "The keys of the provider (JSON Web Key Set): a file, or a URL with https://.",
+    "oidc.principal_claim": "Which claim of a token says who somebody is.",
+    "oidc.groups_claim": "Which claim names the groups he is in.",
+    "access.files_group": (
+        "A group of this machine whose members may read the files, as FileReader and Spark do; else only the user that "
+        "runs the node. Rules do not count there."
+    ),
+    "access.insecure": "Listen for other machines without TLS, and let everybody do everything.",
+    "audit.enabled": (
+        "Whether administrative acts and refusals are recorded in the topic _audit; none means where callers must sign "
+        "in."
+    ),
+    "audit.bytes": "How much of the audit trail is kept.",
+    "audit.days": "For how many days it is kept.",
     "limits.publish_keys": "How many lasting names of publish keys there may be. They are kept in memory.",
     "topics.allowed": "Shell patterns; the name of a new topic must match one of them.",
     "topics.denied": "Shell patterns that the name of a new topic must not match.",

@@ -11,13 +11,15 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Container, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
 
 from logboom import __version__
+from logboom.broker.api import AccessStats
 from logboom.broker.local import LocalBroker
 from logboom.broker.world import World
 from logboom.errors import ConfigError, DirectoryInUse, DirectoryUnusable
@@ -25,11 +27,15 @@ from logboom.protocols.endpoint import Endpoint
 from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.replication.replication import Replication, prepare
 from logboom.results.pipeline_follower import PipelineFollower
+from logboom.server.config import NodeConfig
 from logboom.server.descriptors import FEW, Shares, raise_limit, share_out
 from logboom.server.front_ends import FRONT_ENDS
 from logboom.server.gate import Gate
 from logboom.server.keys import KEYS
-from logboom.server.listeners import UnixSocket, bind_all, endpoint_of, listen_all
+from logboom.server.listeners import UnixSocket, bind_all, default_socket, endpoint_of, listen_all
+from logboom.server.security.certificates import Certificates
+from logboom.server.security.file_modes import conceal, protect
+from logboom.server.security.key_sets import BearerChecker, is_configured
 from logboom.server.sources import DEFAULT, LoadedConfig
 from logboom.server.webhooks import WebHooks
 
@@ -54,6 +60,10 @@ class Node:
         self.endpoints: dict[str, list[Endpoint]] = {}
         """Where it listens, by protocol."""
         self.unix: UnixSocket | None = None
+        self.secured: list[str] = []
+        """Those of them that have TLS."""
+        self.certificates: Certificates | None = None
+        """Of listeners with TLS."""
         self._fronts = fronts
         self._sockets: dict[str, list[socket.socket]] = {}
         self._gate: Gate | None = None
@@ -70,30 +80,44 @@ class Node:
         """
         config = loaded.config
         shares = _share_descriptors(loaded)
-        sockets = _bind(loaded)
+        certificates = None if config.tls.certificate is None else Certificates(config.tls)
+        bearers = BearerChecker(config.oidc, time.monotonic) if is_configured(config.oidc) else None
+        secured: set[socket.socket] = set()
+        sockets = _bind(loaded, secured)
         hooks = WebHooks(config.validators)
         try:
             broker = await _open_broker(loaded, shares, hooks)
         except BaseException:
             _close_all(sockets)
             raise
+        broker.sign_in.bearers = bearers
         node = cls(broker, hooks, _make_fronts(broker, loaded, end), shares)
         try:
             node._following = await PipelineFollower.start(broker, broker.archives.put, config.pipeline)
             if config.replicate_from is not None:
-                node._replication = Replication.start(broker)
-            node._listen(sockets, loaded)
+                node._replication = Replication.start(broker, config.replicate)
+            node._listen(sockets, loaded, certificates, secured)
         except BaseException:
             _close_all(sockets)
             await node.close(config.shutdown_deadline_ms / 1000)
             raise
         return node
 
+    def describe_access(self, config: NodeConfig) -> AccessStats:
+        expires = None if self.certificates is None else self.certificates.expires
+        return AccessStats(config.anonymous, config.access.insecure and bool(config.exposed), expires)
+
     @property
     def _open_connections(self) -> int:
         return sum(front.connections for front in self._fronts.values())
 
-    def _listen(self, sockets: dict[str, list[socket.socket]], loaded: LoadedConfig) -> None:
+    def _listen(
+        self,
+        sockets: dict[str, list[socket.socket]],
+        loaded: LoadedConfig,
+        certificates: Certificates | None,
+        secured: Container[socket.socket],
+    ) -> None:
         per_second, counts = self.broker.limits.connections_per_second, self.broker.rejections
         self._gate = gate = Gate(
             *(self.connections_max, per_second, lambda: self._open_connections, counts, self._lingering_max)
@@ -101,16 +125,24 @@ class Node:
         self._sockets = sockets
         for protocol, some in sockets.items():
             sockets[protocol] = listen_all(some, are_default=_is_default(loaded, protocol))
-        if loaded.config.listen.unix is not None:
-            self.unix = UnixSocket(loaded.config.listen.unix)
+        self.unix = _open_unix(loaded.config)
         _check_any(sockets, loaded)
-        self.endpoints = {protocol: [endpoint_of(sock) for sock in some] for protocol, some in sockets.items()}
+        self.endpoints = {
+            protocol: [endpoint_of(sock)._replace(tls=sock in secured or None) for sock in some]
+            for protocol, some in sockets.items()
+        }
         listening = [(protocol, sock) for protocol, some in sockets.items() for sock in some]
         if self.unix is not None:
             listening.append((FRONT_ENDS[0].name, self.unix.socket))
         for protocol, sock in listening:
             front = self._fronts[protocol]
-            self._accepting.append(asyncio.create_task(gate.serve(sock, front.factory, front.refusal)))
+            tls = certificates.context if certificates is not None and sock in secured else None
+            self._accepting.append(asyncio.create_task(gate.serve(sock, front.factory, front.refusal, tls)))
+        self.certificates = certificates
+        self.secured = [str(endpoint_of(sock)) for some in sockets.values() for sock in some if sock in secured]
+        self.broker.describe_access = lambda: self.describe_access(loaded.config)
+        if certificates is not None:
+            self._accepting.append(asyncio.create_task(certificates.follow()))
 
     async def close(self, deadline_s: float) -> None:
         """Raises SyncFailed where something written could not be made durable, TimeoutError where time ran out."""
@@ -156,6 +188,9 @@ def _make_fronts(broker: LocalBroker, loaded: LoadedConfig, end: Callable[[], No
                 places=config.pipeline,
                 world=broker.world,
                 end=end,
+                check_end=broker.check_manager,
+                sign_in=broker.sign_in,
+                shows_files=broker.shows_files,
                 others=dict(made),
             )
         )
@@ -174,19 +209,37 @@ def describe_config(loaded: LoadedConfig) -> dict[str, Any]:
     }
 
 
-def _bind(loaded: LoadedConfig) -> dict[str, list[socket.socket]]:
-    """The sockets of each protocol. Raises ConfigError where none is left."""
+def _bind(loaded: LoadedConfig, secured: set[socket.socket]) -> dict[str, list[socket.socket]]:
+    """The sockets of each protocol; those with TLS are put into `secured`. Raises ConfigError where none is left."""
     listen = loaded.config.listen
     bound: dict[str, list[socket.socket]] = {}
     try:
         for kind in FRONT_ENDS:
             is_default = _is_default(loaded, kind.name)
-            bound[kind.name] = bind_all(listen.endpoints(kind), f"listen.{kind.name}", is_default)
+            bound[kind.name] = some = []
+            for endpoint in listen.endpoints(kind):
+                more = bind_all([endpoint], f"listen.{kind.name}", is_default)
+                some += more
+                if loaded.config.is_secured(endpoint):
+                    secured.update(more)
         _check_any(bound, loaded)
     except BaseException:
         _close_all(bound)
         raise
     return bound
+
+
+def _open_unix(config: NodeConfig) -> UnixSocket | None:
+    """Where callers must sign in there is always one: whoever runs the node makes the first user over it."""
+    if config.listen.unix is not None:
+        return UnixSocket(config.listen.unix)
+    if config.anonymous == "all":
+        return None
+    try:
+        return UnixSocket(default_socket(config.data))
+    except ConfigError as error:
+        logger.warning("%s; without it `logboom user --data` works only while the node is stopped", error)
+        return None
 
 
 def _is_default(loaded: LoadedConfig, protocol: str) -> bool:
@@ -204,22 +257,25 @@ async def _open_broker(loaded: LoadedConfig, shares: Shares, hooks: WebHooks) ->
     limits = msgspec.structs.replace(loaded.config.limits, connections=shares.connections)
     config = msgspec.structs.replace(loaded.config, limits=limits)
     broker = replace(config.broker(), files_max=shares.files, dirty_logs_max=shares.dirty_logs)
-    _check_directory(config.data)
-    role = await prepare(config.replicate_from, config.data, config.cluster_id)
+    check_directory(config.data)
+    await asyncio.to_thread(protect, config.data, config.access.files_group)
+    role = await prepare(config.replicate_from, config.data, config.cluster_id, config.replicate)
     cluster_id = config.cluster_id if role is None else role.cluster_id
     world = World()
     while True:
         try:
-            return await LocalBroker.open(
+            opened = await LocalBroker.open(
                 config.data, broker, cluster_id, validators=hooks, replicate=role, world=world
             )
+            await asyncio.to_thread(conceal, config.data)
+            return opened
         except DirectoryInUse:
             if loop.time() >= gives_up_at:
                 raise
         await asyncio.sleep(IN_USE_RETRY_S)
 
 
-def _check_directory(path: str) -> None:
+def check_directory(path: str) -> None:
     """A node begins in a directory that is empty or its own, so that a slip of the hand leaves nothing in /etc."""
     if not os.path.exists(path):
         return

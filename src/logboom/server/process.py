@@ -2,7 +2,7 @@
 
 The first SIGTERM or SIGINT ends it properly: what was promised is kept, everything is synced, and that within a
 deadline which holds even if the event loop hangs. The second one ends it at once; the next start recovers. SIGHUP is no
-signal to end: a configuration counts from the next start.
+signal to end: certificates are read again, and the rest of the configuration counts from the next start.
 
 Exit codes: 0 ended as it should, 1 something written could not be made durable, or the deadline passed, 2 it could not
 start, 130 and 143 ended at once.
@@ -18,12 +18,16 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from typing import Final
 
+from logboom.broker.caller import ITSELF
+from logboom.broker.monitor.checkup import exposure
 from logboom.broker.wording import printable_lines
 from logboom.errors import LogboomError
 from logboom.server.node import Node
 from logboom.server.screen import Ready, describe
+from logboom.server.security.file_modes import umask_of
 from logboom.server.sources import LoadedConfig
 
 ENDED, BROKEN, UNABLE = 0, 1, 2
@@ -38,6 +42,7 @@ logger = logging.getLogger("logboom.server")
 def run(loaded: LoadedConfig, ready_file: str | None = None, as_json: bool = False) -> int:
     """Serve until told to end; returns the exit code."""
     _log_to_stderr(loaded.config.log_level)
+    os.umask(umask_of(loaded.config.access.files_group))
     with asyncio.Runner(loop_factory=_new_loop) as runner:
         stop = Stop(runner.get_loop())
         return runner.run(_serve(loaded, stop, ready_file, as_json))
@@ -56,6 +61,8 @@ class Stop:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.asked = asyncio.Event()
+        self.on_hang_up: Callable[[], object] = lambda: None
+        """Called in the event loop, on SIGHUP."""
         self._loop = loop
         self._received = False
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -72,7 +79,11 @@ class Stop:
         self._loop.call_soon_threadsafe(self.asked.set)
 
     def _note(self, number: int, _: object) -> None:
-        say("SIGHUP: nothing to do; the configuration counts from the next start")
+        say("SIGHUP: certificates are read again; the rest of the configuration counts from the next start")
+        self._loop.call_soon_threadsafe(self._hang_up)
+
+    def _hang_up(self) -> None:
+        self.on_hang_up()
 
 
 def say(text: str) -> None:
@@ -90,6 +101,8 @@ async def _serve(loaded: LoadedConfig, stop: Stop, ready_file: str | None, as_js
     node = await _open(loaded, stop)
     if not isinstance(node, Node):
         return node
+    if node.certificates is not None:
+        stop.on_hang_up = node.certificates.refresh
     deadline_s = loaded.config.shutdown_deadline_ms / 1000
     ready = Ready.of(node)
     code = ENDED
@@ -147,15 +160,20 @@ async def _announce(node: Node, ready: Ready, loaded: LoadedConfig, ready_file: 
     if len(found) > TOLD_MAX:
         logger.warning("and %d more like these; `logboom doctor %s` tells all", len(found) - TOLD_MAX, ready.directory)
     logger.info("%s", summary)
-    for endpoint in (endpoint for some in node.endpoints.values() for endpoint in some):
-        if not endpoint.is_local:
-            logger.warning("%s can be reached from elsewhere, and there is no authentication", endpoint)
+    for protocol, endpoints in node.endpoints.items():
+        for endpoint in endpoints:
+            if not endpoint.is_local and loaded.config.access.insecure:
+                logger.warning("insecure, at %s (%s): %s", endpoint, protocol, exposure(loaded.config.anonymous))
+    if loaded.config.anonymous == "none" and not await node.broker.list_users(caller=ITSELF):
+        logger.warning(
+            "there are no users yet: `logboom user add NAME --role admin --data %s` makes the first", ready.directory
+        )
     if ready_file is not None:
         _publish(ready_file, ready)
     text = (
         ready.to_json().decode()
         if as_json
-        else describe(ready, await node.broker.stats(), loaded, node.connections_max)
+        else describe(ready, await node.broker.stats(caller=ITSELF), loaded, node.connections_max)
     )
     try:
         print(text, end="" if as_json else "\n", flush=True)

@@ -28,8 +28,24 @@ DEFAULT: Final = "default"
 FILE_VARIABLE: Final = "LOGBOOM_CONFIG"
 FILE_NAME: Final = "logboom.toml"
 _PREFIX: Final = "LOGBOOM_"
-_OTHERS: Final = (FILE_VARIABLE, "LOGBOOM_SERVERS")
-_PATHS: Final = ("data", "listen.unix")
+CLIENTS: Final = (
+    "SERVERS",
+    "PROFILE",
+    "PROFILES",
+    "USER",
+    "PASSWORD",
+    "TOKEN",
+    "CA",
+    "CERTIFICATE",
+    "KEY",
+    "SERVER_NAME",
+)
+"""What clients take from the environment, and a node does not."""
+_OTHERS: Final = (FILE_VARIABLE, *(f"LOGBOOM_{name}" for name in CLIENTS))
+_PATHS: Final = (
+    *("data", "listen.unix", "tls.certificate", "tls.key", "tls.client_ca"),
+    *(f"replicate.{name}" for name in ("password_file", "token_file", "ca", "certificate", "key")),
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from pyspark.sql.streaming.listener import (
 
 from logboom.client.node_catalog import NodeCatalog
 from logboom.errors import ConfigError, CursorMovedBack, LogboomError, ReadOnlyReplica, Unavailable
+from logboom.spark.option_table import recall
 from logboom.spark.read.offsets import Log, OffsetMark, Offsets
 from logboom.spark.read.stream import commit_cursor
 
@@ -136,7 +137,7 @@ class CursorListener(StreamingQueryListener):
                 continue
             try:
                 if servers not in self._catalogs:
-                    self._catalogs[servers] = NodeCatalog(servers, patience_s=PATIENCE_S)
+                    self._catalogs[servers] = NodeCatalog(recall(servers), patience_s=PATIENCE_S)
                 commit_cursor(self._catalogs[servers], name, marks)
             except CursorMovedBack as error:
                 if (servers, name) not in self._ahead:

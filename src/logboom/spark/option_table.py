@@ -10,11 +10,13 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, Final, NoReturn
 from urllib.parse import unquote, urlsplit
 
-from logboom.client.link.address import parse_servers
+from logboom.client.link.address import list_servers
+from logboom.client.link.profile import ServerList
 from logboom.errors import ConfigError
 
 Entries = Mapping[str, tuple[str, Callable[[str], Any], tuple[str, ...]]]
@@ -23,6 +25,15 @@ Entries = Mapping[str, tuple[str, Callable[[str], Any], tuple[str, ...]]]
 IGNORED: Final = ("serialization.format",)
 """What Spark itself adds, and nobody has to know."""
 
+IDENTITY: Final = ("user", "ca", "certificate", "key", "server_name")
+"""What options may say of a Profile."""
+SECRETS: Final = dict.fromkeys(
+    ("password", "token"),
+    "Spark shows options to many: use LOGBOOM_PASSWORD or LOGBOOM_TOKEN in the environment, or a profile",
+)
+"""What options may not say."""
+KNOWN_MOST: Final = 1000
+_KNOWN: Final[dict[str, ServerList]] = {}
 logger = logging.getLogger("logboom.spark")
 
 
@@ -77,6 +88,17 @@ class OptionTable:
         raise ConfigError(name, f"is no option of the logboom {self._whose}: {hint}")
 
 
+PROFILE: Final[Entries] = {
+    "profile": ("profile", str.strip, ()),
+    "user": ("own_user", str, ()),
+    "ca": ("own_ca", str, ()),
+    "certificate": ("own_certificate", str, ()),
+    "certificateKey": ("own_key", str, ()),
+    "serverName": ("own_server_name", str, ()),
+}
+"""How a node is reached, and by whom: the same for reading and writing."""
+
+
 def is_in_catalog(options: Mapping[str, str]) -> bool:
     """Whether these are of a table of Spark's catalog: Spark mixes in what it knows of the table."""
     return "provider" in options
@@ -99,7 +121,32 @@ def take_place(given: dict[str, Any]) -> dict[str, Any]:
     more = given.pop("servers", ())
     if servers and more and servers != more:
         raise ConfigError("servers", "is another place than the path: give one of them")
-    return {"directory": directory, "servers": servers or more}
+    identity = {name: given.pop(f"own_{name}") for name in IDENTITY if f"own_{name}" in given}
+    profile = given.pop("profile", None)
+    if profile is not None:
+        found = list_servers(f"@{profile}")
+        more = found if not servers and not more else list_servers(replace(found.profile, servers=servers or more))
+        servers = ()
+    reached = servers or more
+    if identity:
+        if not reached:
+            raise ConfigError(next(iter(identity)), "is for a node: load('tls://host:port')")
+        reached = list_servers(replace(reached.profile, **identity))
+    return {"directory": directory, "servers": remember(reached)}
+
+
+def remember(servers: tuple[str, ...]) -> tuple[str, ...]:
+    """So that `recall` finds who calls there, where only the text was written down."""
+    if isinstance(servers, ServerList):
+        if len(_KNOWN) >= KNOWN_MOST:
+            _KNOWN.clear()
+        _KNOWN[",".join(servers)] = servers
+    return servers
+
+
+def recall(text: str) -> str | ServerList:
+    """The servers that were last named so in this process, with who calls there."""
+    return _KNOWN.get(text, text)
 
 
 def _read(read: Callable[[str], Any], name: str, text: str) -> Any:
@@ -113,17 +160,17 @@ def _read(read: Callable[[str], Any], name: str, text: str) -> Any:
 
 def read_path(text: str) -> tuple[str | None, tuple[str, ...]]:
     """A directory, or servers."""
-    if text.startswith(("logboom:", "unix:")):
+    if text.startswith(("logboom:", "tls:", "unix:", "@")):
         return None, read_servers(text)
     if text.startswith("file:"):
         text = unquote(urlsplit(text).path)
     elif re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", text):
-        raise ValueError(f"{text!r} is neither a directory of this machine nor logboom://host:port")
+        raise ValueError(f"{text!r} is neither a directory of this machine nor logboom://host:port nor tls://host:port")
     return os.path.abspath(os.path.expanduser(text)), ()
 
 
 def read_servers(text: str) -> tuple[str, ...]:
-    return tuple(str(address) for address in parse_servers(text))
+    return list_servers(text)
 
 
 def read_names(text: str) -> tuple[str, ...]:

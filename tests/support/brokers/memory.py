@@ -38,6 +38,7 @@ from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.monitor.activity import Percentiles
 from logboom.broker.monitor.measures import Histogram
 from logboom.errors import BatchError, StageNotFound, TopicNotFound
+from support.brokers.memory_access import MemoryAccess
 
 TOPIC_ID = "00112233445566778899aabbccddeeff"
 
@@ -64,7 +65,7 @@ class MemoryLog:
         return found, following
 
 
-class MemoryBroker:
+class MemoryBroker(MemoryAccess):
     def __init__(self, hold: bool = False) -> None:
         self.logs: dict[str, MemoryLog] = {}
         self.hold = hold

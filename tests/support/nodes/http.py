@@ -52,7 +52,11 @@ class HttpNode:
         broker = await LocalBroker.open(str(self.directory), self.config)
         common = (broker, broker.limits, broker.rejections)
         logd = LogdFrontEnd(*common, LogdSettings(), lambda: CONFIG)
-        front_end = HttpFrontEnd(*common, self.settings, lambda: CONFIG, logd.converse)
+        front_end = HttpFrontEnd(
+            *(*common, self.settings, lambda: CONFIG, logd.converse),
+            sign_in=broker.sign_in,
+            sees_all=broker.shows_files,
+        )
         broker.meters["http"] = front_end.meter
         broker.connections["http"] = lambda: front_end.connections
         server = await self._loop.create_server(front_end.factory, "127.0.0.1", 0)

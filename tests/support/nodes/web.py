@@ -76,7 +76,11 @@ async def serving(
     path: Path, settings: HttpSettings | None = None, config: BrokerConfig | None = None, limits: Limits | None = None
 ) -> AsyncIterator[WebNode]:
     broker = await LocalBroker.open(str(path / "data"), config)
-    front_end = HttpFrontEnd(broker, limits or Limits(), broker.rejections, settings or HttpSettings(), dict)
+    front_end = HttpFrontEnd(
+        *(broker, limits or Limits(), broker.rejections, settings or HttpSettings(), dict),
+        sign_in=broker.sign_in,
+        sees_all=broker.shows_files,
+    )
     loop = asyncio.get_running_loop()
     server = await loop.create_server(front_end.factory, "127.0.0.1", 0)
     port: int = server.sockets[0].getsockname()[1]

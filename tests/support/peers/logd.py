@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from logboom.broker.access.sign_in import SignIn
 from logboom.broker.api import Broker, Feeds
 from logboom.broker.limits import Limits, Rejections
 from logboom.protocols.logd.front_end import LogdFrontEnd
@@ -64,9 +65,11 @@ async def serve(
     broker: Broker,
     limits: Limits = Limits(),  # noqa: B008
     feeds: Feeds | None = None,
+    sign_in: SignIn | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    served = Served(LogdFrontEnd(broker, limits, Rejections(), LogdSettings(**settings), dict, feeds), LogdPeer)
+    front_end = LogdFrontEnd(*(broker, limits, Rejections(), LogdSettings(**settings), dict, feeds), sign_in=sign_in)
+    served = Served(front_end, LogdPeer)
     async with served.listening():
         yield served
     assert served.front_end.receive_memory.bytes == 0

@@ -14,7 +14,9 @@ PATIENCE_S = 300.0
 class Wire:
     """The transport."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: str | None = None) -> None:
+        """`host` is where the other end is; None is nowhere."""
+        self._host = host
         self.sent = bytearray()
         self.closed = False
         self.news = asyncio.Event()
@@ -45,14 +47,14 @@ class Wire:
     resume_reading = pause_reading
 
     def get_extra_info(self, name: str) -> Any:
-        return None
+        return (self._host, 9) if name == "peername" and self._host else None
 
 
 class Line:
     """Both ends of it."""
 
-    def __init__(self, front_end: LogdFrontEnd) -> None:
-        self.wire = Wire()
+    def __init__(self, front_end: LogdFrontEnd, host: str | None = None) -> None:
+        self.wire = Wire(host)
         self.connection = front_end.factory()
         self.connection.connection_made(cast(asyncio.Transport, self.wire))
         self._seen = 0

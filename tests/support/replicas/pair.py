@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from logboom.errors import FeedEnded, IndexOutOfRange
 from logboom.protocols.logd.front_end import LogdFrontEnd
 from logboom.protocols.logd.settings import LogdSettings
 from logboom.replication.replication import Replication, prepare
+from logboom.replication.source_access import ReplicateSettings
 from support.disks.gated import GatedDisk
 from support.nodes.process import free_port
 from support.replicas.stored import are_equal, stored
@@ -27,6 +29,10 @@ class Pair:
     def __init__(self, root: Path, config: BrokerConfig = OFTEN) -> None:
         self.root = root
         self.config = config
+        self.settings = ReplicateSettings()
+        """Who the replica is at its source."""
+        self.tls: ssl.SSLContext | None = None
+        """The source's."""
         self.address = f"127.0.0.1:{free_port()}"
         self._source: LocalBroker | None = None
         self._front: LogdFrontEnd | None = None
@@ -61,10 +67,12 @@ class Pair:
 
     async def listen(self) -> None:
         source = self.source
-        self._front = LogdFrontEnd(source, source.limits, source.rejections, LogdSettings(), dict, source)
-        host, _, port = self.address.rpartition(":")
+        self._front = LogdFrontEnd(
+            *(source, source.limits, source.rejections, LogdSettings(), dict, source), sign_in=source.sign_in
+        )
+        host, _, port = self.address.removeprefix("tls://").rpartition(":")
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._front.factory, host, int(port))
+        self._server = await loop.create_server(self._front.factory, host, int(port), ssl=self.tls)
 
     async def hang_up(self) -> None:
         """The source is there, and nobody reaches it."""
@@ -88,12 +96,12 @@ class Pair:
         self, address: str | None = "", name: str = "replica", config: BrokerConfig | None = None, gated: bool = False
     ) -> None:
         path = str(self.root / name)
-        role = await prepare(self.address if address == "" else address, path)
+        role = await prepare(self.address if address == "" else address, path, settings=self.settings)
         cluster_id = None if role is None else role.cluster_id
         os.makedirs(path, exist_ok=True)
         self.disk = GatedDisk(path) if gated else None
         self._replica = await LocalBroker.open(path, config or self.config, cluster_id, self.disk, replicate=role)
-        self._replication = None if role is None else Replication.start(self._replica)
+        self._replication = None if role is None else Replication.start(self._replica, self.settings)
 
     async def stop_replica(self) -> None:
         if self._replication is not None:

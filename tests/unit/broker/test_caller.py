@@ -8,9 +8,10 @@ from typing import Protocol, get_type_hints
 
 import pytest
 
+from logboom.access.principal import ANONYMOUS
 from logboom.broker import api
 from logboom.broker.api import Broker, Feeds
-from logboom.broker.caller import ANONYMOUS, EVERYBODY, Caller
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.local import LocalBroker
 from logboom.client.remote import RemoteBroker
 from support.brokers.memory import MemoryBroker
@@ -63,7 +64,7 @@ def test_a_node_that_is_copied_takes_the_caller(call: str) -> None:
 def test_a_caller_is_a_value_and_everybody_is_anonymous() -> None:
     assert Caller() == EVERYBODY
     assert EVERYBODY.principal == ANONYMOUS
-    assert set(get_type_hints(Caller)) == {"principal", "groups", "protocol", "address"}
+    assert set(get_type_hints(Caller)) == {"principal", "groups", "protocol", "address", "by", "expires", "account"}
     assert not hasattr(EVERYBODY, "__dict__")
     with pytest.raises(AttributeError):
         EVERYBODY.principal = "root"  # type: ignore[misc]

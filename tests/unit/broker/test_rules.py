@@ -3,66 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Iterator
+import re
 from pathlib import Path
-from typing import Any, Protocol
 
 import pytest
 
 from logboom.batch import build
-from logboom.broker.api import ActivityRequest, Answer, Broker, Feeds, Part, PublishKey, ReadRequest, Settings, Start
+from logboom.broker.api import Part, Settings
 from logboom.broker.caller import Caller
 from logboom.broker.local import LocalBroker
-from logboom.broker.rules import ObjectKind, Right
+from logboom.broker.rules import ObjectKind, OpenRules, Right
 from logboom.errors import LogboomError
+from support.brokers.every_call import ASKED, ask, calls
 
 SOMEBODY = Caller("somebody", protocol="test")
-ASKED: dict[str, list[tuple[str, str, str]]] = {
-    "create_topic": [("create", "topic", "new")],
-    "configure_topic": [("configure", "topic", "events")],
-    "describe_topic": [("describe", "topic", "events")],
-    "list_topics": [("describe", "topic", "")],
-    "delete_topic": [("delete", "topic", "events")],
-    "trim": [("delete", "topic", "events")],
-    "append": [("write", "topic", "events")],
-    "append_then": [("write", "topic", "events")],
-    "read": [("read", "topic", "events"), ("read", "cursor", "billing")],
-    "subscribe": [("read", "topic", "events"), ("read", "cursor", "billing")],
-    "commit_cursor": [("write", "cursor", "billing"), ("read", "topic", "events")],
-    "fetch_cursor": [("read", "cursor", "billing"), ("read", "topic", "events")],
-    "list_cursors": [("describe", "cursor", "")],
-    "delete_cursor": [("delete", "cursor", "billing")],
-    "open_stage": [("create", "stage", "")],
-    "stage": [("write", "topic", "events")],
-    "publish": [("write", "key", "orders")],
-    "publish_batches": [("write", "key", "orders"), ("write", "topic", "events")],
-    "discard": [("delete", "stage", "s1"), ("delete", "stage", "s2")],
-    "list_stages": [("describe", "stage", "")],
-    "list_keys": [("describe", "key", "")],
-    "forget_key": [("delete", "key", "orders")],
-    "stats": [("describe", "node", "")],
-    "measures": [("describe", "topic", "")],
-    "history": [("describe", "node", "")],
-    "activity": [("describe", "topic", "")],
-    "topic_history": [("describe", "topic", "events")],
-    "segments": [("describe", "topic", "events")],
-    "incidents": [("describe", "node", "")],
-    "refuse": [("manage", "node", "")],
-    "accept": [("manage", "node", "")],
-    "promote": [("manage", "node", "")],
-    "feed": [("read", "topic", "events")],
-    "deleted": [("describe", "topic", "")],
-}
-"""What each call asks for first, with the arguments below. A call that is new must be here."""
-NAMES = {"create_topic": "new", "forget_key": "orders"}
 
 
 class NotAllowed(LogboomError):
     """What these rules say."""
 
 
-class Scribe:
+class Scribe(OpenRules):
     """Writes down what it is asked. Allows everything before the last question it is told of, and then nothing."""
 
     def __init__(self) -> None:
@@ -76,50 +37,6 @@ class Scribe:
             self.asked.append((right, kind, name))
             if len(self.asked) > self.allowed:
                 raise NotAllowed(f"{caller.principal} may not {right} {kind} {name}")
-
-
-def calls() -> Iterator[str]:
-    for protocol in (*Broker.__mro__, Feeds):
-        if protocol not in (Protocol, object):
-            yield from (name for name, _ in inspect.getmembers(protocol, inspect.isfunction) if name[0] != "_")
-
-
-def arguments(call: str, answers: list[Answer]) -> dict[str, Any]:
-    """For every parameter that has no default, by its name. Who is called back is `answers`."""
-    known: dict[str, Any] = {
-        "name": NAMES.get(call, "events"),
-        "topic": "events",
-        "topic_ids": ["0" * 32],
-        "settings": Settings(),
-        "partition": 0,
-        "seqno": 1,
-        "index": 1,
-        "acks": None,
-        "then": answers.extend,
-        "parts": [Part("events", [build([b"x"])])],
-        "request": ActivityRequest() if call == "activity" else ReadRequest("events", Start(cursor="billing")),
-        "cursor": "billing",
-        "bookmark": "",
-        "stage": "s1",
-        "stages": ["s1", "s2"] if call == "discard" else [],
-        "key": PublishKey("orders", 1),
-    }
-    parameters = list(inspect.signature(getattr(LocalBroker, call)).parameters.values())[1:]
-    return {each.name: known[each.name] for each in parameters if each.default is inspect.Parameter.empty}
-
-
-async def ask(broker: LocalBroker, call: str) -> list[LogboomError]:
-    """What a call is refused with, alone or as the answer of each of its batches."""
-    answers: list[Answer] = []
-    try:
-        answer = getattr(broker, call)(**arguments(call, answers), caller=SOMEBODY)
-        if inspect.isawaitable(answer):
-            answer = await answer
-    except LogboomError as error:
-        return [error]
-    if isinstance(answer, list):
-        answers = answer
-    return [each for each in answers if isinstance(each, LogboomError)]
 
 
 def test_what_each_call_asks_for_is_known() -> None:
@@ -140,11 +57,11 @@ def test_a_call_asks_in_the_name_of_its_caller_and_does_nothing_where_that_is_re
             for allowed in range(len(ASKED[call])):
                 rules.asked.clear()
                 rules.allowed = allowed
-                refused = await ask(broker, call)
+                refused = await ask(broker, call, SOMEBODY)
                 rules.allowed = None
                 assert [type(error) for error in refused] == [NotAllowed]
                 assert rules.asked == ASKED[call][: allowed + 1]
-            assert rules.callers == {SOMEBODY}
+            assert rules.callers == ({SOMEBODY} if ASKED[call] else set())
             assert broker.rejections["NotAllowed"] == len(ASKED[call])
             assert (await broker.list_topics(), (await broker.stats()).refused) == (before, None)
         finally:
@@ -168,3 +85,14 @@ def test_a_write_that_would_make_its_topic_asks_for_that_too(tmp_path: Path) -> 
             await broker.close()
 
     asyncio.run(story())
+
+
+def test_the_page_about_rules_says_of_every_call_what_it_asks_for() -> None:
+    page = (Path(__file__).parents[3] / "docs/howto/access.md").read_text()
+    table = page[page.index("## What is needed for what") :].split("\n\n")[1]
+    said: dict[str, set[tuple[str, ...]]] = {}
+    for row in table.splitlines()[2:]:
+        _, _, named, needed, _ = row.split("|")
+        rights = {tuple(part.split()[:2]) for part in needed.split(",") if part.strip()}
+        said |= dict.fromkeys(re.findall(r"`(\w+)`", named), rights)
+    assert said == {call: {asked[:2] for asked in ASKED[call]} for call in ASKED}

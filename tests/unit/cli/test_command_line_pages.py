@@ -102,5 +102,5 @@ def test_the_bash_completion_completes(tmp_path: Path, capsys: pytest.CaptureFix
     script = capsys.readouterr().out + (
         'COMP_WORDS=(logboom topic de); COMP_CWORD=2; _logboom; echo "${COMPREPLY[*]}"\n'
     )
-    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(["bash"], input=script, capture_output=True, text=True, check=True)
     assert sorted(done.stdout.split()) == ["delete", "describe"]

@@ -21,6 +21,11 @@ RIGHT = {
     "file": "main.js",
     "name": "n",
     "job": "archive/events",
+    "user": "alice",
+    "role": "audit",
+    "token": "0" * 12,
+    "rule": 1,
+    "right": "read",
 }
 ENDLESS = ("tail_records",)
 

@@ -181,6 +181,7 @@ def test_topics_can_be_chosen_by_prefix_or_left_out(tmp_path: Path) -> None:
         for name in ("a.1", "a.2", "b.1"):
             await node.broker.create_topic(name)
         assert (await page_of(node)).labels("logboom_topic_partitions", "topic") == [
+            "_access",
             "_cursors",
             "_pipeline",
             "_publish",

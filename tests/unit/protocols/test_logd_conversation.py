@@ -283,6 +283,9 @@ class Feeding:
     def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         return []
 
+    def access(self, version: str, *, caller: Caller = EVERYBODY) -> tuple[str, dict[bytes, bytes] | None]:
+        return "7f", None
+
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_several_logs_are_fed_over_one_connection(loop: str) -> None:

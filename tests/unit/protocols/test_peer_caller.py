@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import support.peers.logd
 from logboom.batch import build
 from logboom.broker.caller import Caller
 from logboom.protocols.binary.messages import Append, AppendPart, Kind
-from logboom.protocols.peer_caller import caller_of_peer
+from logboom.protocols.peer_caller import ListenerContext, caller_of_peer
 from support.brokers.memory import MemoryBroker
 from support.nodes.web import WebNode, tell
 from support.peers.served import LOOPS, run
@@ -79,8 +80,8 @@ def test_requests_of_http_come_from_their_connection(tmp_path: Path) -> None:
 
 
 class Named(asyncio.BaseTransport):
-    def __init__(self, name: object) -> None:
-        super().__init__({"peername": name})
+    def __init__(self, name: object, **more: object) -> None:
+        super().__init__({"peername": name, **more})
 
 
 def test_a_peer_without_a_port_has_no_address() -> None:
@@ -89,3 +90,29 @@ def test_a_peer_without_a_port_has_no_address() -> None:
         assert caller_of_peer("logd", Named(ours.getpeername())) == Caller(protocol="logd")
     assert caller_of_peer("logd", Named(None)) == Caller(protocol="logd")
     assert caller_of_peer("logd", Named(("::1", 7, 0, 0))).address == "[::1]:7"
+
+
+CERTIFICATE = {
+    "subject": ((("commonName", "alice"),),),
+    "subjectAltName": (("URI", "spiffe://example.org/importer"),),
+    "notAfter": "Jan  1 00:00:00 2030 GMT",
+}
+
+
+def test_a_certificate_makes_a_caller_as_long_as_it_is_valid() -> None:
+    context = ListenerContext(ssl.PROTOCOL_TLS_SERVER)
+    shown = Named(("10.0.0.7", 99), sslcontext=context, peercert=CERTIFICATE)
+    caller = Caller("alice", protocol="binary", address="10.0.0.7:99", by="certificate", expires=1_893_456_000_000_000)
+    assert caller_of_peer("binary", shown) == caller
+    context.principal_from = "uri"
+    assert caller_of_peer("http", shown).principal == "spiffe://example.org/importer"
+    context.principal_from = "dns"
+    assert caller_of_peer("http", shown) == Caller(protocol="http", address="10.0.0.7:99")
+
+
+def test_without_a_certificate_a_peer_with_tls_is_anonymous() -> None:
+    context = ListenerContext(ssl.PROTOCOL_TLS_SERVER)
+    nothing: tuple[object, ...] = (None, {})
+    for peercert in nothing:
+        shown = Named(("10.0.0.7", 99), sslcontext=context, peercert=peercert)
+        assert caller_of_peer("binary", shown) == Caller(protocol="binary", address="10.0.0.7:99")

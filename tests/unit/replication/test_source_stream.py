@@ -54,7 +54,7 @@ def test_events_come_byte_by_byte_too() -> None:
     [
         b"HELLO",
         b"",
-        b"OK 0 0",
+        b"OK 0 1",
         b"MOK",
         b"MOK x",
         b"MOK -1",

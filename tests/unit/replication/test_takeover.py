@@ -27,6 +27,7 @@ from logboom.storage.data.role import Role
 from logboom.storage.data.topic import SegmentSettings
 from support.replicas.pair import Pair, tell
 from support.replicas.stored import stored
+from support.waiting import until
 
 
 def configured(path: Path, **settings: object) -> LoadedConfig:
@@ -168,6 +169,8 @@ def test_a_log_that_was_about_to_begin_anew_gets_its_term_at_the_next_start(
         await pair.stop_replica()
         await pair.write("t", *(b"x" * 1000 for _ in range(20)))
         await pair.source.trim("t", 0, 15)
+        log = pair.source._catalog.find("t").writer(0).log
+        await until(lambda: log.first_index > 2)  # what the replica has not is gone
         with monkeypatch.context() as patch:
             patch.setattr(directory, "begin_log", is_full)
             await pair.start_replica()

@@ -7,15 +7,19 @@ import contextlib
 import os
 import resource
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 from typing import Any, ClassVar, cast
 
 import pytest
 import uvloop
 
 from logboom.broker.limits import Rejections
+from logboom.server import gate
 from logboom.server.descriptors import FILES_MIN, KEPT_MAX, KEPT_MIN, KEPT_PART, share_out
 from logboom.server.gate import AcceptPace, Gate
+from support.nodes.certificates import make_certificate
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 REFUSAL = b"too many"
@@ -37,20 +41,23 @@ class Echo(asyncio.Protocol):
 
 @contextlib.asynccontextmanager
 async def serving(
-    connections_max: int = 1000, per_second: int = 10_000, factory: Callable[[], asyncio.BaseProtocol] = Echo
+    connections_max: int = 1000,
+    per_second: int = 10_000,
+    factory: Callable[[], asyncio.BaseProtocol] = Echo,
+    tls: ssl.SSLContext | None = None,
 ) -> AsyncIterator[tuple[Any, Rejections]]:
     counts = Rejections()
     with socket.create_server(("127.0.0.1", 0)) as listening:
         listening.setblocking(False)
-        gate = Gate(connections_max, per_second, lambda: len(Echo.open_now), counts)
-        task = asyncio.create_task(gate.serve(listening, factory, REFUSAL))
+        accepting = Gate(connections_max, per_second, lambda: len(Echo.open_now), counts)
+        task = asyncio.create_task(accepting.serve(listening, factory, REFUSAL, None if tls is None else lambda: tls))
         try:
             yield listening.getsockname(), counts
         finally:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
-            gate.close()
+            accepting.close()
             for echo in list(Echo.open_now):
                 echo.transport.abort()
             while Echo.open_now:
@@ -67,6 +74,36 @@ async def say(address: Any, words: bytes = b"hello") -> tuple[bytes, asyncio.Str
 def run(loop: Callable[[], asyncio.AbstractEventLoop], work: Coroutine[Any, Any, None]) -> None:
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(work)
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_handshakes_that_stall_count_among_the_connections_and_are_ended(
+    loop: Callable[[], asyncio.AbstractEventLoop], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gate, "HANDSHAKE_S", 0.5)
+    made = make_certificate(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(made.certificate, made.key)
+    trusting = ssl.create_default_context(cafile=str(made.certificate))
+
+    async def story() -> None:
+        async with serving(connections_max=5, tls=context) as (address, counts), asyncio.timeout(300):
+            stalled = [await asyncio.open_connection(*address) for _ in range(5)]
+            stalled[0][1].write(b"\x16\x03\x01\x02\x00\x01")
+            reader, writer = await asyncio.open_connection(*address)
+            assert await reader.read() == b""  # one too many, and told nothing that is no TLS
+            assert counts["limits.connections"] == 1
+            for reader, other in stalled:
+                with contextlib.suppress(ConnectionError):
+                    assert await reader.read() == b""
+                other.close()
+            writer.close()
+            reader, writer = await asyncio.open_connection(*address, ssl=trusting, server_hostname="localhost")
+            writer.write(b"hello")
+            assert await reader.read(100) == b"hello"
+            writer.close()
+
+    run(loop, story())
 
 
 @pytest.mark.parametrize("loop", LOOPS)

@@ -44,7 +44,7 @@ def test_any_free_port_is_found() -> None:
     with sock:
         assert listen_all([sock], are_default=False) == [sock]
         assert endpoint_of(sock).port > 0
-        socket.create_connection(endpoint_of(sock)).close()
+        socket.create_connection(endpoint_of(sock)[:2]).close()
 
 
 def test_a_port_that_is_taken_is_an_error_where_it_was_asked_for_and_skipped_where_it_is_the_default() -> None:

@@ -4,16 +4,26 @@ In the process it is `broker.local.LocalBroker`, through the network `client.rem
 apart. Everything that can go wrong is an error of errors.py.
 
 `Broker` is the sum of small Protocols, each in a file of its own with the values it takes and gives: topics, logs
-(appends, reads), cursors, stages, insight, operations. Feeds stand beside it, for nodes that others copy.
+(appends, reads), cursors, stages, insight, operations, access. Feeds stand beside it, for nodes that others copy.
 """
 
 from __future__ import annotations
 
+from logboom.broker.api.access import (
+    AccessCalls,
+    CallerInfo,
+    Explanation,
+    NewToken,
+    RoleInfo,
+    RuleInfo,
+    TokenInfo,
+    UserInfo,
+)
 from logboom.broker.api.appends import AppendCalls, Outcome, Part, call_when_done, count_batches
 from logboom.broker.api.broker import Broker
 from logboom.broker.api.cursors import CursorCalls, CursorInfo
 from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
-from logboom.broker.api.insight import InsightCalls, NodeStats, ReplicaStats
+from logboom.broker.api.insight import AccessStats, InsightCalls, NodeStats, ReplicaStats
 from logboom.broker.api.logs import LogCalls
 from logboom.broker.api.operations import OperatorCalls
 from logboom.broker.api.reads import Chunk, Filter, ReadCalls, ReadRequest, Start, Subscription
@@ -36,6 +46,8 @@ from logboom.storage.data.topic import Acks, Settings
 
 __all__ = [
     "PIPELINE_TOPIC",
+    "AccessCalls",
+    "AccessStats",
     "Acks",
     "Activity",
     "ActivityRequest",
@@ -43,11 +55,13 @@ __all__ = [
     "AppendCalls",
     "Appended",
     "Broker",
+    "CallerInfo",
     "Chunk",
     "CursorCalls",
     "CursorInfo",
     "Deletion",
     "DiskStats",
+    "Explanation",
     "Feed",
     "FeedOrigin",
     "FeedPiece",
@@ -59,6 +73,7 @@ __all__ = [
     "KeyInfo",
     "LogCalls",
     "Measures",
+    "NewToken",
     "NodeStats",
     "OperatorCalls",
     "Outcome",
@@ -71,15 +86,19 @@ __all__ = [
     "ReadRequest",
     "Receipt",
     "ReplicaStats",
+    "RoleInfo",
+    "RuleInfo",
     "SegmentInfo",
     "Settings",
     "StageCalls",
     "StageInfo",
     "Start",
     "Subscription",
+    "TokenInfo",
     "TopicCalls",
     "TopicHistory",
     "TopicInfo",
+    "UserInfo",
     "call_when_done",
     "count_batches",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from logboom.broker.api.access import AccessCalls
 from logboom.broker.api.cursors import CursorCalls
 from logboom.broker.api.insight import InsightCalls
 from logboom.broker.api.logs import LogCalls
@@ -12,5 +13,5 @@ from logboom.broker.api.stages import StageCalls
 from logboom.broker.api.topics import TopicCalls
 
 
-class Broker(TopicCalls, LogCalls, CursorCalls, StageCalls, InsightCalls, OperatorCalls, Protocol):
+class Broker(TopicCalls, LogCalls, CursorCalls, StageCalls, InsightCalls, OperatorCalls, AccessCalls, Protocol):
     """All that a node does for those who ask."""

@@ -31,6 +31,13 @@ class Feeds(Protocol):
         """Those of these topics, none of which is here, that were deleted on purpose, as far as that is remembered."""
         ...
 
+    def access(self, version: str, *, caller: Caller) -> tuple[str, dict[bytes, bytes] | None]:
+        """Users, tokens, roles and rules as they are kept, and which version this is; None where that is the one named.
+
+        What is made of passwords is among them: for those who have signed in and may manage all users.
+        """
+        ...
+
 
 class Feed(Protocol):
     origin: FeedOrigin

@@ -93,6 +93,21 @@ class NodeStats(msgspec.Struct, frozen=True):
     published_records, repeats, opened, discarded and expired since the start."""
     deletions: int | None = None
     """How many deleted topics are remembered, for those who copy the node."""
+    access: AccessStats | None = None
+    """None where it only lives in this process."""
+    access_entries: int | None = None
+    """How many users, tokens, roles and rules there are together, for those who copy the node."""
+
+
+class AccessStats(msgspec.Struct, frozen=True):
+    """Who reaches a node, and what of them it knows."""
+
+    anonymous: str
+    """What callers may do that have not signed in: all, or none but what rules say."""
+    insecure: bool = False
+    """Other machines reach it without TLS, or may do everything, because somebody said --insecure."""
+    certificate_expires: int | None = None
+    """When its certificate does, microseconds; None where it has none."""
 
 
 class ReplicaStats(msgspec.Struct, frozen=True):
@@ -111,3 +126,5 @@ class ReplicaStats(msgspec.Struct, frozen=True):
     """Topics that the source has no more and was not told to delete: some of them."""
     kept_topics: int = 0
     """How many there are."""
+    access: str | None = None
+    """`copied`, where users and rules are the source's; or why they are not."""

@@ -24,6 +24,7 @@ from logboom.broker.limits import said_again
 from logboom.broker.rules import Rules
 from logboom.errors import LogboomError, MalformedBatch, ProducerForgotten, ReadOnlyReplica, WritesRefused
 
+MAKE_TOPIC: Final = "create topic by writing"
 _STRENGTH: Final = {"none": 0, "leader": 1, "durable": 2}
 
 
@@ -52,6 +53,8 @@ class AppendRouter:
         self._rules = rules
         self._making: dict[str, list[tuple[Part, Promise, int, Acks | None, Caller]]] = {}
         """Appends that wait for their topic to be made."""
+        self.on_made: Callable[[Caller, str, str], None] = lambda caller, act, name: None
+        """Called where a write has made a topic."""
 
     def append(self, parts: Sequence[Part], acks: Acks | None, caller: Caller) -> asyncio.Future[list[Answer]]:
         future: asyncio.Future[list[Answer]] = self._loop.create_future()
@@ -126,13 +129,14 @@ class AppendRouter:
             self._rules.check(caller, "create", "topic", part.topic)
             self._config.topics.admit(part.topic, len(self._catalog), self._config.limits, by_write=True)
             self._making[part.topic] = []
-            self._spawn(self._make(part.topic))
+            self._spawn(self._make(part.topic, caller))
         self._making[part.topic].append((part, promise, offset, acks, caller))
 
-    async def _make(self, name: str) -> None:
+    async def _make(self, name: str, caller: Caller) -> None:
         error: LogboomError | None = None
         try:
             await self._catalog.create(name, by="write")
+            self.on_made(caller, MAKE_TOPIC, name)
         except LogboomError as failure:
             error = failure
         except OSError as failure:

@@ -2,19 +2,21 @@
 
 Bounded: the worst come first, and beyond FINDINGS_MAX the rest is only counted, however many topics and cursors there
 are. Those are looked at in slices, so that others have their turn. `Examiner` does it for many who ask: one examination
-at a time, and none while the last one is fresh.
+at a time, and none while the last one is fresh. `Examiners` keep those apart who may not see the same.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from logboom.broker.allowances import HOOK
 from logboom.broker.api import (
+    AccessStats,
     Broker,
     CursorInfo,
     DiskStats,
@@ -29,6 +31,7 @@ from logboom.broker.caller import Caller
 from logboom.broker.slices import slices
 from logboom.broker.wording import age_of, size_of
 from logboom.broker.world import REAL
+from logboom.errors import NotAllowed
 from logboom.storage.health.backlog import hook_advice, validator_advice
 from logboom.storage.health.findings import SEVERITIES, Severity, counted
 
@@ -47,9 +50,13 @@ STAGED_SHARE: Final = 0.2
 """Of a volume; stages that hold more are a warning."""
 PUBLISH_S: Final = 60.0
 """A publish that is committed and not in all of its logs for longer waits for something."""
+EXPIRES_S: Final = 30 * 86_400
+"""A certificate that expires so soon is a warning."""
 FINDINGS_MAX: Final = 200
 REASON_MAX: Final = 1_000
 FRESH_S: Final = 5.0
+EXAMINERS_MAX: Final = 64
+Info = TypeVar("Info")
 
 
 class Complaint(msgspec.Struct, frozen=True):
@@ -81,13 +88,34 @@ class Examiner:
             return self._found
 
 
+class Examiners:
+    """One for each who asks: what is found is what he may know of."""
+
+    def __init__(self, broker: Broker, monotonic_s: Callable[[], float] = REAL.monotonic_s) -> None:
+        self._broker = broker
+        self._monotonic_s = monotonic_s
+        self._examiners: OrderedDict[tuple[str, frozenset[str], str], Examiner] = OrderedDict()
+
+    async def findings(self, caller: Caller) -> list[Complaint]:
+        await self._broker.stats(caller=caller)  # whether he may ask, now
+        who = caller.principal, caller.groups, caller.by
+        examiner = self._examiners.get(who)
+        if examiner is None:
+            examiner = self._examiners[who] = Examiner(self._broker, caller, self._monotonic_s)
+            if len(self._examiners) > EXAMINERS_MAX:
+                self._examiners.popitem(last=False)
+        self._examiners.move_to_end(who)
+        return await examiner.findings()
+
+
 async def examine(broker: Broker, caller: Caller) -> list[Complaint]:
-    """What is wrong with the node, the worst first."""
+    """What is wrong with the node, the worst first. What the caller may not list is left out."""
     found = _Findings()
     stats = await broker.stats(caller=caller)
-    topics = await broker.list_topics("", internal=True, caller=caller)
-    cursors = await broker.list_cursors(caller=caller)
+    topics = await _allowed(broker.list_topics("", internal=True, caller=caller))
+    cursors = await _allowed(broker.list_cursors(caller=caller))
     found.add(_of_node(stats))
+    found.add(_of_access(stats.access, stats.now))
     found.add(_of_disk(stats.disk))
     found.add(_of_replica(stats.replica, stats.now))
     found.add(_of_limits(stats, len(cursors)))
@@ -170,13 +198,20 @@ class _Behind:
 async def _look_at_staging(broker: Broker, caller: Caller, stats: NodeStats, found: _Findings) -> None:
     found.add(_of_staged(stats))
     if stats.staging.get("stages"):
-        async for some in slices(await broker.list_stages(caller=caller)):
+        async for some in slices(await _allowed(broker.list_stages(caller=caller))):
             for stage in some:
                 found.add(_of_stage(stage, stats.now))
     if stats.staging.get("publishing"):
-        async for more in slices(await broker.list_keys(caller=caller)):
+        async for more in slices(await _allowed(broker.list_keys(caller=caller))):
             for key in more:
                 found.add(_of_publish(key, stats.now))
+
+
+async def _allowed(listed: Awaitable[list[Info]]) -> list[Info]:
+    try:
+        return await listed
+    except NotAllowed:
+        return []
 
 
 def _of_node(stats: NodeStats) -> Iterator[Complaint]:
@@ -194,6 +229,30 @@ def _of_node(stats: NodeStats) -> Iterator[Complaint]:
     if longest_s > SLOW_SYNC_S:
         reason = f"a sync took {longest_s:.1f} seconds: writers waited for it"
         yield Complaint("info", "slow disk", "the node", reason, "nothing, if it was once; else a faster disk")
+
+
+def exposure(anonymous: str) -> str:
+    """What --insecure means for a node, by what callers may do that have not signed in."""
+    if anonymous == "all":
+        return "everybody who reaches it may do everything"
+    return "callers sign in, and whoever is on the way can read and change what they send"
+
+
+def _of_access(access: AccessStats | None, now: int) -> Iterator[Complaint]:
+    if access is None:
+        return
+    if access.insecure:
+        reason = f"it runs with --insecure: {exposure(access.anonymous)}"
+        advice = (
+            "give it a certificate (`logboom cert`) and users (`logboom user add`), and start it without --insecure"
+        )
+        yield Complaint("warning", "insecure", "the node", reason, advice)
+    expires = access.certificate_expires
+    if expires is None or expires - now > EXPIRES_S * 1e6:
+        return
+    advice = "make a new one (`logboom cert server --force`): the node reads it within seconds, without a restart"
+    reason = f"it expires in {age_of(expires - now)}" if expires > now else f"it expired {age_of(now - expires)} ago"
+    yield Complaint("warning", "certificate", "the node", reason, advice)
 
 
 def _of_disk(disk: DiskStats | None) -> Iterator[Complaint]:

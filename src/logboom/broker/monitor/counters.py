@@ -91,6 +91,8 @@ class Counters:
     stages: Stages
     publishing: Callable[[], Publisher | None]
     """None until the node has started."""
+    access: Callable[[], int]
+    """How many users, tokens, roles and rules there are."""
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
     """How many there are now, by protocol; front-ends say so."""
     meters: dict[str, Meter] = field(default_factory=dict)
@@ -101,11 +103,12 @@ class Counters:
     def rejections(self) -> Rejections:
         return self.rounds.rejections
 
-    async def measures(self) -> Measures:
-        """Of each topic and each protocol, since the start."""
+    async def measures(self, sees: Callable[[str], bool] | None = None) -> Measures:
+        """Of each topic and each protocol, since the start; without the topics that `sees` leaves out."""
         topics: dict[str, Measured] = {}
         async for some in slices(self.catalog.all()):
-            topics.update((hosted.topic.name, hosted.meter.shown()) for hosted in some)
+            shown = some if sees is None else [hosted for hosted in some if sees(hosted.topic.name)]
+            topics.update((hosted.topic.name, hosted.meter.shown()) for hosted in shown)
         protocols = {protocol: meter.shown() for protocol, meter in self.meters.items()}
         return Measures(topics, protocols, self.rounds.counts.sync.shown())
 
@@ -146,6 +149,7 @@ class Counters:
             unreadable=unreadable,
             staging=self._staging(),
             deletions=len(self.catalog.deletions),
+            access_entries=self.access(),
         )
 
     def _writes(self) -> dict[str, int]:

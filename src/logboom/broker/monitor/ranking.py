@@ -29,6 +29,8 @@ NAMES: Final = 2048
 """Names that are searched in one go."""
 Order = tuple[ActivitySort, bool, bool]
 """By what, descending, with internal topics."""
+Sees = Callable[[str], bool] | None
+"""Which topics somebody may know of; None where that is all."""
 
 
 class Ranking:
@@ -43,9 +45,11 @@ class Ranking:
         self._sorted: list[Hosted] = []
         self._making = asyncio.Lock()
 
-    async def page(self, request: ActivityRequest, number: int, interval_ms: int) -> Activity:
-        """As of the sample before this one."""
+    async def page(self, request: ActivityRequest, number: int, interval_ms: int, sees: Sees = None) -> Activity:
+        """As of the sample before this one, without those that `sees` leaves out."""
         names = await self._order((request.sort, request.descending, request.internal), number)
+        if sees is not None:
+            names = [name async for some in slices(names, NAMES) for name in some if sees(name)]
         matched = await _search(names, request.search)
         offset, limit = max(0, request.offset), min(max(0, request.limit), LIMIT_MAX)
         shown: list[TopicActivity] = []

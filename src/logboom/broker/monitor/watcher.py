@@ -32,7 +32,7 @@ from logboom.broker.monitor.counters import Counters, memory_bytes, open_files
 from logboom.broker.monitor.lags import Lags
 from logboom.broker.monitor.measures import Durations, add_up
 from logboom.broker.monitor.pulses import NOTHING, Flow, Pulses, shown_numbers
-from logboom.broker.monitor.ranking import Ranking
+from logboom.broker.monitor.ranking import Ranking, Sees
 from logboom.broker.slices import slices
 from logboom.broker.state.cursors import Cursors
 from logboom.broker.world import REAL, World
@@ -238,8 +238,9 @@ class Watcher:
             disk_free_bytes=[sample.disk_free_bytes for sample in samples],
         )
 
-    async def activity(self, request: ActivityRequest) -> Activity:
-        return await self._ranking.page(request, self._number, SAMPLE_MS)
+    async def activity(self, request: ActivityRequest, sees: Sees = None) -> Activity:
+        """Without the topics that `sees` leaves out."""
+        return await self._ranking.page(request, self._number, SAMPLE_MS, sees)
 
     async def topic_history(self, topic: str) -> TopicHistory:
         hosted = self._counters.catalog.find(topic)

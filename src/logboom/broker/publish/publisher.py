@@ -77,6 +77,7 @@ RECOVERY_S: Final = 60.0
 logger = logging.getLogger("logboom.broker")
 
 
+CheckStage = Callable[[str, set[str]], None]
 Label = tuple[str, int]
 """Name and number of a publish."""
 
@@ -117,23 +118,30 @@ class Publisher:
         held = {label for labels in self._catalog.busy.values() for label in labels}
         return len(self._busy.keys() | {name for name, _ in held.difference(self.keys.settled)})
 
-    async def publish(self, key: PublishKey, receipts: Sequence[Receipt]) -> Publication:
-        """What has begun goes on, also when the caller has gone away."""
-        return await self._publish_once(key, receipts, partial(self._publish, key, receipts))
+    async def publish(
+        self, key: PublishKey, receipts: Sequence[Receipt], check: CheckStage = lambda stage, topics: None
+    ) -> Publication:
+        """What has begun goes on, also when the caller has gone away. `check` raises where he may not publish, or throw
+        away, a stage with records for these topics."""
+        return await self._publish_once(key, receipts, partial(self._publish, key, receipts, check), check)
 
     async def publish_batches(self, key: PublishKey, parts: Sequence[Part]) -> Publication:
         """The same, of what is here and small."""
         return await self._publish_once(key, (), partial(self._publish_parts, key, parts))
 
     async def _publish_once(
-        self, key: PublishKey, receipts: Sequence[Receipt], work: Callable[[], Coroutine[Any, Any, Publication]]
+        self,
+        key: PublishKey,
+        receipts: Sequence[Receipt],
+        work: Callable[[], Coroutine[Any, Any, Publication]],
+        check: CheckStage = lambda stage, topics: None,
     ) -> Publication:
         key.check()
         while key.name in self._busy:
             await asyncio.wait([self._busy[key.name]])
         known = self.keys.known(key.name)
         if known is not None and (known.is_open or known.number >= key.number):
-            return self._repeat(key, known, receipts)
+            return self._repeat(key, known, receipts, check)
         if key.name in self._doubtful:
             raise OutcomeUnknown(str(self._doubtful[key.name]))
         return await asyncio.shield(self._begin(key.name, work()))
@@ -148,7 +156,7 @@ class Publisher:
         if not task.cancelled():
             task.exception()  # whoever asked may have gone away
 
-    def _repeat(self, key: PublishKey, known: Intent, receipts: Sequence[Receipt]) -> Publication:
+    def _repeat(self, key: PublishKey, known: Intent, receipts: Sequence[Receipt], check: CheckStage) -> Publication:
         if known.is_open:
             raise OutcomeUnknown(
                 f"key {key.name!r}: number {known.number} is published and not in all of its logs; "
@@ -156,25 +164,29 @@ class Publisher:
             )
         if key.digest and known.digest and (key.number, key.digest) != (known.number, known.digest):
             raise KeyMismatch(key.name, key.number, key.digest, known.number, known.digest)
+        for receipt in receipts:
+            check(receipt.stage, self._stages.topics_of(receipt.stage))
         self._stages.discard([receipt.stage for receipt in receipts])
         self.repeats += 1
         return Publication(key.name, key.number, True, known.parts if known.number == key.number else None)
 
-    async def _publish(self, key: PublishKey, receipts: Sequence[Receipt]) -> Publication:
+    async def _publish(self, key: PublishKey, receipts: Sequence[Receipt], check: CheckStage) -> Publication:
         was_lasting = key.name in self.keys
         lasting = key.lasting or was_lasting
         await self.keys.make_room_for(key.name, lasting)
         try:
             stages = self._claim(key, lasting, receipts)
-            return await self._publish_stages(key, lasting, stages, receipts)
+            return await self._publish_stages(key, lasting, stages, receipts, check)
         finally:
             self.keys.give_back(key.name, was_lasting)
 
     async def _publish_stages(
-        self, key: PublishKey, lasting: bool, stages: Sequence[Stage], receipts: Sequence[Receipt]
+        self, key: PublishKey, lasting: bool, stages: Sequence[Stage], receipts: Sequence[Receipt], check: CheckStage
     ) -> Publication:
         try:
             await self._stages.prepare(stages, receipts)
+            for stage in stages:
+                check(stage.id, self._stages.topics_of(stage.id))
             work = await self._commit(key, lasting, stages)
         except OutcomeUnknown:  # a restart may need the stages
             raise

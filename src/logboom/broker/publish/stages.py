@@ -341,6 +341,11 @@ class Stages:
         self.discarded += len(found)
         return len(found)
 
+    def topics_of(self, name: str) -> set[str]:
+        """For which it has records; none where it is not there, or was not used since a restart."""
+        stage = self._stages.get(name)
+        return set() if stage is None or stage.file is None else {target.topic for target in stage.file.targets}
+
     def give_up(self, names: Sequence[str]) -> None:
         """Throw away also what was being published."""
         self.remove([stage for name in names if (stage := self._stages.get(name)) is not None])

@@ -8,6 +8,7 @@ holds now. Where the topic is deleted it ends with TopicDeleted.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
@@ -85,6 +86,8 @@ class LocalFeed:
         self._log = writer.log
         self._durable_index = writer.commitment.durable_index
         self._index = origin.index
+        self.check_reader: Callable[[], None] = lambda: None
+        """Raises where whoever reads may not do so any more."""
 
     async def next(self, max_bytes: int = READ_BYTES, wait_ms: int = 1000) -> FeedPiece:
         reading = self._reading
@@ -99,6 +102,7 @@ class LocalFeed:
 
     def _check(self) -> None:
         """Raises why there is no more to come."""
+        self.check_reader()
         if self._reading.closing:
             raise ShuttingDown
         if self._writer.gone is not None:

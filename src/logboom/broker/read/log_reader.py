@@ -384,14 +384,25 @@ def _last_term(point: ReadPoint, run: Run, data: memoryview) -> int:
 class LocalSubscription:
     """A point, and nothing else: what was not asked for is not held."""
 
-    def __init__(self, reading: LogReader, point: ReadPoint, max_records: int | None) -> None:
+    def __init__(
+        self,
+        reading: LogReader,
+        point: ReadPoint,
+        max_records: int | None,
+        check_reader: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`check_reader` raises where whoever reads may not do so any more."""
         self._reading = reading
+        self._check_reader = check_reader
         self._position = point
         self._max_records = max_records
         self._closed = False
 
     async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
-        return await self._reading.next(self._position, max_bytes, self._max_records, None)
+        self._check_reader()
+        chunk = await self._reading.next(self._position, max_bytes, self._max_records, None)
+        self._check_reader()
+        return chunk
 
     async def close(self) -> None:
         if not self._closed:

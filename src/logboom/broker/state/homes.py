@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import NamedTuple
 
 from logboom.batch import Batch
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import AwaitedPromise, Entry
 from logboom.broker.append.sync_rounds import SyncRounds
-from logboom.broker.catalog import Catalog
+from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.state.internal_log import InternalLog, StateLog
 from logboom.errors import LogboomError
 from logboom.storage.append import Appended
@@ -28,6 +29,16 @@ class StateHome(NamedTuple):
     """A name, and how many keys there may be."""
 
 
+async def append_to(rounds: SyncRounds, hosted: Hosted, batch: Batch) -> Appended:
+    """Returns when it is durable."""
+    promise = AwaitedPromise(rounds.loop, 1, 1)
+    hosted.writer(None).submit(Entry(promise, 0, [batch], "durable", meter=hosted.meter))
+    (answer,) = await promise.future
+    if isinstance(answer, LogboomError):
+        raise answer
+    return answer
+
+
 async def open_state(
     data: DataDirectory,
     catalog: Catalog,
@@ -39,14 +50,7 @@ async def open_state(
     hosted = await catalog.create(place.topic, 1, Settings(flush=FlushSettings("each")), "node")
     writer = hosted.writer(None)
     log = writer.log
-
-    async def append(batch: Batch) -> Appended:
-        promise = AwaitedPromise(rounds.loop, 1, 1)
-        writer.submit(Entry(promise, 0, [batch], "durable", meter=hosted.meter))
-        (answer,) = await promise.future
-        if isinstance(answer, LogboomError):
-            raise answer
-        return answer
+    append = partial(append_to, rounds, hosted)
 
     async def cut(seqno: int) -> None:
         await trim(writer, seqno)

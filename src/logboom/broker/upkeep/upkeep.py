@@ -227,7 +227,9 @@ class Upkeep:
 
     def _retain(self, names: list[str], now: int) -> None:
         logs = [self._logs[name] for name in names if name in self._logs and not self._logs[name].log.closed]
-        if not logs or not self.retains:
+        if not self.retains:  # the node's own topics are nobody's copies
+            logs = [kept for kept in logs if kept.topic.name.startswith("_")]
+        if not logs:
             return
         swapping = self._rewriter.swapping
         self._retainer.retain(logs, now, swapping, self._running())

@@ -103,7 +103,7 @@ def _is_address(place: str) -> bool:
     if os.path.exists(place):
         return False
     host, separator, port = place.rpartition(":")
-    return place.startswith(("unix:", "logboom://")) or bool(
+    return place.startswith(("unix:", "logboom://", "tls://", "logbooms://", "@")) or bool(
         separator and host and port.isdecimal() and "/" not in place
     )
 

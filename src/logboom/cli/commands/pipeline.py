@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import App, Parameter
 
-from logboom.cli.connection import ask, servers_of
+from logboom.cli.connection import ask, find_profile
 from logboom.cli.options import Flag, Json, Quiet, Server
 from logboom.cli.show.output import show_json, show_pairs, show_table
 from logboom.errors import ConfigError, LeaseHeld, SparkMissing, Unavailable
@@ -184,7 +184,7 @@ def show(job: str, /, *, config: Config = None, server: Server = None, as_json: 
 def _load(config: Path | None, directory: str | None, server: str | None, only: str | None = None) -> PipelineConfig:
     from logboom.cli.pipeline_file import find_file, load
 
-    servers_of(server)
+    find_profile(server)  # nobody is asked for a password: Spark's workers could not be told
     return load(find_file(None if config is None else str(config)), directory, server, only)
 
 
@@ -258,8 +258,9 @@ def _stand(config: Path | None, server: str | None) -> list[JobInfo]:
         return await known_jobs(broker, stand(pipeline, await broker.list_topics(), now), now, EVERYBODY)
 
     path = find_file(None if config is None else str(config))
-    configured = {} if path is None else {job.work.id: job for job in load(path, server=server).jobs.values()}
-    found = {info.job: info for info in ask(server, look)}
+    loaded = None if path is None else load(path, server=server)
+    configured = {} if loaded is None else {job.work.id: job for job in loaded.jobs.values()}
+    found = {info.job: info for info in ask(server if loaded is None else loaded.server, look)}
     for name, job in configured.items():
         known = found.get(name) or JobInfo(name, job.work.kind, job.work.topics, "new")
         found[name] = msgspec.structs.replace(known, name=job.name)

@@ -21,6 +21,7 @@ from logboom.errors import ConfigError, PartitionNotFound
 if TYPE_CHECKING:
     from logboom import Reader
     from logboom.broker.api import Start
+    from logboom.client.link.profile import Servers
 
 DONE, REFUSED = 0, 2
 DETAILS = """\
@@ -160,7 +161,7 @@ def _gaps_told(reader: Reader, quiet: bool) -> Iterator[None]:
             print(f"logboom: {reader.skipped:,} records were skipped: {reader.last_gap}", file=sys.stderr)
 
 
-def _open_reader(target: LogTarget, servers: list[str], begin: Start, **which: Any) -> Reader:
+def _open_reader(target: LogTarget, servers: Servers, begin: Start, **which: Any) -> Reader:
     from logboom import Reader
 
     try:

@@ -15,8 +15,8 @@ from logboom.server.front_ends import FRONT_ENDS, FrontEndKind
 
 DETAILS = """\
 Needs no configuration: data goes to ~/.local/share/logboom (for root /var/lib/logboom), and it listens on 127.0.0.1:
-1773 for clients, 1774 for the logd text protocol, 1775 for HTTP. A default port that is in use is left out. There is
-no authentication: every client that can connect may read and write.
+1773 for clients, 1774 for the logd text protocol, 1775 for HTTP. A default port that is in use is left out. On this
+machine everybody may read and write; for other machines it listens with TLS only, and asks them to sign in.
 
 Ctrl-C or SIGTERM stops it: it takes no new requests, answers the open ones, and syncs all data. A second signal stops
 it at once, and the next start recovers.
@@ -25,10 +25,11 @@ Exit code 0: stopped cleanly. 1: some data could not be synced. 2: it could not 
 
 Examples:
   logboom serve
-  logboom serve --data /srv/logboom --listen 0.0.0.0:1773 --unix /run/logboom/logboom.sock
+  logboom serve --data /srv/logboom --listen 0.0.0.0:1773 --set tls.certificate=node.pem --set tls.key=node.key
   logboom serve --set limits.batch_bytes=32MiB --set topics.auto_create=false
   logboom serve --listen 127.0.0.1:0 --json | jq -r .binary[0]
-  logboom serve --http 0.0.0.0:1775 --set http.cors_origins=https://example.org
+  logboom serve --http 127.0.0.1:8080 --set http.cors_origins=https://example.org
+  logboom serve --listen 0.0.0.0:1773 --insecure
   logboom serve --data /srv/copy --replicate-from 10.0.0.7:1774
 """
 app = App(name="serve", help_epilogue=DETAILS)
@@ -63,6 +64,7 @@ def serve(
     replicate_from: str | None = None,
     config: Path | None = None,
     set_: Annotated[list[str] | None, Parameter(name="--set", negative="", completer=complete_node_settings)] = None,
+    insecure: bool = False,
     ready_file: Path | None = None,
     as_json: Json = False,
 ) -> int:
@@ -78,6 +80,8 @@ def serve(
         A TOML file. `logboom config example` prints one.
     set_
         KEY=VALUE: any key of the configuration. May be given several times.
+    insecure
+        Listen for other machines without TLS, and let everybody who reaches the node do everything.
     ready_file
         Written when the node listens: JSON with process id, addresses, node and data directory. Removed when it stops.
     as_json
@@ -96,5 +100,7 @@ def serve(
             flags.append(Setting("listen.unix", str(addresses.unix), "--unix"))
     if replicate_from is not None:
         flags.append(Setting("replicate_from", replicate_from, "--replicate-from"))
+    if insecure:
+        flags.append(Setting("access.insecure", True, "--insecure"))
     loaded = load(flags, None if config is None else str(config))
     return run(loaded, None if ready_file is None else str(ready_file), as_json)

@@ -12,7 +12,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from logboom.batch.ndjson import readable
-from logboom.cli.connection import ask, servers_of
+from logboom.cli.connection import ask, names_of, servers_of
 from logboom.cli.names import complete_topics
 from logboom.cli.options import Flag, Json, Server
 from logboom.cli.show.output import show_json_line, show_table
@@ -84,7 +84,7 @@ def sql(
     partitions = {info.name: len(info.partitions) for info in found}
     for name in topic or ():
         if name not in partitions:
-            raise TopicNotFound(name, servers[0], near_names(name, partitions))
+            raise TopicNotFound(name, names_of(servers)[0], near_names(name, partitions))
     gaps: Any = "skip" if skip_gaps else "raise"
     names = topic or named_in(query, list(partitions))
     relations = [TopicRelation(name, partitions[name], servers, gaps) for name in names]

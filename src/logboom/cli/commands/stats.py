@@ -97,6 +97,8 @@ def _replica_pairs(replica: ReplicaStats, now: int) -> Iterator[tuple[str, Any]]
     if replica.kept_topics:
         more = ", …" if replica.kept_topics > len(replica.kept) else ""
         yield "replica.kept", f"{replica.kept_topics:,} topics that the source lacks: {', '.join(replica.kept)}{more}"
+    if replica.access is not None:
+        yield "replica.access", replica.access
     if replica.error is not None:
         yield "replica.error", replica.error
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,7 @@ from logboom.broker.api import CursorInfo, NodeStats, TopicInfo
 from logboom.broker.caller import EVERYBODY
 from logboom.broker.monitor.activity import Activity, ActivityRequest, ActivitySort, History, Incident, TopicHistory
 from logboom.broker.monitor.checkup import Complaint, examine
+from logboom.client.link.address import Servers, parse_servers
 from logboom.client.remote import RemoteBroker
 from logboom.errors import ConnectionLost, ProtocolError, RemoteProtocolError, TopicError, Unavailable
 
@@ -73,8 +75,8 @@ class NodeLook(msgspec.Struct, frozen=True):
 class Looker:
     """Asks one of the servers, whichever answers."""
 
-    def __init__(self, servers: Sequence[str]) -> None:
-        self._servers = servers
+    def __init__(self, servers: Servers) -> None:
+        self._servers = parse_servers(servers)
         self._broker: RemoteBroker | None = None
         self._address = ""
         self._history: History | None = None
@@ -92,7 +94,7 @@ class Looker:
             was_connected = self._broker is not None
             await self.close()
             if isinstance(error, TimeoutError):
-                where = self._address or ", ".join(self._servers)
+                where = self._address or ", ".join(map(str, self._servers))
                 raise ConnectionLost(f"{where} did not answer within {ANSWER_S:g} s") from None
             if was_connected and isinstance(error, ProtocolError):
                 reason = f"the node at {self._address} may be of another release than this command: {error}"
@@ -129,12 +131,12 @@ class Looker:
         failure: Unavailable | None = None
         for server in self._servers:
             try:
-                self._broker = await RemoteBroker.connect(server, retry=False)
+                self._broker = await RemoteBroker.connect(replace(server.profile, servers=str(server)), retry=False)
             except Unavailable as error:
                 failure = failure or error
             else:
                 # Another one, or the same that has forgotten what it counted: its own account is asked for anew.
-                self._address, self._since, self._findings, self._examine_at = server, 0, None, 0.0
+                self._address, self._since, self._findings, self._examine_at = str(server), 0, None, 0.0
                 return self._broker
         assert failure is not None
         raise failure

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, cast
 
@@ -19,7 +20,8 @@ from logboom.batch.header import Buffer
 from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.link.address import Address
 from logboom.client.link.pushes import CREDIT_BYTES, Pushes
-from logboom.client.link.session import FRAME_BYTES_LIMIT, Event, Session
+from logboom.client.link.session import FRAME_BYTES_LIMIT, Event, Reply, Session
+from logboom.client.link.tls import context_of
 from logboom.errors import ConnectionLost, LogboomError, RemoteProtocolError
 from logboom.protocols.binary.messages import Hello, Kind, Read, Welcome
 
@@ -28,6 +30,9 @@ CLOSE_TIMEOUT_S: Final = 2.0
 KEEP_ALIVE_S: Final = 30.0
 """How often a link is probed at most; twice that without a word from the other side, and it counts as lost."""
 KEEP_ALIVE_MIN_S: Final = 0.05
+_EXPIRED: Final = 10
+_OTHER_NAMES: Final = (62, 64)
+"""How OpenSSL counts what is wrong with a certificate: of another host, of another address."""
 
 
 def keep_alive_s(welcome: Welcome) -> float:
@@ -55,7 +60,7 @@ class AsyncLink(asyncio.BufferedProtocol):
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._session = Session(hello())
+        self._session = Session(hello(), address.profile)
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._pending: dict[int, _Pending] = {}
@@ -77,7 +82,10 @@ class AsyncLink(asyncio.BufferedProtocol):
                 if address.path is not None:
                     _, link = await loop.create_unix_connection(lambda: cls(address), address.path)
                 else:
-                    transport, link = await loop.create_connection(lambda: cls(address), address.host, address.port)
+                    secure = secured(address)
+                    transport, link = await loop.create_connection(
+                        lambda: cls(address), address.host, address.port, **secure
+                    )
                     if transport.get_extra_info("sockname") == transport.get_extra_info("peername"):
                         # Nobody listens, and the port this side was given is the very one it has called.
                         raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
@@ -207,15 +215,18 @@ class AsyncLink(asyncio.BufferedProtocol):
             self._abort(error)
 
     def eof_received(self) -> None:
-        self._end(ConnectionLost(f"{self.address} has closed the connection"))
+        self._end(ConnectionLost(describe_loss(self.address, self._session)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._end(ConnectionLost(f"the connection to {self.address} is lost{f': {exc}' if exc else ''}"))
+        self._end(ConnectionLost(describe_loss(self.address, self._session, exc)))
         if not self._closed.done():
             self._closed.set_result(None)
 
     def _take(self, event: Event) -> None:
         correlation, what, _ = event
+        if isinstance(what, Reply):
+            self._write(what.buffers)
+            return
         pending = self._pending.pop(correlation, None)
         if pending is not None:
             _settle(pending, what)
@@ -262,6 +273,47 @@ async def close_transport(transport: asyncio.Transport, closed: asyncio.Future[N
             raise
 
 
+def secured(address: Address) -> dict[str, Any]:
+    """What `create_connection` needs for TLS."""
+    if not address.tls:
+        return {}
+    return {"ssl": context_of(address.profile), "server_hostname": address.profile.server_name or address.host}
+
+
 def no_connection(address: Address, error: OSError | UnicodeError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"no connection to {address}: {_distrust(address, error)}"
+    if isinstance(error, ssl.SSLError):
+        reason = (error.reason or str(error)).replace("_", " ").lower()
+        plain = str(address._replace(tls=False))
+        return f"no connection to {address}: {reason}; if there is no TLS on this port, write {plain}"
     reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
     return f"no connection to {address}: {reason}; is a node running there? `logboom serve` starts one"
+
+
+def _distrust(address: Address, error: ssl.SSLCertVerificationError) -> str:
+    said = error.verify_message
+    if error.verify_code in _OTHER_NAMES:
+        return f"its certificate is for another host: {said}; call it by a name that stands there, or set server_name"
+    ca = address.profile.ca
+    if error.verify_code == _EXPIRED:
+        return f"its certificate is not trusted: {said}; make a new one for the node"
+    trusted = "the system's authorities" if ca is None else f"those in {ca}"
+    return (
+        f"its certificate is not trusted by {trusted}: {said}; name the file of its CA with LOGBOOM_CA, or in a profile"
+    )
+
+
+def describe_loss(address: Address, session: Session | None, error: Exception | None = None) -> str:
+    """Why there is no connection any more. A node that closed it without a word may have waited for TLS."""
+    is_silent = session is not None and session.is_silent and address.path is None
+    if error is not None and not (is_silent and isinstance(error, ConnectionResetError | ssl.SSLError)):
+        return f"the connection to {address} is lost: {error}"
+    text = f"{address} has closed the connection"
+    if not is_silent:
+        return text
+    if not address.tls:
+        return f"{text} without a word: if this port speaks TLS, write tls://{address}"
+    if address.profile.certificate is None:
+        return f"{text} without a word: it may want a certificate: name yours with LOGBOOM_CERTIFICATE and LOGBOOM_KEY"
+    return f"{text} without a word: it may not trust the certificate in {address.profile.certificate}"

@@ -17,16 +17,18 @@ from typing import Any, Final
 
 from logboom.batch.header import Buffer
 from logboom.broker.api import Chunk, ReadRequest
+from logboom.client.link import tls
 from logboom.client.link.address import Address
 from logboom.client.link.async_link import (
     CONNECT_TIMEOUT_S,
+    describe_loss,
     hello,
     keep_alive_s,
     no_connection,
     push_limit,
 )
 from logboom.client.link.pushes import CREDIT_BYTES, TOP_UP_BYTES
-from logboom.client.link.session import Event, Session
+from logboom.client.link.session import Event, Reply, Session
 from logboom.errors import ConnectionLost, LogboomError, RemoteProtocolError
 from logboom.protocols.binary.messages import Credit, Kind, Read, Welcome
 
@@ -46,7 +48,7 @@ class BlockingLink:
     def __init__(self, address: Address, sock: socket.socket) -> None:
         self.address = address
         self._socket = sock
-        self._session = Session(hello())
+        self._session = Session(hello(), address.profile)
         self._events: deque[Event] = deque()
         """What has come and nobody has asked for yet."""
         self._waiting_bytes = 0
@@ -147,11 +149,14 @@ class BlockingLink:
             self._socket.settimeout(None if timeout_s is None else max(timeout_s, 1e-6))
             count = self._socket.recv_into(self._session.buffer())
             if not count:
-                raise ConnectionLost(f"{self.address} has closed the connection")
+                raise ConnectionLost(describe_loss(self.address, self._session))
             self._heard = time.monotonic()
             for event in self._session.received(count):
                 if not event.correlation and isinstance(event.what, LogboomError):
                     raise event.what
+                if isinstance(event.what, Reply):
+                    self._send(event.what.buffers)
+                    continue
                 self._events.append(event)
                 self._waiting_bytes += event.size
             welcome = self._session.welcome
@@ -162,7 +167,7 @@ class BlockingLink:
         except (TimeoutError, BlockingIOError):
             return False
         except OSError as error:
-            raise self._lose(ConnectionLost(f"the connection to {self.address} is lost: {error}")) from None
+            raise self._lose(ConnectionLost(describe_loss(self.address, self._session, error))) from None
         except LogboomError as error:
             raise self._lose(error) from None
         except BaseException:
@@ -246,8 +251,12 @@ def open_socket(address: Address, timeout_s: float) -> socket.socket:
             # Nobody listens, and the port this side was given is the very one it has called.
             sock.close()
             raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return sock
+        try:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return tls.wrap(sock, address.profile, address.host) if address.tls else sock
+        except BaseException:
+            sock.close()
+            raise
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.settimeout(timeout_s)

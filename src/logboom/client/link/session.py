@@ -6,22 +6,28 @@ begins. Answers come in any order; each carries the correlation id of its reques
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from logboom.access.credential import MECHANISMS
+from logboom.access.scram import NONCE_BYTES, ScramClient
 from logboom.batch.header import Buffer
 from logboom.broker.api import Chunk
+from logboom.client.link.profile import Profile
 from logboom.errors import LocalProtocolError, LogboomError, RemoteProtocolError
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, Frame, FrameReader, encode
 from logboom.protocols.binary.errors import decode_failure
 from logboom.protocols.binary.messages import (
+    TOKEN,
     Appends,
     ChunkHead,
     Failure,
     Hello,
     Kind,
+    SignInStep,
     Welcome,
 )
 from logboom.protocols.binary.stranger import describe_server
@@ -36,23 +42,38 @@ _welcome = msgspec.msgpack.Decoder(Welcome)
 _failure = msgspec.msgpack.Decoder(Failure)
 _appends = msgspec.msgpack.Decoder(Appends)
 _chunk = msgspec.msgpack.Decoder(ChunkHead)
+_step = msgspec.msgpack.Decoder(SignInStep)
+
+
+class Reply(NamedTuple):
+    """What the server wants to hear before its welcome: to be sent as it is."""
+
+    buffers: list[Buffer]
 
 
 class Event(NamedTuple):
-    """Something came: a Welcome, an Appends, a Chunk, a LogboomError, None for a pong, the raw bytes of a result.
+    """Something came: a Welcome, an Appends, a Chunk, a LogboomError, None for a pong, the raw bytes of a result; or
+    something that is to be replied to.
 
     A Chunk is a view of memory that is the receiver's from now on. Correlation 0 is about the connection: it ends.
     """
 
     correlation: int
-    what: Welcome | Appends | Chunk | LogboomError | bytes | None
+    what: Welcome | Appends | Chunk | LogboomError | Reply | bytes | None
     size: int = 0
     """Of a chunk's whole frame: so much of a subscription's credit it has used."""
 
 
 class Session:
-    def __init__(self, hello: Hello) -> None:
+    def __init__(self, hello: Hello, profile: Profile | None = None) -> None:
+        """`profile` says who signs in."""
         self._hello = hello
+        self._scram: ScramClient | None = None
+        if profile is not None and profile.token is not None:
+            hello.mechanism, hello.sign_in = TOKEN, profile.token.encode()
+        elif profile is not None and profile.user is not None and profile.password is not None:
+            self._scram = ScramClient(MECHANISMS[0], profile.user, profile.password, os.urandom(NONCE_BYTES))
+            hello.mechanism, hello.sign_in = MECHANISMS[0], self._scram.begin()
         self._frames = FrameReader(FRAME_BYTES_FIRST)
         self._first = b""
         """What has come first, until it is known whether a node has sent it."""
@@ -61,6 +82,11 @@ class Session:
         """The correlation id of the newest request."""
         self.welcome: Welcome | None = None
         """What the server said; None until then."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the server has not said a word yet."""
+        return self.welcome is None and not self._first
 
     def hello(self) -> list[Buffer]:
         """The first bytes to send."""
@@ -111,8 +137,13 @@ class Session:
             return Event(frame.correlation, None)
         if kind == Kind.WELCOME:
             self.welcome = _welcome.decode(frame.head)
+            if self._scram is not None:
+                self._scram.verify(self.welcome.sign_in)
             self._frames.limit_bytes = min(self.welcome.limits.frame_bytes, FRAME_BYTES_LIMIT)
             return Event(frame.correlation, self.welcome)
+        if kind == Kind.CHALLENGE and self._scram is not None and self.welcome is None:
+            answer = SignInStep(self._scram.answer(_step.decode(frame.head).data))
+            return Event(frame.correlation, Reply(encode(Kind.SIGN_IN, frame.correlation, answer)))
         raise RemoteProtocolError(f"a frame of kind {kind} makes no sense from a server")
 
     def _chunk_of(self, frame: Frame) -> Chunk:

@@ -26,7 +26,7 @@ from logboom.batch.builder import table_columns
 from logboom.broker.api import TopicInfo
 from logboom.broker.publish.publication import KeyInfo, Publication, PublishKey, StageInfo
 from logboom.client.keywords import explained
-from logboom.client.link.address import Servers, parse_servers
+from logboom.client.link.address import Servers, list_servers
 from logboom.client.link.calls import Calls
 from logboom.client.publish.publish_calls import PUBLISH_TIMEOUT_S
 from logboom.client.publish.stage_writer import STAGING_TIMEOUT_S, Payload, StageWriter
@@ -61,7 +61,7 @@ class Client:
         timeout_s: float = STAGING_TIMEOUT_S,
         publish_timeout_s: float = PUBLISH_TIMEOUT_S,
     ) -> None:
-        self._servers = [str(address) for address in parse_servers(servers)]
+        self._servers = list_servers(servers)
         self._codec = codec
         self._batch_bytes = batch_bytes
         self._timeout_s = timeout_s

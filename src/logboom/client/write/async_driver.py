@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from logboom.client.link.address import Address
-from logboom.client.link.async_link import CONNECT_TIMEOUT_S, close_transport, no_connection
+from logboom.client.link.async_link import CONNECT_TIMEOUT_S, close_transport, describe_loss, no_connection, secured
 from logboom.client.write.driver import TICK_MIN_S
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.writer_core import WriterCore
@@ -120,17 +120,22 @@ class AsyncDriver:
                     if address.path is not None:
                         await loop.create_unix_connection(lambda: _Wire(self), address.path)
                     else:
-                        await loop.create_connection(lambda: _Wire(self), address.host, address.port)
+                        secure = secured(address)
+                        await loop.create_connection(lambda: _Wire(self), address.host, address.port, **secure)
             except (OSError, UnicodeError) as error:
                 reason = OSError("it did not answer") if isinstance(error, TimeoutError) else error
                 self.core.lost(ConnectionLost(no_connection(address, reason)), loop.time())
+                self.step()
+                continue
+            except LogboomError as error:
+                self.core.lost(error, loop.time())
                 self.step()
                 continue
             await self._lost.wait()
 
     def made(self, wire: _Wire) -> None:
         self._wire = wire
-        self.core.connected(self.loop.time())
+        self.core.connected(self.loop.time(), self._servers[self.core.contact.server].profile)
         self.step()
 
     def received(self, wire: _Wire, count: int) -> None:
@@ -142,6 +147,10 @@ class AsyncDriver:
             self.lose(wire, error)
         else:
             self.step()
+
+    def describe_loss(self, error: Exception | None) -> str:
+        contact = self.core.contact
+        return describe_loss(self._servers[contact.server], contact.session, error)
 
     def lose(self, wire: _Wire | None, error: LogboomError) -> None:
         """This connection is gone, or is to go. One that was given up before matters to nobody."""
@@ -200,4 +209,4 @@ class _Wire(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if not self._closed.done():
             self._closed.set_result(None)
-        self._driver.lose(self, ConnectionLost(f"the connection is lost{f': {exc}' if exc else ''}"))
+        self._driver.lose(self, ConnectionLost(self._driver.describe_loss(exc)))

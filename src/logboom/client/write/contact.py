@@ -17,7 +17,8 @@ from logboom.batch.header import Buffer
 from logboom.broker.api import TopicInfo
 from logboom.client.link.async_link import KEEP_ALIVE_MIN_S
 from logboom.client.link.backoff import LONGEST_S, Backoff
-from logboom.client.link.session import Event, Session
+from logboom.client.link.profile import Profile
+from logboom.client.link.session import Event, Reply, Session
 from logboom.errors import (
     ConnectionLost,
     LimitExceeded,
@@ -83,10 +84,10 @@ class Contact:
         """Which of the servers to try now. The one that was lost is tried again first: it may just have restarted."""
         return self.attempts % self._servers
 
-    def begin(self, now: float) -> list[Buffer]:
-        """There is a connection: what to send first."""
+    def begin(self, now: float, profile: Profile | None = None) -> list[Buffer]:
+        """There is a connection: what to send first, in whose name."""
         hello = Hello(client=f"logboom-python/{__version__}", cluster_id=self._cluster_id, topics=[self.topic])
-        self.session = Session(hello)
+        self.session = Session(hello, profile)
         self._began = self._spoke = self._heard = now
         self._probed = True
         return self.session.hello()
@@ -107,6 +108,8 @@ class Contact:
     def take(self, event: Event) -> list[Buffer]:
         """Something that is no answer to an append. Returns what to send; raises what ends the connection."""
         what = event.what
+        if isinstance(what, Reply):
+            return what.buffers
         if isinstance(what, Welcome):
             return self._welcomed(what)
         if event.correlation == self._asked and isinstance(what, bytes):

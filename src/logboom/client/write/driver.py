@@ -21,7 +21,7 @@ from typing import Any, Final
 
 from logboom.batch.header import Buffer
 from logboom.client.link.address import Address
-from logboom.client.link.async_link import CONNECT_TIMEOUT_S, no_connection
+from logboom.client.link.async_link import CONNECT_TIMEOUT_S, describe_loss, no_connection
 from logboom.client.link.blocking_link import open_socket
 from logboom.client.write.ledger import Losses, OnError, Results, tell
 from logboom.client.write.writer_core import WriterCore
@@ -208,6 +208,8 @@ class Driver:
             sock = open_socket(address, CONNECT_TIMEOUT_S)
         except (OSError, UnicodeError) as error:
             failure = ConnectionLost(no_connection(address, error))
+        except LogboomError as error:
+            failure = error
         except BaseException:
             with self.lock:
                 self._is_connecting = False
@@ -222,7 +224,7 @@ class Driver:
             else:
                 sock.setblocking(False)
                 self._socket, self._pollers = sock, (_poller(sock, 0), _poller(sock, select.POLLOUT))
-                self.core.connected(now)
+                self.core.connected(now, address.profile)
                 self.step(now)
             self._changed.notify_all()
 
@@ -248,7 +250,7 @@ class Driver:
             except BlockingIOError:
                 return
             if not count:
-                raise ConnectionLost(f"{self._servers[core.contact.server]} has closed the connection")
+                raise ConnectionLost(describe_loss(self._servers[core.contact.server], core.contact.session))
             core.received(count, now)
             if count < len(buffer):
                 return
@@ -256,8 +258,8 @@ class Driver:
     def _lose(self, error: OSError | LogboomError, now: float) -> None:
         self.hang_up()
         if isinstance(error, OSError):
-            where = self._servers[self.core.contact.server]
-            error = ConnectionLost(f"the connection to {where} is lost: {error.strerror or error}")
+            contact = self.core.contact
+            error = ConnectionLost(describe_loss(self._servers[contact.server], contact.session, error))
         self.core.lost(error, now)
         self._changed.notify_all()
 

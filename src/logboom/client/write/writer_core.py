@@ -19,6 +19,7 @@ from typing import Final
 
 from logboom.batch.header import Buffer
 from logboom.client.link.backoff import FIRST_S, LONGEST_S
+from logboom.client.link.profile import Profile
 from logboom.client.link.session import Event
 from logboom.client.write.contact import Contact, append_answer
 from logboom.client.write.gathered import Gathered, Written
@@ -137,8 +138,9 @@ class WriterCore:
             found = found or bool(lane.gathered.values)
         return found
 
-    def connected(self, now: float) -> None:
-        self.outgoing += self.contact.begin(now)
+    def connected(self, now: float, profile: Profile | None = None) -> None:
+        """`profile` says who writes."""
+        self.outgoing += self.contact.begin(now, profile)
 
     def lost(self, error: LogboomError, now: float) -> None:
         """The connection, or the attempt to make one, is gone."""

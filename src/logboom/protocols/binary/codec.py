@@ -137,8 +137,8 @@ class FrameReader:
         if self._own is not None and not offset and len(self._own) >= size:
             return
         rest = data[offset:]
-        # Who sends frame after frame gets room for more than one, so that one call receives several.
-        least = OWN_BYTES_MIN if not offset else RECEIVE_BYTES
+        # Who sends frame after frame gets room for more than one, so that one call receives several; not a stranger.
+        least = OWN_BYTES_MIN if not offset or self.limit_bytes <= FRAME_BYTES_FIRST else RECEIVE_BYTES
         room = max(size, least)
         self._shared.claim(room - self.held_bytes)
         own = memoryview(self._shared.pool.take(room))[:room]

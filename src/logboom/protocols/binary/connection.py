@@ -41,7 +41,7 @@ class BinaryConnection(StreamConnection[Greeting | Handler, FrameReader]):
     def _receive(self, nbytes: int) -> None:
         handler = self._handler
         assert handler is not None
-        if handler.is_new and self._is_stranger(nbytes):
+        if handler.is_new and not handler.hello and self._is_stranger(nbytes):
             return
         try:
             for frame in self._decoder.received(nbytes):
@@ -63,6 +63,14 @@ class BinaryConnection(StreamConnection[Greeting | Handler, FrameReader]):
         return encode_front(Kind.ERROR, correlation, encode_failure(error))
 
     # What the handler calls.
+
+    def become(self, handler: Handler) -> None:
+        """The sign-in is through. Not while frames are being handled."""
+        if self._handler is not None:
+            self._handler = handler
+            self.regulate()
+        else:
+            handler.drop()
 
     def welcome(self, frame_bytes: int) -> None:
         """The hello is through."""

@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from logboom.batch import BATCH_SIZE_MAX
+from logboom.broker.access.sign_in import SignIn
 from logboom.broker.api import Broker, TopicInfo
 from logboom.broker.caller import Caller
 from logboom.broker.limits import Limits, Rejections
@@ -41,6 +42,8 @@ def make(setup: FrontEndSetup) -> FrontEnd:
         setup.replica_of,
         setup.issue_id,
         setup.world.now_us,
+        setup.sign_in,
+        setup.shows_files,
     )
 
 
@@ -65,6 +68,8 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
         replica_of: Callable[[], str | None] = lambda: None,
         issue_id: Callable[[], int] = lambda: 0,
         now_us: Callable[[], int] = lambda: 0,
+        sign_in: SignIn | None = None,
+        shows_files: Callable[[Caller], bool] = lambda _: True,
     ) -> None:
         super().__init__("binary", limits, rejections)
         self.broker = broker
@@ -80,11 +85,14 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
         self._replica_of = replica_of
         self._issue_id = issue_id
         self._now_us = now_us
+        self.sign_in = sign_in
+        self._shows_files = shows_files
+        """Whether a caller may be told where the files are: rules do not count there."""
 
     def factory(self) -> asyncio.BufferedProtocol:
         return BinaryConnection(self)
 
-    async def describe(self, correlation: int, names: list[str], caller: Caller) -> bytes:
+    async def describe(self, correlation: int, names: list[str], caller: Caller, last: bytes = b"") -> bytes:
         """A welcome with these topics, where they exist; as many as fit in a first frame."""
         found: list[TopicInfo] = []
         room = FRAME_BYTES_FIRST - _ROOM
@@ -97,9 +105,9 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
             if room < 0:
                 break
             found.append(info)
-        return self.encode_welcome(correlation, found)
+        return self.encode_welcome(correlation, found, caller, last)
 
-    def encode_welcome(self, correlation: int, topics: list[TopicInfo]) -> bytes:
+    def encode_welcome(self, correlation: int, topics: list[TopicInfo], caller: Caller, last: bytes = b"") -> bytes:
         limits = self.limits
         wire = WireLimits(
             frame_bytes=self.frame_bytes,
@@ -111,6 +119,8 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
             publish_bytes=BUNDLE_BYTES_MAX,
             publish_batches=BUNDLE_BATCHES_MAX,
         )
-        facts = *self.identity, self._directory, self._server_name, wire, topics
-        welcome = Welcome(VERSION, *facts, self._replica_of(), self._issue_id(), self._now_us())
+        directory = self._directory if self._shows_files(caller) else None
+        facts = *self.identity, directory, self._server_name, wire, topics
+        own = caller.principal, last
+        welcome = Welcome(VERSION, *facts, self._replica_of(), self._issue_id(), self._now_us(), *own)
         return encode_front(Kind.WELCOME, correlation, welcome)

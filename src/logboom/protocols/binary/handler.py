@@ -245,13 +245,15 @@ class Handler:
             self._held_bytes -= size
         self._connection.send(encode_front(Kind.RESULT, correlation, result))
 
-    def welcome(self, correlation: int, hello: Hello) -> None:
+    def welcome(self, correlation: int, hello: Hello, last: bytes) -> None:
+        """`last` is what the sign-in ends with."""
+        front_end, caller = self._front_end, self._connection.caller
         if not hello.topics:
-            self._connection.send(self._front_end.encode_welcome(correlation, []))
+            self._connection.send(front_end.encode_welcome(correlation, [], caller, last))
             return
 
         async def describe() -> None:
-            self._connection.send(await self._front_end.describe(correlation, hello.topics, self._connection.caller))
+            self._connection.send(await front_end.describe(correlation, hello.topics, caller, last))
 
         self._start(correlation, describe)
 

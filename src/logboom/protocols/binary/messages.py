@@ -12,8 +12,11 @@ from typing import Any, Final
 import msgspec
 
 from logboom.broker.api import Acks, ActivityRequest, PublishKey, ReadRequest, Receipt, Settings, TopicInfo
+from logboom.protocols.binary.access_messages import AccessCall
 
 VERSION: Final = 1
+TOKEN: Final = "TOKEN"
+"""The mechanism of those who show a token."""
 
 
 class Kind(IntEnum):
@@ -25,6 +28,10 @@ class Kind(IntEnum):
     PONG = 4
     ERROR = 5
     """In place of any answer; with correlation 0 it is about the connection, which ends."""
+    CHALLENGE = 6
+    """In place of the welcome: what to answer, with SIGN_IN, to be welcomed."""
+    SIGN_IN = 7
+    """The answer to a CHALLENGE, with the correlation id of the hello."""
     APPEND = 10
     APPENDED = 11
     READ = 12
@@ -52,6 +59,11 @@ class Hello(msgspec.Struct, omit_defaults=True):
     """Refuse to talk where the node is of another cluster."""
     topics: list[str] = []
     """The welcome describes these, where they exist."""
+    mechanism: str = ""
+    """How to sign in: SCRAM-SHA-256, SCRAM-SHA-512, TOKEN. Without one the caller is anonymous, or the one that its
+    certificate or Unix socket says."""
+    sign_in: bytes = b""
+    """The first message of SCRAM, or the token."""
 
 
 class WireLimits(msgspec.Struct):
@@ -84,6 +96,16 @@ class Welcome(msgspec.Struct):
     """For whoever writes on this connection: no other has it, later ones are higher. 0 where the node gives none."""
     now: int = 0
     """The node's time, microseconds: the number of a PUBLISH under a name that does not last. 0: it does not say."""
+    principal: str = ""
+    """Who the node takes the caller for."""
+    sign_in: bytes = b""
+    """The last message of SCRAM: it proves that the node knows the password."""
+
+
+class SignInStep(msgspec.Struct):
+    """CHALLENGE and SIGN_IN."""
+
+    data: bytes
 
 
 class Failure(msgspec.Struct, omit_defaults=True):
@@ -315,5 +337,6 @@ Call = (
     | ListStages
     | ListKeys
     | ForgetKey
+    | AccessCall
 )
 """The head of CALL. The head of RESULT is what the broker's method of that name returns."""

@@ -21,7 +21,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from logboom.errors import LimitExceeded, LogboomError
 from logboom.protocols.http.problem import RequestError, raw_problem
-from logboom.protocols.peer_caller import caller_of_peer
+from logboom.protocols.peer_caller import caller_of_peer, is_private
 
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
@@ -36,6 +36,7 @@ BODY_BYTES_PER_SECOND: Final = 1024
 """The least that must come of a body, on average over http.body_ms."""
 STEP_BYTES: Final = 64
 """The least that is looked at of a chunked body, whose end only the parser finds."""
+STRICT: Final = (b"strict-transport-security", b"max-age=31536000")
 _HEAD_END: Final = b"\r\n\r\n"
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 
@@ -119,6 +120,7 @@ class HttpConnection(HttpToolsProtocol):
         transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(WRITE_BYTES_HIGH, WRITE_BYTES_LOW)
         self.caller = caller_of_peer("http", transport)
+        self._is_private = is_private(transport)
         self._front_end.wake()
         self._heard_at = self._front_end.now
         super().connection_made(transport)
@@ -233,6 +235,7 @@ class HttpConnection(HttpToolsProtocol):
         scope["path"] = urllib.parse.unquote(raw_path.decode("latin-1"))
         scope["query_string"] = url.query or b""
         scope["caller"] = self.caller  # type: ignore[typeddict-unknown-key]
+        scope["private"] = self._is_private  # type: ignore[typeddict-unknown-key]
         if url.host is not None:
             scope["authority"] = _authority(url.host.decode("latin-1"), url.port)  # type: ignore[typeddict-unknown-key]
         self._body_left = _length(self.headers)
@@ -244,7 +247,7 @@ class HttpConnection(HttpToolsProtocol):
             logger=self.logger,
             access_logger=self.access_logger,
             access_log=False,
-            default_headers=self.server_state.default_headers,
+            default_headers=self._default_headers(),
             message_event=asyncio.Event(),
             expect_100_continue=self.expect_100_continue and version == "1.1",
             keep_alive=version == "1.1" and parser.should_keep_alive() and not self._front_end.closing.is_set(),
@@ -256,6 +259,14 @@ class HttpConnection(HttpToolsProtocol):
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((cycle, self.app))
+
+    def _default_headers(self) -> list[tuple[bytes, bytes]]:
+        """In every answer. Whoever has come over TLS is to come so again; but `localhost` is everybody's, and a browser
+        would not find what else is there without TLS."""
+        headers, sent = self.server_state.default_headers, self.headers or ()  # there are none before the first request
+        if self.scheme != "https" or any(name == b"host" and value.startswith(b"localhost") for name, value in sent):
+            return headers
+        return [*headers, STRICT]
 
     def _start(self, cycle: RequestCycle) -> None:
         self._active = cycle
@@ -315,11 +326,12 @@ class HttpConnection(HttpToolsProtocol):
         self._ends_at = self.check_at = self._front_end.now + LINGER_S
         if self.transport.is_closing():
             return
-        if (self._in_head and not self._head_bytes and not self._rest) or not self.transport.can_write_eof():
+        if self._in_head and not self._head_bytes and not self._rest:
             self.transport.close()
             return
         self.flow.resume_reading()
-        self.transport.write_eof()
+        if self.transport.can_write_eof():  # not over TLS: there the peer has to go by the length of the answer
+            self.transport.write_eof()
 
     def report(self, error: BaseException) -> None:
         self._front_end.report(error)
@@ -342,7 +354,7 @@ class HttpConnection(HttpToolsProtocol):
             if active.response_started:
                 self.abort()
                 return
-        self.write(raw_problem(error, self.server_state.default_headers))
+        self.write(raw_problem(error, self._default_headers()))
         self._head_bytes += 1  # there is more to come, for all we know
         self.close()
 

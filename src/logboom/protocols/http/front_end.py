@@ -9,16 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from email.utils import formatdate
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
 from logboom.broker.api import Broker
 from logboom.broker.append.gatherer import GATHER_BYTES, Gatherer
-from logboom.broker.caller import EVERYBODY, Caller
+from logboom.broker.caller import ITSELF, Caller
 from logboom.broker.limits import Limits, Rejections
-from logboom.broker.monitor.checkup import Examiner
+from logboom.broker.monitor.checkup import Examiners
 from logboom.broker.monitor.measures import Meter
 from logboom.broker.world import REAL, World
 from logboom.errors import LimitExceeded
@@ -26,10 +26,14 @@ from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.protocols.http.connection import STALL_S, HttpConnection
 from logboom.protocols.http.handler import Handler
 from logboom.protocols.http.hosts import names_of
+from logboom.protocols.http.identity.sessions import Sessions
 from logboom.protocols.http.problem import RequestError, raw_problem
 from logboom.protocols.http.settings import HttpSettings
 from logboom.results.pipeline_ledger import PipelineLedger
 from logboom.results.place_rules import PlaceRules
+
+if TYPE_CHECKING:
+    from logboom.broker.access.sign_in import SignIn
 
 SWEEP_S: Final = 1.0
 FORMAT_THREADS: Final = 2
@@ -61,6 +65,9 @@ def make(setup: FrontEndSetup) -> FrontEnd:
         names_of(setup.endpoints),
         setup.places,
         setup.world,
+        setup.sign_in,
+        setup.shows_files,
+        setup.node_id,
     )
 
 
@@ -79,6 +86,9 @@ class HttpFrontEnd:
         names: Iterable[str] = (),
         places: PlaceRules = PlaceRules(),  # noqa: B008
         world: World = REAL,
+        sign_in: SignIn | None = None,
+        sees_all: Callable[[Caller], bool] = lambda caller: True,
+        node_id: str = "",
     ) -> None:
         self.broker = broker
         self.limits = limits
@@ -92,19 +102,27 @@ class HttpFrontEnd:
         self.places = places
         """Where results are read from."""
         self.world = world
+        self.sign_in = sign_in
+        """Who somebody is; None where nobody is asked."""
+        self.sessions = None if sign_in is None else Sessions(sign_in, world, node_id)
+        """Of people with browsers."""
+        self.sees_all = sees_all
+        """Whether a caller may read every topic."""
         self.threads = world.threads(FORMAT_THREADS, "logboom-http")
         """They make records into what goes out."""
-        self.examiner = Examiner(broker, EVERYBODY, world.monotonic_s)
+        self.examiners = Examiners(broker, world.monotonic_s)
         self.meter = Meter()
         self.gatherer = Gatherer(broker, min(GATHER_BYTES, limits.batch_bytes // 2))
         self.closing = asyncio.Event()
         """Set when nothing new is taken: what waits for news ends."""
         self.held_bytes = 0
         """Of bodies that have come, or are coming, and whose requests are not answered yet; and of heads that come."""
-        self.pipeline = PipelineLedger(self._its_broker, EVERYBODY)
-        """What the pipeline has made, as of the last time it was asked for."""
+        self.pipeline = PipelineLedger(self._its_broker, ITSELF)
+        """What the pipeline has made, as of the last time it was asked for: not all of it is for everybody."""
         self.changing = asyncio.Lock()
         """For whoever changes a topic's settings by what they are."""
+        self.deriving = asyncio.Lock()
+        """For whoever sets a password: one at a time, whatever waits for the threads besides."""
         self.handler = Handler(self)
         """The API as an ASGI app."""
         self.refusal = raw_problem(

@@ -21,6 +21,7 @@ from logboom.errors import LogboomError
 from logboom.protocols.http.api.operations import ALL
 from logboom.protocols.http.api.write import plain_write, write_plainly
 from logboom.protocols.http.hosts import Hosts
+from logboom.protocols.http.identity.entrance import Entrance, challenges
 from logboom.protocols.http.origins import Origins
 from logboom.protocols.http.problem import RequestError, encode_problem, problem_headers, problem_of
 from logboom.protocols.http.request_body import RequestBody
@@ -50,6 +51,7 @@ class Handler:
         self._front_end = front_end
         settings = front_end.settings
         self._origins = Origins(settings.cors_origins, Hosts(front_end.names, settings.allowed_hosts))
+        self._entrance = Entrance(front_end.sign_in, front_end.sessions, self._origins)
         self._paths: dict[str, Path] = {}
         for operation in operations:
             self._paths.setdefault(operation.path, Path(operation.path)).operations[operation.method] = operation
@@ -61,9 +63,11 @@ class Handler:
             return
         try:
             self._origins.check(scope)
+            if write.authorization:
+                write = write._replace(caller=await self._entrance.identify(scope, write.authorization))
             written = await write_plainly(self._front_end, write, receive)
         except Exception as error:
-            await self._explain(error)(scope, receive, send)
+            await self._explain(error, scope)(scope, receive, send)
             return
         if written is not None:
             status, body = written
@@ -79,7 +83,7 @@ class Handler:
             except ClientDisconnect:
                 return
             except Exception as error:
-                response = self._explain(error)
+                response = self._explain(error, scope)
             self._origins.mark(scope, response)
             await body.drain()
             if scope["method"] == "HEAD":
@@ -98,6 +102,7 @@ class Handler:
         operation = path.operations.get("GET" if method == "HEAD" else method)
         if operation is None:
             raise MethodNotAllowed(method, path.methods)
+        await self._entrance.admit(scope)
         body.check()
         return await operation.handler(self._front_end, Request(scope, body))
 
@@ -111,7 +116,7 @@ class Handler:
                 return path
         raise RequestError(f"there is nothing at {scope['path'][:200]!r}", 404, "not-found", "GET /docs shows what is")
 
-    def _explain(self, error: Exception) -> Response:
+    def _explain(self, error: Exception, scope: Scope) -> Response:
         if isinstance(error, LogboomError):
             self._front_end.rejections.note(error)
         else:
@@ -119,6 +124,8 @@ class Handler:
         problem = problem_of(error)
         response = Response(encode_problem(problem), problem.status)
         response.raw_headers += problem_headers(problem)
+        if problem.status == 401:
+            response.raw_headers += challenges(scope)
         if isinstance(error, MethodNotAllowed):
             response.headers["allow"] = error.allowed
         return response

@@ -19,6 +19,7 @@ from logboom.broker.api import Broker, CursorInfo, DiskStats, Measures, NodeStat
 from logboom.broker.caller import Caller
 from logboom.broker.monitor.measures import BOUNDS_S, Durations, Measured
 from logboom.broker.upkeep.stats import UpkeepStats, Waiting
+from logboom.errors import NotAllowed
 from logboom.results.job_standings import JobInfo, known_jobs, stand
 from logboom.results.pipeline_state import PipelineState
 
@@ -79,7 +80,10 @@ async def collect(broker: Broker, caller: Caller, pipeline: PipelineState, prefi
         jobs = await known_jobs(broker, stand(pipeline, [], stats.now), stats.now, caller)
         return MetricFacts(stats, measures, [], [], prefix, jobs)
     topics = await broker.list_topics(prefix, internal=True, caller=caller)
-    cursors = [info for info in await broker.list_cursors(caller=caller) if info.topic.startswith(prefix)]
+    try:
+        cursors = [info for info in await broker.list_cursors(caller=caller) if info.topic.startswith(prefix)]
+    except NotAllowed:
+        cursors = []
     jobs = await known_jobs(broker, stand(pipeline, topics, stats.now), stats.now, caller)
     return MetricFacts(stats, measures, topics, cursors, prefix, jobs)
 

@@ -19,9 +19,10 @@ from logboom.protocols.http.hosts import SHOWN, Hosts, name_of
 from logboom.protocols.http.problem import RequestError
 
 MAX_AGE_S: Final = 600
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES: Final = frozenset({"same-origin", "none"})
 """What Sec-Fetch-Site says of the node's own pages, and of what a person has typed."""
+_OWN_PAGE: Final = "same-origin"
 EXPOSED: Final = (
     "Location, Link, Retry-After, Logboom-Next, Logboom-Next-Seqno, Logboom-At-Start, Logboom-At-End, "
     "Logboom-First, Logboom-Committed"
@@ -36,19 +37,22 @@ class Origins:
 
     def check(self, scope: Scope) -> None:
         """Raises where the node is called by a name that is not its own, or by a page that may not."""
-        hosts, origins, sites = [], [], []
-        for name, value in scope["headers"]:
-            if name == b"host":
-                hosts.append(value.decode("latin-1"))
-            elif name == b"origin":
-                origins.append(value.decode("latin-1"))
-            elif name == b"sec-fetch-site":
-                sites.append(value.decode("latin-1").lower())
+        hosts, origins, sites = _said(scope)
         host = self._check_host(scope, hosts)
         if len(origins) > 1:
             raise RequestError("there are two Origin headers", 400, "bad-origin", "send one")
-        if scope["method"] not in _SAFE:
-            self._check_change(host, origins, sites)
+        if scope["method"] not in SAFE:
+            self._check_change(scope, host, origins, sites)
+
+    def is_own(self, scope: Scope) -> bool:
+        """Whether a page of this node has made a request, or a person where it only reads. After `check`."""
+        hosts, origins, sites = _said(scope)
+        host = scope.get("authority", hosts[0] if hosts else "")
+        if any(not _is_page_of(scope, host, origin) for origin in origins):
+            return False
+        if scope["method"] in SAFE:
+            return _OWN_SITES.issuperset(sites)
+        return bool(origins) if not sites else all(site == _OWN_PAGE for site in sites)
 
     def _check_host(self, scope: Scope, hosts: list[str]) -> str:
         if len(hosts) > 1 or (not hosts and scope["http_version"] != "1.0"):
@@ -66,9 +70,9 @@ class Origins:
             )
         return host
 
-    def _check_change(self, host: str, origins: list[str], sites: list[str]) -> None:
+    def _check_change(self, scope: Scope, host: str, origins: list[str], sites: list[str]) -> None:
         for origin in origins:
-            if not self._is_allowed(origin) and origin.partition("://")[2] != host:
+            if not self._is_allowed(origin) and not _is_page_of(scope, host, origin):
                 raise RequestError(
                     f"pages of {origin[:SHOWN]!r} may not do this",
                     403,
@@ -106,6 +110,26 @@ class Origins:
 
     def _is_allowed(self, *origins: str) -> bool:
         return self._all or not self._allowed.isdisjoint(origins)
+
+
+def _said(scope: Scope) -> tuple[list[str], list[str], list[str]]:
+    """What a request says of hosts, of origins, and of the site of whoever makes it."""
+    hosts, origins, sites = list[str](), list[str](), list[str]()
+    for name, value in scope["headers"]:
+        if name == b"host":
+            hosts.append(value.decode("latin-1"))
+        elif name == b"origin":
+            origins.append(value.decode("latin-1"))
+        elif name == b"sec-fetch-site":
+            sites.append(value.decode("latin-1").lower())
+    return hosts, origins, sites
+
+
+def _is_page_of(scope: Scope, host: str, origin: str) -> bool:
+    """Whether an origin is the node's own. Behind a proxy its pages may have TLS where the node has none; but a page
+    without any, which whoever is on the way can make up, is none of a node with TLS."""
+    scheme, _, name = origin.partition("://")
+    return name == host and (scheme == "https" or scope.get("scheme") != "https")
 
 
 def _header(scope: Scope, name: bytes) -> str | None:

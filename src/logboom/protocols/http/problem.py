@@ -106,6 +106,17 @@ STATUSES: Final[dict[type[LogboomError], int]] = {
     e.InvalidBookmark: 400,
     e.BookmarkLost: 410,
     e.SeqnoOutOfRange: 416,
+    e.SignInRequired: 401,
+    e.SignInFailed: 401,
+    e.NotAllowed: 403,
+    e.InvalidPrincipal: 400,
+    e.InvalidPassword: 400,
+    e.InvalidRule: 400,
+    e.UserNotFound: 404,
+    e.UserExists: 409,
+    e.TokenNotFound: 404,
+    e.RuleNotFound: 404,
+    e.AccessError: 403,
     e.Damage: 500,
     e.StorageError: 500,
     LogboomError: 500,
@@ -140,6 +151,14 @@ FIXES: Final[dict[type[LogboomError], str]] = {
     e.StageBusy: "wait until its publish has ended: then it is gone by itself",
     e.StageFailed: "DELETE /stages/{stage}, and stage its records again",
     e.InvalidBookmark: "give it as it came in `next`",
+    e.SignInRequired: "send Authorization: Basic with a user and a password, or Authorization: Bearer with a token; "
+    "the page at / signs browsers in",
+    e.SignInFailed: "look whether the user, the password or the token is right",
+    e.NotAllowed: "whoever manages users can allow it: POST /access/rules",
+    e.UserNotFound: "GET /access/users lists those there are",
+    e.UserExists: "change the one there is with PATCH /access/users/{user}, or take another name",
+    e.TokenNotFound: "GET /access/tokens lists those there are",
+    e.RuleNotFound: "GET /access/rules lists those there are",
 }
 """The nearest ancestor counts."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from base64 import b64encode
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 from zlib import crc32
 
@@ -99,6 +100,16 @@ def encode_cursor(cursor: CursorInfo) -> bytes:
 
 def encode_deletion(deletion: Deletion) -> bytes:
     return encode_fact(deletion.topic_id, f"{deletion.name} {deletion.time}")
+
+
+def encode_access(version: str, entries: Mapping[bytes, bytes] | None) -> Iterator[bytes]:
+    """None where the one who asks has this version."""
+    yield encode_fact("version", version)
+    if entries is None:
+        yield encode_fact("same", True)
+        return
+    for key, value in entries.items():
+        yield b"%b: %b\r\n" % (b64encode(key), b64encode(value))
 
 
 def encode_batch(log: LogName, values: list[bytes | None]) -> bytes:

@@ -6,6 +6,9 @@ them is the hot path. After the first command that cannot be understood nothing 
 
 Between two calls a decoder holds an unfinished command and nothing else, and counts it in the memory that all of them
 share. Lengths are checked before anything is kept.
+
+A decoder that is locked is a stranger's: it takes no bodies, and looks at nothing behind an AUTH until it is told to go
+on, so that what was sent together with it is understood as what it will be.
 """
 
 from __future__ import annotations
@@ -21,12 +24,14 @@ from logboom.protocols.logd.errors import (
     INVALID_PROTOCOL,
     INVALID_REQUEST,
     MISSING_TOPIC,
+    SIGN_IN_REQUIRED,
     TOO_LARGE,
     UNAVAILABLE,
 )
 from logboom.protocols.logd.requests import (
     LINES,
     WORDS,
+    Auth,
     LogName,
     Messages,
     Mixed,
@@ -40,6 +45,8 @@ from logboom.protocols.logd.requests import (
 )
 
 LINE_BYTES_MAX: Final = 4096
+LOCKED_BYTES_MAX: Final = 4 * LINE_BYTES_MAX
+"""Of a stranger: what has come behind an AUTH that is not answered yet."""
 LINE_BYTES: Final = 12
 """Of a MSG command without its log and its body, about."""
 RUN_BYTES: Final = 1024 * 1024
@@ -83,7 +90,17 @@ class _Broken(Exception):
 
 
 class Decoder:
-    __slots__ = ("_body_bytes_max", "_claimed", "_memory", "_need", "_rest", "_run_bytes", "is_broken")
+    __slots__ = (
+        "_body_bytes_max",
+        "_claimed",
+        "_is_waiting",
+        "_memory",
+        "_need",
+        "_rest",
+        "_run_bytes",
+        "is_broken",
+        "is_locked",
+    )
 
     def __init__(self, body_bytes_max: int, memory: SharedMemory, run_bytes: int = RUN_BYTES) -> None:
         self._body_bytes_max = body_bytes_max
@@ -93,7 +110,11 @@ class Decoder:
         self._need = 0
         """So many bytes must there be before it is worth another look."""
         self._claimed = 0
+        self._is_waiting = False
+        """For the answer to an AUTH."""
         self.is_broken = False
+        self.is_locked = False
+        """Whether nobody has signed in who must."""
 
     @property
     def held_bytes(self) -> int:
@@ -105,22 +126,28 @@ class Decoder:
         if self.is_broken:
             return []
         rest = self._rest
-        if len(rest) + len(data) < self._need:
+        if self._is_waiting or len(rest) + len(data) < self._need:
             return self._grow(data)
         stream = b"".join((rest, data))
         self._rest, self._need = b"", 0
         requests: list[Request] = []
         at, end = 0, len(stream)
         try:
-            while at < end:
+            while at < end and not self._is_waiting:
                 at = self._next(stream, at, requests)
+                self._is_waiting = self.is_locked and isinstance(requests[-1], Auth)
         except _Unfinished as unfinished:
             self._keep(stream[at:], unfinished.end - at, requests)
         except _Broken as broken:
             self._break(broken.reason, requests)
         else:
-            self._hold(0)
+            self._keep(stream[at:], 0, requests)
         return requests
+
+    def go_on(self, is_locked: bool) -> list[Request]:
+        """The AUTH is answered: what has come behind it."""
+        self.is_locked, self._is_waiting = is_locked, False
+        return self.receive(b"")
 
     def close(self) -> None:
         """Nothing more will be received: what has come of a command is dropped."""
@@ -130,6 +157,9 @@ class Decoder:
     def _grow(self, data: Buffer) -> list[Request]:
         requests: list[Request] = []
         rest = self._rest if isinstance(self._rest, bytearray) else bytearray(self._rest)
+        if self._is_waiting and len(rest) + len(data) > LOCKED_BYTES_MAX:
+            self._break(TOO_LARGE, requests)
+            return requests
         try:
             self._hold(len(rest) + len(data))
         except LimitExceeded:
@@ -165,6 +195,8 @@ class Decoder:
         word, *arguments = _split(data[at : newline + 1])
         if arguments[-1:] in _HTTP:
             raise _Broken(INVALID_PROTOCOL)
+        if self.is_locked and word in (b"MSG", b"BATCH"):
+            raise _Broken(SIGN_IN_REQUIRED)
         try:
             if word == b"MSG":
                 return self._messages(data, at, newline + 1, arguments, requests)

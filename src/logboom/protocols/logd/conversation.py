@@ -30,6 +30,7 @@ class Conversation:
 
     def __init__(self, front_end: LogdFrontEnd, caller: Caller) -> None:
         self.caller = caller
+        self.is_private = False
         self._decoder = front_end.decoder()
         self._bytes_max = front_end.limits.read_bytes
         self._handler = Handler(self, front_end, takes_endless=False)
@@ -72,6 +73,9 @@ class Conversation:
 
     def regulate(self) -> None:
         self._news.set()
+
+    def become(self, caller: Caller) -> None:
+        raise NotImplementedError  # who calls has signed in, or not, before the conversation
 
     def part(self, reason: bytes | None) -> None:
         if reason is not None:

@@ -18,12 +18,20 @@ TOPIC_NOT_ALLOWED: Final = b"topic not allowed"
 MAXIMUM_TOPICS: Final = b"maximum topics allowed"
 MISSING_TOPIC: Final = b"request missing topic"
 READ_ONLY: Final = b"read only"
+SIGN_IN_REQUIRED: Final = b"sign-in required"
+SIGN_IN_FAILED: Final = b"sign-in failed"
+SIGN_IN_EXPOSED: Final = b"sign-in needs tls"
+NOT_ALLOWED: Final = b"not allowed"
 UNAVAILABLE: Final = b"unavailable"
 SLIPS: Final = (INVALID_REQUEST, INVALID_PROTOCOL, MISSING_TOPIC)
 """Whoever sent it has only got something wrong."""
 
 REASONS: Final[dict[type[BaseException], bytes]] = {
     BaseException: UNAVAILABLE,
+    e.AccessError: INVALID_REQUEST,
+    e.SignInRequired: SIGN_IN_REQUIRED,
+    e.SignInFailed: SIGN_IN_FAILED,
+    e.NotAllowed: NOT_ALLOWED,
     e.BatchError: INVALID_REQUEST,
     e.BatchTooLarge: TOO_LARGE,
     e.InvalidColumn: INVALID_REQUEST,

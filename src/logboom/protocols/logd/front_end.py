@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from logboom.broker.access.sign_in import SignIn
 from logboom.broker.api import Broker, Feeds
 from logboom.broker.append.gatherer import Gatherer
 from logboom.broker.caller import Caller
@@ -20,6 +21,7 @@ from logboom.protocols.front_end import FrontEnd, FrontEndSetup
 from logboom.protocols.logd.codec import RUN_BYTES, Decoder, SharedMemory
 from logboom.protocols.logd.connection import LogdConnection
 from logboom.protocols.logd.conversation import Conversation
+from logboom.protocols.logd.errors import reason_of
 from logboom.protocols.logd.settings import LogdSettings
 
 RECEIVE_BYTES: Final = 256 * 1024
@@ -37,6 +39,8 @@ def make(setup: FrontEndSetup) -> FrontEnd:
         setup.feeds,
         setup.end,
         next(map(str, setup.endpoints), ""),
+        setup.sign_in,
+        setup.check_end,
     )
 
 
@@ -56,6 +60,8 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         feeds: Feeds | None = None,
         shutdown: Callable[[], None] | None = None,
         address: str = "",
+        sign_in: SignIn | None = None,
+        check_end: Callable[[Caller], None] = lambda _: None,
     ) -> None:
         super().__init__("logd", limits, rejections)
         self.broker = broker
@@ -65,6 +71,9 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         self.shutdown = shutdown
         self.address = address
         """Where it listens, as it was told."""
+        self.sign_in = sign_in
+        self.check_end = check_end
+        """Raises where a caller may not end the node."""
         self._run_bytes = min(RUN_BYTES, limits.batch_bytes - _ROOM)
         self.gatherer = Gatherer(broker, self._run_bytes)
         self.meter = Meter()
@@ -80,6 +89,15 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         if self._is_closing:
             return self.refusal
         return await Conversation(self, caller).hold(data)
+
+    def demands_sign_in(self, caller: Caller) -> bool:
+        """Whether nothing is done for this one until he has said who he is."""
+        return self.sign_in is not None and self.sign_in.demands(caller)
+
+    def refuse_stranger(self, caller: Caller) -> bytes:
+        """What such a one is told."""
+        assert self.sign_in is not None
+        return reason_of(self.rejections.note(self.sign_in.refuse(caller)))
 
     def decoder(self) -> Decoder:
         return Decoder(self.limits.batch_bytes, self.receive_memory, self._run_bytes)

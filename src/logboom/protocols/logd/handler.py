@@ -6,6 +6,9 @@ command waits its turn the connection is not read from.
 
 A follow or a feed goes on beside that: from then on the connection takes only what ALLOWED says. All tasks end with the
 connection.
+
+Who must sign in, and has not, is answered PING, CLOSE and AUTH. After an AUTH that fails the connection ends: what may
+have been sent behind it was meant to be done in that name, and in no other.
 """
 
 from __future__ import annotations
@@ -21,12 +24,14 @@ import msgspec
 from logboom.batch.header import Buffer
 from logboom.broker.api import Feed, ReadRequest, Start, Subscription
 from logboom.broker.caller import Caller
-from logboom.errors import LimitExceeded, LogboomError, PartitionNotFound
+from logboom.errors import LimitExceeded, LogboomError, PartitionNotFound, SignInFailed
 from logboom.protocols.logd import answers
 from logboom.protocols.logd.answer_line import AnswerLine
-from logboom.protocols.logd.errors import INVALID_REQUEST, SLIPS
+from logboom.protocols.logd.errors import INVALID_REQUEST, SIGN_IN_EXPOSED, SLIPS, reason_of
 from logboom.protocols.logd.pages import CHUNK_BYTES, NO_LIMIT, follow, push_stored, read_page
 from logboom.protocols.logd.requests import (
+    Access,
+    Auth,
     Close,
     Deleted,
     Head,
@@ -57,12 +62,19 @@ ALLOWED: Final[dict[type, tuple[type, ...]]] = {
     Replicate: (Ping, Close, Refusal, Replicate),
 }
 """What a connection takes that follows a log, or feeds a copy."""
+STRANGERS: Final = (Ping, Close, Auth, Refusal)
+"""What one takes from somebody who has to sign in first."""
 
 
 class Peer(Protocol):
     """Whoever is at the other end."""
 
     caller: Caller
+
+    @property
+    def is_private(self) -> bool:
+        """Whether nobody on the way can read what comes."""
+        ...
 
     def send(self, data: Buffer) -> None: ...
     async def writable(self) -> None:
@@ -73,13 +85,16 @@ class Peer(Protocol):
         """Something was answered: there may be room for more, or nothing left to do."""
         ...
 
+    def become(self, caller: Caller) -> None:
+        """He has signed in."""
+        ...
+
     def part(self, reason: bytes | None) -> None:
         """The conversation is over: because it was asked for, or for a reason the peer is to be told."""
         ...
 
 
 class Handler:
-    is_new: Final = False  # there is no hello
     __slots__ = (
         "_front_end",
         "_is_over",
@@ -112,6 +127,11 @@ class Handler:
         self._topics: set[str] = set()
         self._is_over = False
 
+    @property
+    def is_new(self) -> bool:
+        """Whether he has to sign in, and has not."""
+        return self._front_end.demands_sign_in(self._peer.caller)
+
     def take(self, requests: list[Request]) -> None:
         self._queue.extend(requests)
         self._proceed()
@@ -119,6 +139,8 @@ class Handler:
     def is_full(self, now_paused: bool) -> bool:
         """Whether the connection is to be read no further: there is room again when half of it is free."""
         most = self._front_end.limits.in_flight_bytes
+        if self._task is not None and self.is_new:
+            return True
         return self._line.held_bytes > (most // 2 if now_paused else most) or bool(self._queue)
 
     @property
@@ -168,8 +190,9 @@ class Handler:
     def _begin(self, request: Request) -> bool:
         """Whether it could begin: most must wait until everything before them is answered."""
         if self._mode is not None and not isinstance(request, ALLOWED[self._mode]):
-            due = request.answers_due if isinstance(request, Messages | Mixed) else 1
-            self._line.answer(answers.encode_refusal(INVALID_REQUEST) * due)
+            self._refuse(request, INVALID_REQUEST)
+        elif not isinstance(request, STRANGERS) and self.is_new:
+            self._refuse(request, self._front_end.refuse_stranger(self._peer.caller))
         elif isinstance(request, Messages | Mixed):
             self._line.append(request, self._check_topic, self._peer.caller)
         elif isinstance(request, Ping):
@@ -189,6 +212,10 @@ class Handler:
             self._task = task = self._front_end.spawn(self._perform(request))
             task.add_done_callback(self._performed)
         return True
+
+    def _refuse(self, request: Request, reason: bytes) -> None:
+        due = request.answers_due if isinstance(request, Messages | Mixed) else 1
+        self._line.answer(answers.encode_refusal(reason) * due)
 
     def _end(self, reason: bytes | None) -> None:
         self._queue.clear()
@@ -239,6 +266,24 @@ class Handler:
         if not self._is_over:
             self._proceed()
             self._peer.regulate()
+
+    async def _auth(self, request: Auth) -> bytes:
+        sign_in, peer = self._front_end.sign_in, self._peer
+        if sign_in is None or not self._takes_endless:
+            raise Refused(INVALID_REQUEST)
+        if not peer.is_private:
+            self._end(SIGN_IN_EXPOSED)
+            return b""
+        try:
+            if request.user is None:
+                caller = await sign_in.with_token(peer.caller, request.secret)
+            else:
+                caller = await sign_in.with_password(peer.caller, request.user, request.secret)
+        except SignInFailed as error:
+            self._end(reason_of(self._front_end.rejections.note(error)))
+            return b""
+        peer.become(caller)
+        return answers.DONE
 
     async def _read(self, request: Read) -> bytes:
         if not request.limit:
@@ -292,6 +337,15 @@ class Handler:
         found = feeds.deleted(request.topic_ids, caller=self._peer.caller)
         return answers.encode_facts([*map(answers.encode_deletion, found)])
 
+    async def _access(self, request: Access) -> bytes:
+        feeds = self._front_end.feeds
+        if feeds is None:
+            raise Refused(INVALID_REQUEST)
+        self._check_endless()  # it goes to a node that keeps it, and through nobody else's hands
+        version, entries = feeds.access(request.version, caller=self._peer.caller)
+        lines = answers.encode_access(version, entries)
+        return answers.encode_facts([line async for line in _in_turns(lines)])
+
     def _share(self) -> int:
         """What one feed may hold, so that all of them hold no more than a connection may."""
         return max(1, min(CHUNK_BYTES, self._front_end.limits.in_flight_bytes // max(1, len(self._pushes))))
@@ -321,6 +375,7 @@ class Handler:
         if request.what == b"STATS":
             lines = answers.encode_tree(msgspec.to_builtins(await broker.stats(caller=caller)))
         elif request.what == b"CONFIG":
+            await broker.stats(caller=caller)  # who may not know how the node is may not know how it is set
             known = answers.encode_known(self._front_end.address, self._front_end.limits)
             lines = chain(known, answers.encode_tree(msgspec.to_builtins(self._front_end.config())))
         elif request.what == b"TOPICS":
@@ -342,6 +397,7 @@ class Handler:
         shutdown = self._front_end.shutdown
         if shutdown is None or not self._front_end.settings.shutdown:
             raise Refused(INVALID_REQUEST)
+        self._front_end.check_end(self._peer.caller)
         self._peer.send(answers.DONE)
         shutdown()
         return b""
@@ -369,7 +425,9 @@ _PERFORM: Final[dict[type, Callable[[Handler, Any], Awaitable[bytes]]]] = {
     Head: Handler._head,
     Replicate: Handler._replicate,
     Deleted: Handler._deleted,
+    Access: Handler._access,
     Show: Handler._show,
     Switch: Handler._switch,
     Shutdown: Handler._shutdown,
+    Auth: Handler._auth,
 }

@@ -17,6 +17,7 @@ from logboom.protocols.logd.errors import INVALID_PROTOCOL, INVALID_REQUEST, MIS
 NUMBER_MAX: Final = 2**63 - 1
 _DIGITS_MAX: Final = 19
 _TOPIC_ID: Final = re.compile(rb"[0-9a-f]{32}")
+_VERSION: Final = re.compile(rb"[0-9a-f]{1,128}")
 
 
 class LogName(msgspec.Struct, frozen=True):
@@ -80,6 +81,11 @@ class Deleted(msgspec.Struct, frozen=True):
     topic_ids: tuple[str, ...]
 
 
+class Access(msgspec.Struct, frozen=True):
+    version: str
+    """Of what the one who asks has already; empty for nothing."""
+
+
 class Ping(msgspec.Struct, frozen=True):
     pass
 
@@ -105,14 +111,24 @@ class Switch(msgspec.Struct, frozen=True):
     topic: str | None
 
 
+class Auth(msgspec.Struct, frozen=True):
+    """Who somebody is: a user and a password, or a token alone."""
+
+    user: str | None
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"<Auth {'token' if self.user is None else 'password'}>"
+
+
 class Refusal(msgspec.Struct, frozen=True):
     reason: bytes
     is_last: bool = False
 
 
-Request = (
-    Messages | Mixed | Read | Tail | Head | Replicate | Deleted | Ping | Close | Shutdown | Show | Switch | Refusal
-)
+Question = Read | Tail | Head | Replicate | Deleted | Access | Show | Switch | Shutdown | Auth
+"""What is answered by itself, when everything before it is."""
+Request = Messages | Mixed | Question | Ping | Close | Refusal
 
 
 class Refused(Exception):
@@ -184,6 +200,12 @@ def _deleted(_: bytes, arguments: list[bytes]) -> Request:
     return Deleted(tuple(argument.decode() for argument in arguments))
 
 
+def _access(_: bytes, arguments: list[bytes]) -> Request:
+    if len(arguments) > 1 or not all(map(_VERSION.fullmatch, arguments)):
+        raise Refused(INVALID_REQUEST)
+    return Access(arguments[0].decode() if arguments else "")
+
+
 def _switch(word: bytes, arguments: list[bytes]) -> Request:
     if not arguments:
         return Switch(word, None)
@@ -191,6 +213,21 @@ def _switch(word: bytes, arguments: list[bytes]) -> Request:
     if log.partition is not None:
         raise Refused(INVALID_REQUEST)
     return Switch(word, log.topic)
+
+
+def _auth(_: bytes, arguments: list[bytes]) -> Request:
+    """What follows the user is the password, spaces and all: no password has the end of a line in it.
+
+    >>> request = _auth(b"AUTH", [b"alice", b"two", b"", b"words"])
+    >>> request.user, request.secret
+    ('alice', 'two  words')
+    """
+    if not arguments or not arguments[0]:
+        raise Refused(INVALID_REQUEST)
+    first, *rest = arguments
+    if not rest:
+        return Auth(None, first.decode("utf-8", "replace"))
+    return Auth(first.decode("utf-8", "replace"), b" ".join(rest).decode("utf-8", "replace"))
 
 
 def _alone(request: Request) -> Callable[[bytes, list[bytes]], Request]:
@@ -215,6 +252,8 @@ LINES: Final[dict[bytes, Callable[[bytes, list[bytes]], Request]]] = {
     b"ACCEPT": _switch,
     b"REPLICATE": _replicate,
     b"DELETED": _deleted,
+    b"ACCESS": _access,
+    b"AUTH": _auth,
     b"CLOSE": _alone(Close()),
     b"SHUTDOWN": _alone(Shutdown()),
 }

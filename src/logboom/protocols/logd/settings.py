@@ -11,6 +11,6 @@ from logboom.protocols.front_end import FrontEndSettings
 class LogdSettings(FrontEndSettings, frozen=True):
     section: ClassVar[str] = "logd"
     meanings: ClassVar[Mapping[str, str]] = {
-        "shutdown": "Whether a SHUTDOWN from any client that can connect stops the node.",
+        "shutdown": "Whether a SHUTDOWN from any client that may manage the node stops it.",
     }
     shutdown: bool = False

@@ -25,7 +25,6 @@ from logboom.batch import Selection
 from logboom.batch.arrow import ORDER
 from logboom.client.catalog import ListedTopic
 from logboom.client.catalog import LogPoint as Point
-from logboom.client.link.address import parse_servers
 from logboom.client.link.calls import Calls
 from logboom.client.node_catalog import PATIENCE_S, NodeCatalog
 from logboom.client.values import DescribeTopic, TopicInfo, check_name
@@ -115,7 +114,7 @@ class _Making:
     def __init__(self, work: CheckpointWork, run: JobRun) -> None:
         self._work = work
         self._run = run
-        self._catalog = NodeCatalog([str(address) for address in parse_servers(run.servers)])
+        self._catalog = NodeCatalog(run.servers)
 
     def make(self) -> JobOutcome:
         try:
@@ -157,7 +156,7 @@ class _Making:
         found = self._catalog.find([name])
         if not found:
             raise TopicNotFound(name, ", ".join(self._catalog.servers))
-        calls = Calls(list(self._catalog.servers))
+        calls = Calls(self._catalog.servers)
         try:
             told = calls.ask(DescribeTopic(name, False), Decoder(TopicInfo), PATIENCE_S)
         finally:

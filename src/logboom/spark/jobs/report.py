@@ -23,7 +23,7 @@ import msgspec
 
 from logboom.batch import Batch
 from logboom.client import FileReader, Reader
-from logboom.client.link.address import Servers, parse_servers
+from logboom.client.link.address import Servers, list_servers
 from logboom.client.remote import connect
 from logboom.client.values import TERM_UNKNOWN, Bookmark, DiskStats, PartitionInfo, TopicInfo, near_names
 from logboom.errors import (
@@ -138,7 +138,7 @@ class ReportWork(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         if not pieces:
             return []
         run.progress.doing, run.progress.total = "counts", len(pieces)
-        servers = tuple(str(address) for address in parse_servers(run.servers))
+        servers = list_servers(run.servers)
         count = partial(_count_spans, node.node_id, node.directory, servers, 1000 * self.late_ms)
         answers = run_tasks(run.spark(), count, pieces, _telling(run))
         run.check()

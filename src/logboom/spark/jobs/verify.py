@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import msgspec
 
 from logboom.client import FileReader
-from logboom.client.link.address import parse_servers
 from logboom.client.node_catalog import NodeCatalog
 from logboom.client.values import near_names
 from logboom.errors import ConfigError, Damage, LogboomError, ResultsUnreadable, SeqnoOutOfRange, TopicNotFound
@@ -209,7 +208,7 @@ def _read_log(shelved: Shelved) -> Iterator[pa.Table]:
 
 
 def _directory_of_node(run: JobRun) -> str:
-    catalog = NodeCatalog([str(address) for address in parse_servers(run.servers)])
+    catalog = NodeCatalog(run.servers)
     try:
         catalog.find([])
         directory = catalog.directory

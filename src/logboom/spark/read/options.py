@@ -15,6 +15,8 @@ from logboom.batch import Selection
 from logboom.batch.moment import parse_rfc3339
 from logboom.errors import ConfigError, InvalidCursorName, InvalidPattern
 from logboom.spark.option_table import (
+    PROFILE,
+    SECRETS,
     Entries,
     OptionTable,
     own_options,
@@ -120,7 +122,7 @@ class ReadOptions:
 
 
 def names_place(options: Mapping[str, str]) -> bool:
-    return any(_OPTIONS.attribute(name) in ("path", "servers") for name in options)
+    return any(_OPTIONS.attribute(name) in ("path", "servers", "profile") for name in options)
 
 
 def options_to_keep(options: Mapping[str, str]) -> dict[str, str]:
@@ -268,6 +270,7 @@ def _cursor(text: str) -> str:
 _TABLE: Final[Entries] = {
     "path": ("path", read_path, ()),
     "servers": ("servers", read_servers, ("kafka.bootstrap.servers",)),
+    **PROFILE,
     "topic": ("topics", read_names, ("topics", "subscribe")),
     "topicPattern": ("pattern", _pattern, ("subscribePattern",)),
     "partitions": ("partitions", _partitions, ("assign",)),
@@ -306,6 +309,7 @@ _OPTIONS: Final = OptionTable(
         "fetchOffset.retryIntervalMs",
     ),
     unsupported={
+        **SECRETS,
         "minOffsetsPerTrigger": "a trigger takes what there is; let trigger(processingTime=…) wait for more",
         "maxTriggerDelay": "a trigger takes what there is; let trigger(processingTime=…) wait for more",
     },

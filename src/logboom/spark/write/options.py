@@ -12,6 +12,8 @@ from logboom.batch.codec import CODECS
 from logboom.client.values import PublishKey, check_name
 from logboom.errors import ConfigError
 from logboom.spark.option_table import (
+    PROFILE,
+    SECRETS,
     Entries,
     OptionTable,
     own_options,
@@ -74,7 +76,7 @@ def options_of_table(kept: Mapping[str, str]) -> dict[str, str]:
     """Of the options a table was made with, those that say where it is: the others are about reading."""
     found = {}
     for name, text in kept.items():
-        if name.lower() in ("path", "servers", "kafka.bootstrap.servers"):
+        if name.lower() in ("path", "servers", "kafka.bootstrap.servers", *map(str.lower, PROFILE)):
             found[name] = text
         elif name.lower() in ("topic", "topics", "subscribe") and "," not in text:
             found["topic"] = text
@@ -145,6 +147,7 @@ _MAKINGS: Final[Mapping[str, Making]] = {
 _TABLE: Final[Entries] = {
     "path": ("path", read_path, ()),
     "servers": ("servers", read_servers, ("kafka.bootstrap.servers",)),
+    **PROFILE,
     "topic": ("topic", _topic, ()),
     "codec": ("codec", read_word(*CODECS), ()),
     "batchBytes": ("batch_bytes", _batch_bytes, ()),
@@ -161,8 +164,13 @@ _OPTIONS: Final = OptionTable(
     _TABLE,
     ignored=("includeHeaders",),
     unsupported={
+        **SECRETS,
         "asyncProgressTrackingEnabled": "Spark then forgets batches that are written, and writes them again",
-        **{name: "it is for reading" for name in reading.NAMES if name not in ("path", "servers", "topic", "timeout")},
+        **{
+            name: "it is for reading"
+            for name in reading.NAMES
+            if name not in ("path", "servers", "topic", "timeout", *PROFILE)
+        },
     },
 )
 NAMES: Final = _OPTIONS.names

@@ -12,6 +12,7 @@ import pytest
 
 from logboom.batch import build
 from logboom.broker.api import (
+    AccessStats,
     Broker,
     CursorInfo,
     DiskStats,
@@ -349,3 +350,20 @@ def test_nobody_is_told_to_delete_the_cursors_of_a_topic_that_is_only_damaged() 
     cursors = [cursor("a", 0, seqno=3, lag=None), cursor("b", 1, seqno=3, lag=None), cursor("new", 2, seqno=3, lag=1)]
     found = findings(Said([unopened], cursors, unreadable=[f"{1:032x}"]))
     assert {complaint.kind for complaint in found} == {"log takes no writes", "unreadable topic"}
+
+
+@pytest.mark.parametrize(
+    ("expires", "reason"),
+    [(NOW + 29 * 24 * 60 * MINUTE, "it expires in 29 days"), (NOW - MINUTE, "it expired 1 minute ago")],
+)
+def test_a_certificate_that_expires_soon_is_a_warning(expires: int, reason: str) -> None:
+    found = only(Said(access=AccessStats("none", certificate_expires=expires)))
+    assert (found.severity, found.kind, found.reason) == ("warning", "certificate", reason)
+    assert "logboom cert server" in found.advice
+
+
+def test_an_insecure_node_is_a_warning_and_a_secured_one_is_none() -> None:
+    found = only(Said(access=AccessStats("all", insecure=True)))
+    assert (found.severity, found.kind) == ("warning", "insecure")
+    later = NOW + 31 * 24 * 60 * MINUTE
+    assert findings(Said(access=AccessStats("none", certificate_expires=later))) == []

@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import doctest
+import pickle
+from dataclasses import replace
 
 import pytest
 
 from logboom.client.link import address, backoff
-from logboom.client.link.address import Address, parse_servers
+from logboom.client.link.address import Address, list_servers, parse_servers
+from logboom.client.link.profile import Profile
+from logboom.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -63,6 +67,24 @@ def test_the_environment_stands_in_for_servers_that_are_not_given() -> None:
     assert parse_servers("three", {"LOGBOOM_SERVERS": "one"}) == [Address("three")]
 
 
+def test_a_list_of_servers_is_text_to_see_and_takes_who_calls_there_along() -> None:
+    profile = Profile("tls://one, two", user="ann", password="pencil-box")
+    servers = list_servers(profile)
+    assert servers == ("tls://one:1773", "two:1773")
+    assert "pencil" not in repr((servers, profile, parse_servers(profile), list_servers(servers).profile))
+    carried = pickle.loads(pickle.dumps(servers))
+    assert carried.profile == replace(profile, servers=tuple(servers))
+    assert [address.profile.password for address in parse_servers(carried)] == ["pencil-box"] * 2
+    assert [address.tls for address in parse_servers(carried)] == [True, False]
+
+
+def test_a_token_is_not_sent_in_clear() -> None:
+    for servers in ("tls://one", "localhost", "127.0.0.1:99", "[::1]", "unix:/run/x"):
+        assert parse_servers(Profile(servers, token="lbt_x"))
+    with pytest.raises(ConfigError, match="write tls://one:1773"):
+        parse_servers(Profile("one", token="lbt_x"))
+
+
 def test_the_examples_in_the_docstrings_hold() -> None:
     assert doctest.testmod(address).failed == doctest.testmod(backoff).failed == 0
 
@@ -77,3 +99,11 @@ def test_waits_grow_to_a_longest_and_are_never_in_step() -> None:
     assert len(set(others)) == len(others)
     waits.reset()
     assert waits.next_s() == 0.0
+
+
+@pytest.mark.parametrize("server", ["node", "127.example.org", "127.0.0.1.example.org", "localhost.example.org"])
+def test_a_token_goes_nowhere_in_clear_but_to_this_machine(server: str) -> None:
+    for private in ("127.0.0.1", "localhost", "[::1]", "unix:/run/x", f"tls://{server}"):
+        assert parse_servers(Profile(private, token="lbt_x"))
+    with pytest.raises(ConfigError, match="in clear"):
+        parse_servers(Profile(server, token="lbt_x"))

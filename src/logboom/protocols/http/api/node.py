@@ -2,22 +2,26 @@
 
 `/healthz` says that the event loop runs, and no more: whoever restarts a node that does not answer loses nothing by it.
 `/readyz` says whether writes and reads can succeed. What an operator has switched off, or what only delays copies, is a
-warning, and does not take the node out of service.
+warning, and does not take the node out of service. Both answer everybody; strangers learn no more than yes or no.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from logboom.access.principal import ANONYMOUS
 from logboom.broker.api import NodeStats
-from logboom.errors import LogboomError, ResultsUnreadable
+from logboom.broker.caller import ITSELF, Caller
+from logboom.errors import AccessError, LogboomError, ResultsUnreadable
 from logboom.protocols.http import metrics
+from logboom.protocols.http.api.pipeline import sight_of
 from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query
 
 if TYPE_CHECKING:
@@ -49,16 +53,31 @@ async def show_health(front_end: HttpFrontEnd, request: Request) -> Response:
 async def show_readiness(front_end: HttpFrontEnd, request: Request) -> Response:
     reasons, warnings = ["the node is shutting down"] if front_end.closing.is_set() else [], []
     try:
-        stats = await front_end.broker.stats(caller=caller_of(request))
+        stats = await front_end.broker.stats(caller=ITSELF)
     except LogboomError as error:
         reasons.append(str(error))
     else:
         if stats.failure is not None:
             reasons.append(stats.failure)
         warnings = _warnings(stats)
+    if not await _knows(front_end, caller_of(request)):
+        return _json(Readiness("not ready" if reasons else "ready", [], []), 503 if reasons else 200)
     if reasons:
         return _json(Readiness("not ready", reasons, warnings), 503)
     return _json(Readiness("ready", [], warnings))
+
+
+async def _knows(front_end: HttpFrontEnd, caller: Caller) -> bool:
+    """Whether he may be told how the node is. Probes, which come every few seconds, are not refused to find out."""
+    if caller.principal == ANONYMOUS and front_end.sign_in is not None and front_end.sign_in.is_required:
+        return False
+    try:
+        await front_end.broker.stats(caller=caller)
+    except AccessError:
+        return False
+    except LogboomError:
+        pass
+    return True
 
 
 def _warnings(stats: NodeStats) -> list[str]:
@@ -78,6 +97,7 @@ async def show_stats(front_end: HttpFrontEnd, request: Request) -> Response:
 
 
 async def show_config(front_end: HttpFrontEnd, request: Request) -> Response:
+    await front_end.broker.stats(caller=caller_of(request))  # whether he may know of the node
     return _json(front_end.config())
 
 
@@ -85,7 +105,10 @@ async def show_metrics(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, MetricsQuery)
     with suppress(ResultsUnreadable):
         await front_end.pipeline.refresh()
-    facts = await metrics.collect(front_end.broker, caller_of(request), front_end.pipeline.pipeline, query.topics)
+    caller = caller_of(request)
+    facts = await metrics.collect(front_end.broker, caller, front_end.pipeline.pipeline, query.topics)
+    sees = await sight_of(front_end, caller)
+    facts = replace(facts, jobs=[info for info in facts.jobs if all(map(sees, info.topics))])
     page = await asyncio.to_thread(metrics.render, facts)
     return Response(page, media_type=metrics.MEDIA_TYPE)
 
@@ -114,7 +137,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Whether the node can be used",
         TAG,
         "503 with the reasons where writes have failed for good, or the node is shutting down: for a readiness probe. "
-        "Warnings say what an operator has switched off, and what a replica does not get.",
+        "Warnings say what an operator has switched off, and what a replica does not get. Whoever may not know of the "
+        "node is told no reasons and no warnings.",
         answers={
             200: {JSON: Content(Readiness, msgspec.to_builtins(_READY))},
             503: {JSON: Content(Readiness, msgspec.to_builtins(_NOT_READY))},

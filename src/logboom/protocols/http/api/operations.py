@@ -6,6 +6,7 @@ from typing import Final
 
 from logboom.protocols.http import console
 from logboom.protocols.http.api import (
+    access,
     activity,
     changes,
     checkpoints,
@@ -17,6 +18,7 @@ from logboom.protocols.http.api import (
     pipeline,
     read,
     segments,
+    session,
     stages,
     tail,
     topics,
@@ -41,6 +43,8 @@ ALL: Final[tuple[Operation, ...]] = (
     *checkup.OPERATIONS,
     *incidents.OPERATIONS,
     *activity.OPERATIONS,
+    *access.OPERATIONS,
+    *session.OPERATIONS,
     *openapi.OPERATIONS,
     *page.OPERATIONS,
     *console.OPERATIONS,

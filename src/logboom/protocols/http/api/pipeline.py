@@ -7,14 +7,16 @@ holds what records held: the browser gets it with a policy that lets it do nothi
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from logboom.broker.caller import Caller
-from logboom.errors import ResultsUnreadable
+from logboom.broker.api import PIPELINE_TOPIC
+from logboom.broker.caller import ITSELF, Caller
+from logboom.errors import NotAllowed, ResultsUnreadable, TopicNotFound
 from logboom.protocols.http.problem import RequestError
 from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query
 from logboom.results.job_standings import JobInfo, RunningInfo, known_jobs, stand
@@ -66,26 +68,48 @@ class JobList(msgspec.Struct, frozen=True):
 
 async def list_jobs(front_end: HttpFrontEnd, request: Request) -> Response:
     prefix = parse_query(request, JobsQuery).prefix
-    now = (await front_end.broker.stats(caller=caller_of(request))).now
-    found = [info for info in await standings(front_end, caller_of(request), now) if info.job.startswith(prefix)]
+    caller, now = caller_of(request), front_end.world.now_us()
+    await _check_allowed(front_end, caller)
+    found = [info for info in await standings(front_end, caller, now) if info.job.startswith(prefix)]
     return Response(msgspec.json.encode(JobList(found, now)), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
 
 async def show_report(front_end: HttpFrontEnd, request: Request) -> Response:
     job = parse_query(request, PageQuery).job
-    result = (await front_end.pipeline.refresh()).result(job)
-    if result is None or PAGE not in result.facts:
+    await _check_allowed(front_end, caller_of(request))
+    pipeline = await front_end.pipeline.refresh()
+    result, known = pipeline.result(job), pipeline.jobs.get(job)
+    topics = () if known is None else (*known.topics, *(() if result is None else result.covers))
+    sees = await sight_of(front_end, caller_of(request))
+    if result is None or PAGE not in result.facts or not all(map(sees, topics)):
         raise RequestError(f"{job[:249]!r} has made no page", 404, "report-not-found", "GET /pipeline shows all jobs")
     front_end.places.demand(result.place)
     return Response(await asyncio.to_thread(_read_page, result), headers=_HEADERS, media_type=HTML)
 
 
+async def _check_allowed(front_end: HttpFrontEnd, caller: Caller) -> None:
+    """Raises where he may not know of the pipeline."""
+    try:
+        await front_end.broker.describe_topic(PIPELINE_TOPIC, caller=caller)
+    except TopicNotFound:
+        raise NotAllowed(caller.principal, "describe", "pipeline") from None
+
+
+async def sight_of(front_end: HttpFrontEnd, caller: Caller) -> Callable[[str], bool]:
+    """Which topics he may know of, also where they are gone."""
+    if front_end.sees_all(caller):
+        return lambda topic: True
+    return {info.name for info in await front_end.broker.list_topics(internal=True, caller=caller)}.__contains__
+
+
 async def standings(front_end: HttpFrontEnd, caller: Caller, now: int) -> list[JobInfo]:
-    """Every job, as of now."""
+    """Every job whose topics he may know of, as of now."""
     pipeline = await front_end.pipeline.refresh()
     names = {name for job in pipeline.jobs.values() if job.result for name in job.result.covers}
     topics = await front_end.broker.list_topics(caller=caller) if names else []
-    return await known_jobs(front_end.broker, stand(pipeline, topics, now), now, caller)
+    found = await known_jobs(front_end.broker, stand(pipeline, topics, now), now, ITSELF)
+    sees = await sight_of(front_end, caller)
+    return [info for info in found if all(map(sees, info.topics))]
 
 
 def _read_page(result: Result) -> bytes:

@@ -65,6 +65,8 @@ _SURPRISES: Final = frozenset(
         b"origin",
         b"sec-fetch-site",
         b"upgrade",
+        b"cookie",
+        b"authorization",
     }
 )
 
@@ -105,6 +107,11 @@ class Write(NamedTuple):
     topic: str
     query: WriteQuery
     idempotency_key: str | None = None
+    authorization: bytes = b""
+    """What says who else than the caller it is."""
+
+    def __repr__(self) -> str:
+        return f"<Write to {self.topic}>"
 
 
 _encoder = msgspec.json.Encoder()
@@ -129,19 +136,22 @@ def plain_write(front_end: HttpFrontEnd, scope: Scope) -> Write | None:
     path: str = scope["path"]
     if not path.startswith(_FRONT) or not path.endswith(_BACK) or len(scope["query_string"]) > QUERY_BYTES:
         return None
-    topic, length = path[len(_FRONT) : -len(_BACK)], 0
+    topic, length, authorization = path[len(_FRONT) : -len(_BACK)], 0, b""
     for name, value in scope["headers"]:
         if name == b"content-length":
             length = int(value)
         elif name == b"content-type":
             if value.decode("latin-1") not in JSON_TYPES:
                 return None
+        elif name == b"authorization" and not authorization:
+            authorization = value or b" "
         elif name in _SURPRISES or name.startswith(b"logboom-"):
             return None
     if not 0 < length <= min(QUICK_BYTES, front_end.settings.body_bytes) or "/" in topic:
         return None
     try:
-        return Write(scope["caller"], check_name(topic), _plain_query(scope["query_string"]))
+        query = _plain_query(scope["query_string"])
+        return Write(scope["caller"], check_name(topic), query, authorization=authorization)
     except LogboomError:
         return None
 

@@ -4,6 +4,10 @@
 // `signal` is aborted, and gives {title, move?}. `move(route)` takes a change of the address within the view, or says
 // false. A view calls `ready()` of shell.js when its first data is there.
 
+import * as access from "./access/access.js";
+import * as signIn from "./access/sign_in.js";
+import { connection } from "./node/api.js";
+import "./node/caller.js";
 import "./node/shell.js";
 import * as overview from "./overview/overview.js";
 import { closeDialogs, openDialog } from "./page/dialog.js";
@@ -14,10 +18,11 @@ import * as topic from "./topic/topic.js";
 
 const VIEWS = {
   "": ["overview", overview.open], topics: ["overview", topic.open], stages: ["stages", stages.open], pipeline: ["pipeline", pipeline.open],
+  access: ["access", access.open],
 };
 const KEYS = [
   ["/", "Search"], ["?", "Show these keys"], ["Esc", "Close what is open"], ["g o", "Go to the overview"], ["g s", "Go to the stages"],
-  ["g p", "Go to the pipeline"],
+  ["g p", "Go to the pipeline"], ["g a", "Go to users and rules"],
   ["↑ ↓", "Next row, in a list of records"], ["← →", "Previous or next record, in an open record; previous or next segment, in the strip"],
 ];
 
@@ -40,17 +45,13 @@ function decode(part) {
 
 function follow() {
   if (view && location.hash && !location.hash.startsWith("#/")) return;
+  if (connection.isStranger) return; // until he has signed in
   const route = parseRoute();
   const place = route.parts[0] ?? "";
   const [name, open] = VIEWS[Object.hasOwn(VIEWS, place) ? place : ""];
   if (view?.open === open && view.move?.(route)) return retitle();
-  view?.leaving.abort();
-  closeDialogs();
-  const leaving = new AbortController();
-  document.documentElement.dataset.ready = "false";
-  main.replaceChildren();
   const isFirst = view === null;
-  view = { open, leaving, ...open(main, route, leaving.signal) };
+  enter(open, route);
   for (const link of document.querySelectorAll("nav [data-view]")) {
     set(link, "aria-current", link.dataset.view === name && "page");
   }
@@ -58,6 +59,21 @@ function follow() {
   window.scrollTo(0, 0);
   if (!isFirst) main.focus({ preventScroll: true });
 }
+
+function enter(open, route) {
+  view?.leaving.abort();
+  closeDialogs();
+  const leaving = new AbortController();
+  document.documentElement.dataset.ready = "false";
+  main.replaceChildren();
+  view = { open, leaving, ...open(main, route, leaving.signal) };
+}
+
+/** The address stays: after signing in the page is loaded again, and is where it was. */
+connection.addEventListener("stranger", () => {
+  enter(signIn.open, parseRoute());
+  retitle();
+});
 
 function retitle() {
   const title = typeof view.title === "function" ? view.title() : view.title;
@@ -85,6 +101,7 @@ document.addEventListener("keydown", (event) => {
   else if (chord === "g" && event.key === "o") location.hash = "#/";
   else if (chord === "g" && event.key === "s") location.hash = "#/stages";
   else if (chord === "g" && event.key === "p") location.hash = "#/pipeline";
+  else if (chord === "g" && event.key === "a") location.hash = "#/access";
   chord = event.key;
 });
 

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom import __version__
+from logboom.access.principal import FORM
 from logboom.protocols.http.problem import MEDIA_TYPE, Problem
 from logboom.protocols.http.schema.operation import PAGE_RECORDS_MAX, Content, Operation
 from logboom.protocols.http.schema.schemas import Schema, Schemas
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 DESCRIPTION: Final = """\
 A commit log over HTTP: topics, records, cursors. Whatever goes wrong is answered as application/problem+json, with a \
-`code` that stays the same, the `parameter` that is wrong, and a `fix` where there is one."""
+`code` that stays the same, the `parameter` that is wrong, and a `fix` where there is one. Where the node asks who you \
+are, each request says so: `Authorization: Basic` with a user and a password, or `Authorization: Bearer` and a token."""
 
 TAGS: Final = {
     "Topics": "Names for logs: make them, look at them, set them, delete them.",
@@ -40,10 +42,12 @@ TAGS: Final = {
     "Changes": "One topic as a feed of changes.",
     "logd": "The logd text protocol, by way of HTTP.",
     "Node": "The node itself: whether it is well, what it counts, how it is set.",
+    "Access": "Who may do what: users, tokens, rules; and who you are.",
     "Page": "This document, and the page that shows it.",
 }
 """The headings in their order. Others come behind them."""
 
+_PRINCIPAL: Final = f"^{FORM}$"
 PATH_PARAMETERS: Final[dict[str, tuple[Schema, str, Any]]] = {
     "topic": ({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, "The name of a topic.", "events"),
     "cursor": ({"type": "string", "pattern": "^[A-Za-z0-9._/:-]{1,249}$"}, "The name of a cursor.", "billing"),
@@ -53,14 +57,19 @@ PATH_PARAMETERS: Final[dict[str, tuple[Schema, str, Any]]] = {
         "The id of a stage.",
         "9b2e7c40d5a1468f8e13f0a7c6d4b259",
     ),
+    "user": ({"type": "string", "pattern": _PRINCIPAL}, "The name of a user.", "alice"),
+    "role": ({"type": "string", "pattern": _PRINCIPAL}, "The name of a role.", "audit"),
+    "token": ({"type": "string", "pattern": "^[0-9a-f]{12}$"}, "The id of a token.", "0a1b2c3d4e5f"),
+    "rule": ({"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The number of a rule.", 7),
     "id": ({"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The number of a change.", 0),
 }
 """Schema, meaning, example."""
 
 PROBLEMS: Final = {
     400: "The request is not what this operation takes.",
+    401: "The node wants to know who you are, or what you showed is wrong; `WWW-Authenticate` says how to sign in.",
     403: "The node's rules do not allow it.",
-    404: "There is no such topic, partition, record, cursor, stage or key.",
+    404: "There is no such topic, partition, record, cursor, stage, key, user, token or rule.",
     405: "This path has other methods; `Allow` names them.",
     406: "None of the media types that were asked for is one this operation can answer with.",
     408: "The request did not come in time.",
@@ -80,11 +89,14 @@ PROBLEMS: Final = {
     504: "Whether it was done is not known.",
     507: "Too little space is left on the node's volume.",
 }
-ALWAYS: Final = (400, 406, 408, 421, 429, 431, 500, 503)
+SECURITY: Final[Schema] = {
+    "basic": {"type": "http", "scheme": "basic", "description": "A user and a password."},
+    "token": {"type": "http", "scheme": "bearer", "description": "A token of `POST /access/tokens`: lbt_..."},
+}
+"""How requests show whose they are. Over TLS, or from the node's own machine."""
+ALWAYS: Final = (400, 401, 403, 406, 408, 421, 429, 431, 500, 503)
 WITH_A_PATH: Final = (404,)
 WITH_A_BODY: Final = (413, 415)
-WITH_A_CHANGE: Final = (403,)
-"""Of anything: pages of other origins may not."""
 
 
 async def openapi(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -123,10 +135,12 @@ def document(
             *({"name": tag, "description": text} for tag, text in TAGS.items() if tag in used),
             *({"name": tag} for tag in sorted(used - TAGS.keys())),
         ],
+        "security": [{}, *({name: []} for name in SECURITY)],
         "paths": paths,
         "components": {
             "schemas": schemas.without(_parameter_structs(operations)),
             "responses": {f"Problem{status}": _problem(text, schemas) for status, text in PROBLEMS.items()},
+            "securitySchemes": SECURITY,
         },
     }
 
@@ -200,7 +214,6 @@ def _responses(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     statuses = {*ALWAYS, *operation.problems}
     statuses |= {*WITH_A_PATH} if "{" in operation.path else set()
     statuses |= {*WITH_A_BODY} if operation.body else set()
-    statuses |= {*WITH_A_CHANGE} if operation.method != "GET" else set()
     for status in sorted(statuses):
         made.setdefault(str(status), {"$ref": f"#/components/responses/Problem{status}"})
     return made

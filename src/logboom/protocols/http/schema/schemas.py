@@ -117,7 +117,8 @@ def _structs(found: Any) -> Iterator[type[msgspec.Struct]]:
 
 def _explain(schema: Schema, struct: type[msgspec.Struct]) -> None:
     schema.pop("title", None)
-    schema |= getattr(struct, "rule", {})  # what no type of a field can say
+    more = getattr(struct, "rule", None)  # what no type of a field can say
+    schema |= more if isinstance(more, dict) else {}
     if struct.__doc__:
         schema["description"] = inspect.cleandoc(struct.__doc__)
     meanings = field_meanings(struct)

@@ -1,10 +1,15 @@
 // The node's public HTTP API, and whether it answers at all.
 //
 // A request that gets no answer makes the node `lost`; any answer of its own brings it back. What a proxy says in its
-// place, or a page to log in, is none. While it is lost only `shell.js` asks, and whatever polls waits for it.
+// place, or a page to log in, is none. While it is lost only `shell.js` asks, and whatever polls waits for it. A node that
+// wants to know who is there makes the reader a `stranger`: then nothing is asked until he has signed in.
 
 const TIMEOUT_MS = 15_000;
 const BYTES_TIMEOUT_MS = 60_000;
+/** After the node said that this is not for whoever asks. */
+const REFUSED_MS = 30_000;
+/** Tells the node that a page asks, and not the browser: else that would ask for a password by itself. */
+const PAGE = { "logboom-page": "console" };
 const OWN = ["application/json", "application/problem+json", "application/octet-stream"];
 
 /** What the node said no with: status, code, what went wrong, and what to do about it. */
@@ -15,6 +20,11 @@ export class Problem extends Error {
     this.code = body?.code ?? "";
     this.fix = body?.fix ?? body?.hint ?? "";
     this.body = body ?? {};
+  }
+
+  /** Whether it is not for whoever asks, however often he does. */
+  get isForbidden() {
+    return this.code === "not-allowed";
   }
 }
 
@@ -29,6 +39,9 @@ class Connection extends EventTarget {
   since = null;
   /** What answers in the node's place; "" where nothing does. */
   instead = "";
+  isStranger = false;
+  /** Whether he could have gone on as one. */
+  isByChoice = false;
 
   get lost() {
     return this.since !== null;
@@ -39,6 +52,12 @@ class Connection extends EventTarget {
     if (this.lost) return;
     this.since = Date.now();
     this.dispatchEvent(new Event("lost"));
+  }
+
+  estrange(isByChoice = false) {
+    if (this.isStranger) return;
+    Object.assign(this, { isStranger: true, isByChoice });
+    this.dispatchEvent(new Event("stranger"));
   }
 
   heal() {
@@ -68,8 +87,8 @@ export async function getBytes(where, query = {}, { signal, timeout = BYTES_TIME
 }
 
 /** POST, PATCH, PUT, DELETE; a body that is no string and no bytes is sent as JSON. */
-export async function send(method, where, body, { query, headers = {}, signal } = {}) {
-  const { content } = await request(method, where, { query, body, headers, signal }, (response) => response.text());
+export async function send(method, where, body, { query, headers = {}, signal, isSignIn = false } = {}) {
+  const { content } = await request(method, where, { query, body, headers, signal, isSignIn }, (response) => response.text());
   return content ? JSON.parse(content) : null;
 }
 
@@ -97,12 +116,13 @@ async function request(method, where, options, read) {
   }
   const problem = new Problem(response.status, JSON.parse(content));
   if (problem.code !== "shutting-down") connection.heal();
+  if (problem.status === 401 && !options.isSignIn) connection.estrange();
   throw problem;
 }
 
 function ask(method, where, { query = {}, body, headers = {} }, signal) {
   const plain = body === undefined || typeof body === "string" || body instanceof Uint8Array;
-  const all = plain ? headers : { "content-type": "application/json", ...headers };
+  const all = plain ? { ...PAGE, ...headers } : { ...PAGE, "content-type": "application/json", ...headers };
   return fetch(where + search(query), { method, headers: all, body: plain ? body : JSON.stringify(body), signal, cache: "no-store" });
 }
 
@@ -126,23 +146,25 @@ function search(query) {
 
 /**
  * Do `work` now and again `every` ms after it has ended, until `signal` is aborted; not while the page is hidden or the
- * node is lost. What it throws goes to `failed`, but for a lost node and an aborted request. Gives a function that does it at once.
+ * node is lost or does not know who asks. What it throws goes to `failed`, but for a lost node and an aborted request. Gives a function that does it at once.
  */
 export function poll(work, every, signal, failed = () => {}) {
   let timer = null;
   let running = false;
-  const idle = () => document.hidden || connection.lost || signal.aborted;
+  const idle = () => document.hidden || connection.lost || connection.isStranger || signal.aborted;
   const run = async () => {
     clearTimeout(timer);
     if (running || idle()) return;
     running = true;
+    let pause = every;
     try {
       await work();
     } catch (error) {
-      if (!signal.aborted && !(error instanceof Lost)) failed(error);
+      if (error.isForbidden) pause = Math.max(every, REFUSED_MS);
+      if (!signal.aborted && !(error instanceof Lost) && error.status !== 401) failed(error);
     } finally {
       running = false;
-      if (!idle()) timer = setTimeout(run, every);
+      if (!idle()) timer = setTimeout(run, pause);
     }
   };
   const options = { signal };

@@ -7,7 +7,7 @@ import { Lost, Problem, connection, get, poll } from "./api.js";
 
 const AGAIN_MS = [500, 1_000, 2_000, 3_000];
 
-/** Tells `stats`, whenever they came; their values are the event's `detail`. */
+/** Tells `stats`, whenever they came; their values are the event's `detail`. And `refused`, where they are not for the reader. */
 export const node = new EventTarget();
 
 const strip = document.getElementById("node");
@@ -17,6 +17,7 @@ let known = null;
 /** Of the node that this page came from. */
 let first = null;
 let ahead = 0;
+let isRefused = false;
 
 function showNode(stats) {
   const state = stats.replica ? "replica" : stats.refused === null ? "takes writes" : "takes no writes";
@@ -51,7 +52,16 @@ export function nodeNow() {
 const forever = new AbortController().signal;
 
 /** Ask for the node's stats now. */
-export const refreshNode = poll(async () => showNode(await get("/stats")), 2_000, forever, report);
+export const refreshNode = poll(async () => showNode(await get("/stats")), 2_000, forever, (error) => {
+  if (!error.isForbidden) return report(error);
+  isRefused = true;
+  return node.dispatchEvent(new Event("refused"));
+});
+
+/** Whether the reader may not know how the node is. */
+export function isNodeHidden() {
+  return isRefused && known === null;
+}
 
 const banner = document.getElementById("banner");
 /** How long is not said aloud: it changes with every try. */

@@ -1,7 +1,7 @@
 // The overview: how the node is, what it does, what it has.
 
 import { get, poll } from "../node/api.js";
-import { lastStats, node, nodeNow, ready, report } from "../node/shell.js";
+import { isNodeHidden, lastStats, node, nodeNow, ready, report } from "../node/shell.js";
 import { el } from "../page/dom.js";
 import { Health } from "./health.js";
 import { makeConnections, makeLimits } from "./limits.js";
@@ -19,9 +19,14 @@ const TELL_MS = 60_000;
 
 export function open(main, route, signal) {
   const arrived = arrivals(main, signal);
-  const failed = failures(arrived);
+  const hidden = {};
+  const failed = failures(arrived, hidden);
   const topics = new Topics(route.query, signal, () => arrived("topics"), failed("topics"));
   const parts = build(main, topics);
+  Object.assign(hidden, {
+    stats: [parts.limits, parts.connections, parts.staged].map(({ element }) => element),
+    history: parts.plots.elements, checkup: [parts.health.element], incidents: [parts.troubles.element], topics: [topics.element],
+  });
   const showStats = (stats) => {
     for (const part of [parts.limits, parts.connections, parts.staged, parts.writes, parts.replica]) part.show(stats);
     parts.health.showNode(stats);
@@ -29,6 +34,12 @@ export function open(main, route, signal) {
   };
   node.addEventListener("stats", ({ detail }) => showStats(detail), { signal });
   if (lastStats()) showStats(lastStats());
+  const hideStats = () => {
+    for (const element of hidden.stats) element.hidden = true;
+    arrived("stats");
+  };
+  node.addEventListener("refused", hideStats, { signal });
+  if (isNodeHidden()) hideStats();
   watch(parts, signal, arrived, failed);
   return {
     title: "Overview",
@@ -68,11 +79,15 @@ function watch({ plots, health, troubles }, signal, arrived, failed) {
   }, SELDOM_MS, signal, failed("incidents"));
 }
 
-/** What a part fails with again and again is told once a minute. */
-function failures(arrived) {
+/** What a part fails with again and again is told once a minute. What is not for the reader is not there for him. */
+function failures(arrived, hidden) {
   const told = new Map();
   return (part) => (error) => {
     arrived(part);
+    if (error.isForbidden) {
+      for (const element of hidden[part]) element.hidden = true;
+      return;
+    }
     const last = told.get(part);
     if (last?.message === error.message && Date.now() - last.at < TELL_MS) return;
     told.set(part, { message: error.message, at: Date.now() });

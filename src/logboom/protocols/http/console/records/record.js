@@ -133,10 +133,11 @@ export class RecordDialog {
   }
 
   #view(name) {
+    if (this.value === undefined) return; // it is on its way
     this.shown = name;
     for (const choice of this.choices) set(choice, "aria-pressed", String(choice.textContent === name));
-    if (!this.value.length) return this.view.replaceChildren(el("p", { class: "empty", text: "The value is empty: no bytes at all." }));
-    this.view.replaceChildren(name === "JSON" ? treeView(this.text) : name === "Text" ? textView(this.value) : hexView(this.value));
+    if (!this.value.length) this.view.replaceChildren(el("p", { class: "empty", text: "The value is empty: no bytes at all." }));
+    else this.view.replaceChildren(name === "JSON" ? treeView(this.text) : name === "Text" ? textView(this.value) : hexView(this.value));
   }
 
   async #copy() {

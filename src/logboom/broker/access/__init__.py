@@ -1,0 +1,1 @@
+"""Who may do what, as a node keeps and decides it."""

@@ -1,0 +1,230 @@
+"""What those who decide who may do what can do: users, tokens, roles and rules are changed here, and nowhere else.
+
+Whoever asks has the right to, as the broker has made sure; everybody may see and change his own password and tokens.
+The last one who may manage users cannot be taken away by a slip: over the Unix socket, and with the node stopped, the
+one who runs the node may always do everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from logboom.access.credential import ITERATIONS_LEAST, Credential, digest_size
+from logboom.access.principal import ANONYMOUS, GROUP, check_principal
+from logboom.access.rule import KINDS, RIGHTS, Rule, check_who
+from logboom.access.rule_book import UNBOUND, Subject
+from logboom.access.token import Token, TokenSecret
+from logboom.broker.access.access_rules import TOKEN, AccessRules
+from logboom.broker.access.access_state import SEED, AccessState, User, key_of
+from logboom.broker.access.sign_in import SEED_BYTES, SignIn
+from logboom.broker.api.access import CallerInfo, Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
+from logboom.broker.caller import Caller
+from logboom.broker.rules import Rules
+from logboom.broker.world import World
+from logboom.errors import (
+    InvalidPassword,
+    InvalidRule,
+    NotAllowed,
+    RuleNotFound,
+    TokenNotFound,
+    UserExists,
+    UserNotFound,
+)
+
+NAMES_MOST: Final = 100
+"""Groups, roles or members in one entry; topics of a token."""
+NOTE_MOST: Final = 200
+ITERATIONS_KEPT_MOST: Final = 100_000
+"""All passwords that come in the clear are looked at by one thread: nobody may make his own a burden to others."""
+LASTS_MS_MOST: Final = 10 * 366 * 86_400_000
+
+
+class AccessAdmin:
+    def __init__(self, state: AccessState, rules: Rules, decides: AccessRules, sign_in: SignIn, world: World) -> None:
+        self._state = state
+        self._rules = rules
+        """Those that the broker asks, which may be others where it is open to all."""
+        self._decides = decides
+        self._sign_in = sign_in
+        self._world = world
+        self.changing = asyncio.Lock()
+        """Whoever changes something looks at what there is, and then waits for the disk: one after the other."""
+
+    def is_himself(self, caller: Caller, name: str) -> bool:
+        return self._decides.is_himself(caller, name)
+
+    def reads_all(self, caller: Caller) -> bool:
+        return self._rules.gives_all(caller, "read", "topic")
+
+    async def add_user(
+        self, name: str, credentials: Sequence[Credential], groups: Sequence[str], roles: Sequence[str]
+    ) -> UserInfo:
+        check_principal(name)
+        if name in self._state.users:
+            raise UserExists(name)
+        now = self._world.now_us()
+        user = User(_checked(credentials), _names(groups), _names(roles), now, now)
+        changes: dict[str, User | bytes] = {key_of("user", name): user}
+        if not self._state.seed:
+            changes[key_of(SEED, "")] = self._world.chance.randbytes(SEED_BYTES)
+        await self._state.put(changes)
+        return _info(name, user)
+
+    async def change_user(
+        self,
+        name: str,
+        credentials: Sequence[Credential] | None,
+        groups: Sequence[str] | None,
+        roles: Sequence[str] | None,
+        enabled: bool | None,
+    ) -> UserInfo:
+        old = self._find(name)
+        user = User(
+            old.credentials if credentials is None else _checked(credentials),
+            old.groups if groups is None else _names(groups),
+            old.roles if roles is None else _names(roles),
+            old.created,
+            old.changed if credentials is None else self._world.now_us(),
+            old.enabled if enabled is None else enabled,
+        )
+        await self._state.put({key_of("user", name): user})
+        return _info(name, user)
+
+    async def remove_user(self, name: str) -> None:
+        self._find(name)
+        tokens = (token_id for token_id, token in self._state.tokens.items() if token.user == name)
+        await self._state.put({key_of("user", name): None, **{key_of("token", token_id): None for token_id in tokens}})
+
+    def list_users(self, caller: Caller) -> list[UserInfo]:
+        return [_info(name, user) for name, user in sorted(self._state.users.items()) if self._sees(caller, name)]
+
+    def _sees(self, caller: Caller, user: str) -> bool:
+        return caller.principal == user or self._rules.allows(caller, "describe", "user", user)
+
+    def _find(self, name: str) -> User:
+        user = self._state.users.get(name)
+        if user is None:
+            raise UserNotFound(name)
+        return user
+
+    async def create_token(
+        self, user: str, lasts_ms: int | None, note: str, rights: Sequence[str], topics: Sequence[str]
+    ) -> NewToken:
+        self._find(user)
+        if lasts_ms is not None and not 0 < lasts_ms <= LASTS_MS_MOST:
+            raise InvalidRule(f"a token lasts up to {LASTS_MS_MOST // 86_400_000} days")
+        if rights:
+            Rule("allow", user, tuple(rights), "topic").check()
+        for topic in topics[: NAMES_MOST + 1]:
+            Rule("allow", user, ("read",), "topic", topic).check()
+        if len(topics) > NAMES_MOST or len(note) > NOTE_MOST:
+            raise InvalidRule(f"a token has at most {NAMES_MOST} topics and {NOTE_MOST} characters of note")
+        made = TokenSecret.make(self._world.chance.randbytes)
+        now = self._world.now_us()
+        expires = 0 if lasts_ms is None else now + lasts_ms * 1000
+        token = Token(user, made.digest(), now, expires, note, tuple(rights), tuple(topics))
+        await self._state.put({key_of("token", made.id): token})
+        return NewToken(str(made), self._token_info(made.id, token))
+
+    def owner_of(self, token_id: str) -> str:
+        token = self._state.tokens.get(token_id)
+        return "" if token is None else token.user
+
+    async def revoke_token(self, token_id: str) -> None:
+        if token_id not in self._state.tokens:
+            raise TokenNotFound(token_id[:100])
+        await self._state.put({key_of("token", token_id): None})
+
+    def list_tokens(self, user: str | None, caller: Caller) -> list[TokenInfo]:
+        return [
+            self._token_info(token_id, token)
+            for token_id, token in sorted(self._state.tokens.items(), key=lambda each: each[1].created)
+            if user in (None, token.user) and self._sees(caller, token.user)
+        ]
+
+    def _token_info(self, token_id: str, token: Token) -> TokenInfo:
+        used = self._sign_in.last_used.get(token_id)
+        scope = list(token.rights), list(token.topics)
+        return TokenInfo(token_id, token.user, token.created, token.expires or None, used, token.note, *scope)
+
+    async def add_rule(self, rule: Rule) -> RuleInfo:
+        rule.check()
+        for number, other in self._state.rules.items():
+            if other == rule:
+                return RuleInfo(number, other)
+        number = max(self._state.rules, default=0) + 1
+        await self._state.put({key_of("rule", number): rule})
+        return RuleInfo(number, rule)
+
+    async def remove_rule(self, number: int) -> None:
+        if number not in self._state.rules:
+            raise RuleNotFound(number)
+        await self._state.put({key_of("rule", number): None})
+
+    def list_rules(self) -> list[RuleInfo]:
+        return [RuleInfo(number, rule) for number, rule in sorted(self._state.rules.items())]
+
+    async def set_role(self, role: str, members: Sequence[str]) -> None:
+        check_principal(role)
+        if len(members) > NAMES_MOST:
+            raise InvalidRule(f"a role has at most {NAMES_MOST} members: use a group")
+        for member in members:
+            check_who(member)
+        await self._state.put({key_of("role", role): tuple(dict.fromkeys(members)) or None})
+
+    def list_roles(self) -> list[RoleInfo]:
+        return [RoleInfo(name, list(members)) for name, members in sorted(self._state.roles.items())]
+
+    def explain(self, user: str, right: str, kind: str, name: str, groups: Sequence[str]) -> Explanation:
+        if right not in RIGHTS or kind not in KINDS:
+            raise InvalidRule(f"there are the rights {', '.join(RIGHTS)} and the kinds {', '.join(KINDS)}")
+        caller = Caller(user, frozenset(groups), by="certificate" if groups else "")
+        if user != ANONYMOUS and self._decides.subject_of(caller) is None:
+            return Explanation(False, f"there is no user {user}, or he is disabled")
+        decision = self._decides.decide(caller, right, kind, name)
+        if decision.rule is None:
+            reason = "no rule speaks of it" if not decision.allowed else "anonymous callers may do everything here"
+            return Explanation(decision.allowed, reason)
+        numbers = (number for number, rule in self._state.rules.items() if rule == decision.rule)
+        number = next(numbers, None)
+        which = "the built-in rule" if number is None else f"rule {number}"
+        return Explanation(decision.allowed, f"{which}: {decision.rule}", number, decision.rule)
+
+    def whoami(self, caller: Caller) -> CallerInfo:
+        subject = self._decides.subject_of(caller) or Subject(caller.principal)
+        groups, roles = sorted(subject.groups), sorted(subject.roles)
+        by = TOKEN.removesuffix(":") if caller.by.startswith(TOKEN) else caller.by
+        return CallerInfo(caller.principal, groups, roles, caller.protocol, caller.address, by)
+
+
+def check_not_more(caller: Caller) -> None:
+    """A token makes no token, for it could give itself more than it has. Raises NotAllowed."""
+    if caller.by.startswith(TOKEN) and caller.principal not in UNBOUND:
+        raise NotAllowed(caller.principal, "manage", "user", caller.principal)
+
+
+def _checked(credentials: Sequence[Credential]) -> tuple[Credential, ...]:
+    for credential in credentials:
+        sizes = {len(credential.stored_key), len(credential.server_key)}
+        if sizes != {digest_size(credential.mechanism)} or not 8 <= len(credential.salt) <= 64:
+            raise InvalidPassword("this is not what SCRAM makes of a password")
+        if not ITERATIONS_LEAST <= credential.iterations <= ITERATIONS_KEPT_MOST:
+            raise InvalidPassword(f"{ITERATIONS_LEAST:,} to {ITERATIONS_KEPT_MOST:,} iterations are allowed")
+    if len({credential.mechanism for credential in credentials}) != len(credentials):
+        raise InvalidPassword("there is one credential for each mechanism")
+    return tuple(credentials)
+
+
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    if len(names) > NAMES_MOST:
+        raise InvalidRule(f"a user has at most {NAMES_MOST} groups and roles")
+    return tuple(check_principal(name.removeprefix(GROUP)) for name in dict.fromkeys(names))
+
+
+def _info(name: str, user: User) -> UserInfo:
+    mechanisms = [credential.mechanism for credential in user.credentials]
+    return UserInfo(
+        name, list(mechanisms), list(user.groups), list(user.roles), user.created, user.changed, user.enabled
+    )

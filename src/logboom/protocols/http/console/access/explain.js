@@ -1,0 +1,30 @@
+// Asks the node what it would decide, and by which rule.
+
+import { get } from "../node/api.js";
+import { explain, field } from "../page/dialog.js";
+import { el, set, setText } from "../page/dom.js";
+import { select } from "./lists.js";
+import { KINDS, RIGHTS } from "./rules.js";
+
+export function makeExplain() {
+  const text = { autocomplete: "off", autocapitalize: "none", spellcheck: "false" };
+  const user = el("input", { required: true, maxlength: 128, ...text });
+  const [right, kind] = [select(RIGHTS), select(KINDS)];
+  const name = el("input", { maxlength: 260, ...text });
+  const answer = el("p", { class: "answer", role: "status" });
+  const form = el("form", { class: "questions" }, field("User", user), field("Right", right), field("Kind", kind), field("Name", name),
+    el("button", { type: "submit", text: "Ask" }));
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    try {
+      const { allowed, reason } = await get("/access/explain", { user: user.value.trim(), right: right.value, kind: kind.value, name: name.value.trim() });
+      set(answer, "class", `answer ${allowed ? "good" : "bad"}`);
+      setText(answer, `${allowed ? "Allowed" : "Not allowed"}: ${reason}`);
+    } catch (error) {
+      set(answer, "class", "answer bad");
+      setText(answer, explain(error));
+    }
+  });
+  return el("section", { class: "card explain", "aria-label": "What would be decided", hidden: true },
+    el("header", {}, el("h2", { text: "What would be decided" })), form, answer);
+}

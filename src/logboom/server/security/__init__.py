@@ -1,0 +1,1 @@
+"""What keeps a node from strangers: certificates, keys of identity providers, modes of files."""
