@@ -93,6 +93,16 @@ def test_those_who_are_not_known_are_told_nothing(node: SecuredNode) -> None:
         asyncio.run(_delete(node.profile("bob"), "bob.x"))
 
 
+def test_a_write_that_is_not_allowed_was_not_appended(node: SecuredNode) -> None:
+    with Writer("shown", node.profile()) as writer:
+        writer.write(b"x")
+    asyncio.run(node.add("eve", ("read", "topic", "shown")))
+    with Writer("shown", node.profile("eve"), linger_ms=0) as writer, pytest.raises(NotAllowed):
+        writer.send(b"y").result()
+    with Client(node.profile("eve")) as client, pytest.raises(NotAllowed), client.transaction() as transaction:
+        transaction.write("shown", b"y")
+
+
 async def _delete(profile: Profile, topic: str) -> None:
     async with connect(profile) as broker:
         await broker.delete_topic(topic)

@@ -110,6 +110,8 @@ def _listening(ready: Ready) -> Iterator[str]:
         addresses = list(_addresses(ready)) if kind is FRONT_ENDS[0] else ready.addresses[kind.name]
         if kind.scheme:
             addresses = [_url(address, ready, kind.scheme) for address in addresses]
+        elif kind is not FRONT_ENDS[0]:
+            addresses = [f"tls://{address}" if address in ready.tls else address for address in addresses]
         if addresses:
             yield f"  {front:<9}  {kind.title:<6}  {', '.join(addresses)}"
             front = ""

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from logboom.batch.header import SEQUENCE_MODULUS, Buffer, Producer
 from logboom.client.write.gathered import Gathered, Waiter
 from logboom.errors import (
+    AccessError,
     AppendRefused,
     BatchError,
     InvalidColumn,
@@ -45,7 +46,7 @@ from logboom.errors import (
 from logboom.protocols.binary.messages import AppendedAt
 
 TRANSIENT: Final = (Unavailable, Overloaded, LowSpace)
-_NOT_APPENDED: Final = (AppendRefused, Unavailable, BatchError, TopicError, LimitExceeded, InvalidColumn)
+_NOT_APPENDED: Final = (AccessError, AppendRefused, Unavailable, BatchError, TopicError, LimitExceeded, InvalidColumn)
 
 
 class LaneState(Enum):
