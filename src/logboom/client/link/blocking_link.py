@@ -247,11 +247,10 @@ def send_all(sock: socket.socket, buffers: Sequence[Buffer]) -> None:
 def open_socket(address: Address, timeout_s: float) -> socket.socket:
     if address.path is None:
         sock = socket.create_connection((address.host, address.port), timeout_s)
-        if sock.getsockname() == sock.getpeername():
-            # Nobody listens, and the port this side was given is the very one it has called.
-            sock.close()
-            raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
         try:
+            if sock.getsockname() == sock.getpeername():  # which fails where it is lost already
+                # Nobody listens, and the port this side was given is the very one it has called.
+                raise ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED))
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             return tls.wrap(sock, address.profile, address.host) if address.tls else sock
         except BaseException:
