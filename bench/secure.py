@@ -28,7 +28,7 @@ from produce import UNIT, make_values
 
 SHAPES = ((100, 100), (1024, 250))
 """Bytes of a value, batches of 64 KiB in a round."""
-ROUNDS = 3 if QUICK else 9
+ROUNDS = 3 if QUICK else 31
 RULES = 1000
 PASSWORD = "pencil-box"
 GOALS = {"signed in, rules": ("open", 0.97), "TLS": ("signed in, rules", 0.5)}
