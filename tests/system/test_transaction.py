@@ -546,6 +546,7 @@ def test_the_page_about_transactions_is_true(node: NodeProcess, tmp_path: Path) 
     assert (done.returncode, done.stdout) == (0, shown), done.stderr
 
 
+@pytest.mark.timeout(7200)  # two million, each of them synced
 @pytest.mark.parametrize(
     "count", [100, pytest.param(3_000, marks=pytest.mark.soak), pytest.param(1_000_000, marks=pytest.mark.soak)]
 )
