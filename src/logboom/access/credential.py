@@ -14,7 +14,7 @@ from logboom.errors import InvalidPassword
 Mechanism = Literal["SCRAM-SHA-256", "SCRAM-SHA-512"]
 MECHANISMS: Final[tuple[Mechanism, ...]] = get_args(Mechanism)
 ITERATIONS: Final = 20_000
-"""About ten milliseconds of whoever guesses a password, and of whoever signs in with one."""
+"""Five to ten milliseconds of whoever guesses a password, and of whoever signs in with one."""
 ITERATIONS_LEAST: Final = 4096
 ITERATIONS_MOST: Final = 1_000_000
 """No node makes a client work longer than this."""

@@ -5,7 +5,7 @@ Nothing here knows where rules are kept.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from logboom.access.principal import ANONYMOUS, EVERYBODY, GROUP, NODE, OPERATOR, ROLE
@@ -54,12 +54,6 @@ class RuleBook:
         self._roles: dict[str, frozenset[str]] = {}
         """Who has a role: names as rules write them."""
         self._of: dict[Subject, list[Rule]] = {}
-
-    def __len__(self) -> int:
-        return len(self._rules)
-
-    def items(self) -> Iterable[tuple[int, Rule]]:
-        return self._rules.items()
 
     def change(self, rules: Mapping[int, Rule], roles: Mapping[str, frozenset[str]]) -> None:
         """From now on these count."""

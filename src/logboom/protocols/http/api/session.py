@@ -33,7 +33,7 @@ class SignInForm(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "<SignInForm>"
 
 
-class Identity(msgspec.Struct, frozen=True):
+class KnownCaller(msgspec.Struct, frozen=True):
     caller: CallerInfo
     session: bool = False
     """Whether a session says so, which can be ended."""
@@ -79,11 +79,11 @@ async def end_session(front_end: HttpFrontEnd, request: Request) -> Response:
 
 
 async def _identity(front_end: HttpFrontEnd, caller: Caller, is_session: bool) -> Response:
-    found = Identity(await front_end.broker.whoami(caller=caller), is_session)
+    found = KnownCaller(await front_end.broker.whoami(caller=caller), is_session)
     return Response(msgspec.json.encode(found), headers={"Cache-Control": "no-store"}, media_type=JSON)
 
 
-_EXAMPLE: Final = Identity(CallerInfo("alice", ["accounting"], [], "http", "127.0.0.1:50112", "password"), True)
+_EXAMPLE: Final = KnownCaller(CallerInfo("alice", ["accounting"], [], "http", "127.0.0.1:50112", "password"), True)
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
@@ -93,7 +93,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "How the node knows you",
         TAG,
         query=NoQuery,
-        answers={200: {JSON: Content(Identity, msgspec.to_builtins(_EXAMPLE))}},
+        answers={200: {JSON: Content(KnownCaller, msgspec.to_builtins(_EXAMPLE))}},
     ),
     Operation(
         "POST",
@@ -104,7 +104,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "The answer sets a cookie, which counts for pages of this node alone. Programs need none: they send "
         "Authorization with each request. Only over TLS, or from the node's own machine.",
         body={JSON: Content(SignInForm, {"user": "alice", "password": "long and hard to guess"})},
-        answers={200: {JSON: Content(Identity, msgspec.to_builtins(_EXAMPLE))}},
+        answers={200: {JSON: Content(KnownCaller, msgspec.to_builtins(_EXAMPLE))}},
         problems=(501,),
         answer_headers={"Set-Cookie": "The session."},
     ),
