@@ -2,41 +2,23 @@
 
 from __future__ import annotations
 
-import random
-import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import httpx
 
-from support.nodes.process import NodeProcess
+from support.nodes.process import NodeProcess, free_port
 
 HTTP_S: Final = 300.0
-PORTS: Final = range(20_000, 32_000)
-"""Below those that the system gives to connections: a browser and its node make many, also while the node is gone."""
-
-
-def find_port() -> int:
-    """One that nobody listens on, and that no connection will have taken by the time a node is started again."""
-    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
-    raise OSError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free")
 
 
 class ConsoleNode(NodeProcess):
     def __init__(self, root: Path, *options: str, http_port: int = 0) -> None:
         root.mkdir(parents=True, exist_ok=True)
-        self.http_address = f"127.0.0.1:{http_port or find_port()}"
-        self.logd_address = f"127.0.0.1:{find_port()}"
+        self.http_address = f"127.0.0.1:{http_port or free_port()}"
+        self.logd_address = f"127.0.0.1:{free_port()}"
         super().__init__(root, "--http", self.http_address, "--logd", self.logd_address, *options)
-        self.address = f"127.0.0.1:{find_port()}"
 
     def __enter__(self) -> ConsoleNode:
         self.start()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -17,18 +17,28 @@ from support.nodes.warm import WarmProcess
 from support.waiting import wait_until
 
 READY_S = 300.0
-_given: set[int] = set()
+PORTS = range(20_000, 32_000)
+"""Those from 32768 on the system gives to whoever wants any."""
+TURN = Path(f"/tmp/logboom-test-ports-{os.getuid()}")
+"""How many ports were given on this machine, to all the processes of all the runs of the tests."""
 
 
 def free_port() -> int:
-    """One that nobody gets by chance until it is used: those from 32768 on the system gives to whoever wants any."""
+    """One that nobody gets by chance until it is used, nor while its node is down: all the others are given before it
+    is given again."""
     while True:
-        port = 20_000 + secrets.randbelow(12_000)
+        port = PORTS[_next_turn() % len(PORTS)]
         with socket.socket() as probe, suppress(OSError):
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
-            if port not in _given:
-                _given.add(port)
-                return port
+            return port
+
+
+def _next_turn() -> int:
+    with open(TURN, "ab", buffering=0) as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(b".")
+        return os.fstat(file.fileno()).st_size
 
 
 class NodeProcess:
