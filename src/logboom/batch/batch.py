@@ -123,13 +123,15 @@ class Batch:
         *columns, seqnos = rows.columns
         return chain.from_iterable(_runs(columns, iter(seqnos.to_pylist()), 0, rows.num_rows))
 
-    def numbered(self, seqnos: Iterator[int], skip: int = 0) -> Iterator[Record]:
+    def numbered(
+        self, seqnos: Iterator[int], skip: int = 0, topic: str | None = None, partition: int | None = None
+    ) -> Iterator[Record]:
         """The records behind the first `skip`, with these seqnos: each record takes one when it is made, no sooner."""
         count = self.header.record_count
         if count <= _FEW:
-            return map(Record, *[self._few(name)[skip:] for name in _ORDER], seqnos)
+            return map(Record, *[self._few(name)[skip:] for name in _ORDER], seqnos, repeat(topic), repeat(partition))
         columns = [self._constant(name) or arrow.column(self, name) for name in _ORDER]
-        return chain.from_iterable(_runs(columns, seqnos, skip, count))
+        return chain.from_iterable(_runs(columns, seqnos, skip, count, topic, partition))
 
     def _constant(self, name: str) -> repeat[Any] | None:
         """What every record has in this column, where the batch has no column for it. Of values there is a column."""
@@ -228,7 +230,14 @@ class Batch:
         return [items[steps[i] : steps[i + 1]] for i in range(count)]
 
 
-def _runs(columns: list[Any], seqnos: Iterator[int], start: int, until: int) -> Iterator[Iterator[Record]]:
+def _runs(
+    columns: list[Any],
+    seqnos: Iterator[int],
+    start: int,
+    until: int,
+    topic: str | None = None,
+    partition: int | None = None,
+) -> Iterator[Iterator[Record]]:
     """Records of these columns, in `_ORDER`, some at a time: what is decoded is still in the cache when it is used.
 
     `map` makes them, so that no bytecode runs between two records. It asks for the value first: where there is none
@@ -240,4 +249,4 @@ def _runs(columns: list[Any], seqnos: Iterator[int], start: int, until: int) -> 
             column if isinstance(column, repeat) else arrow.to_list(name, column.slice(first, count))
             for name, column in zip(_ORDER, columns, strict=True)
         )
-        yield map(Record, *entries, seqnos)
+        yield map(Record, *entries, seqnos, repeat(topic), repeat(partition))

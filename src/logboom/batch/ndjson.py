@@ -101,10 +101,14 @@ def encode_record(
     channel: str | None,
     tags: Any,
     headers: Any,
+    topic: str | None = None,
+    partition: int | None = None,
 ) -> bytes:
     """One line, without its end."""
+    log = {} if topic is None else {"topic": topic, "partition": partition}
     return _encoder.encode(
         {
+            **log,
             "seqno": seqno,
             "timestamp": rfc3339(timestamp),
             "key": readable(key),

@@ -13,7 +13,7 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """A value and what is known about it. Immutable.
 
     `timestamp` is in microseconds since 1970; None lets the log's append time stand in for it.
-    `value` None is a tombstone. `seqno` is None until the record has been read from a log.
+    `value` None is a tombstone. `seqno`, `topic` and `partition` say where a reader has found it, and are None before.
 
     >>> Record(b"21.5", channel="site/7/temp", tags=("outdoor",)).tags
     ('outdoor',)
@@ -26,6 +26,8 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     tags: tuple[str, ...] = ()
     headers: tuple[tuple[str, bytes], ...] = ()
     seqno: int | None = None
+    topic: str | None = None
+    partition: int | None = None
 
     @property
     def time(self) -> datetime | None:

@@ -44,6 +44,7 @@ from logboom.broker.api import (
     History,
     Incident,
     KeyInfo,
+    LogPlace,
     Measures,
     NodeStats,
     Outcome,
@@ -79,7 +80,9 @@ from logboom.broker.publish.publisher import Publisher
 from logboom.broker.publish.stages import Stages
 from logboom.broker.read.archives import Archives
 from logboom.broker.read.feed import LocalFeed, begin_feed
+from logboom.broker.read.log_names import LogNames
 from logboom.broker.read.log_reader import LocalSubscription, LogReader, ReadPoint
+from logboom.broker.read.topic_reads import TopicReads, TopicsSubscription
 from logboom.broker.recovered import describe_recovery, describe_topics
 from logboom.broker.replica import Replica, claim_role, recover_logs
 from logboom.broker.rules import ObjectKind, Right, Rules
@@ -158,6 +161,8 @@ class LocalBroker(LocalAccess):
         self._rules = rules = rules or decides
         self._admin = AccessAdmin(self._access, rules, decides, self.sign_in, world)
         self._reading = LogReader(loop, reads, config.limits, self._fetch, archives)
+        self._topic_reads = TopicReads(self._reading, catalog, rules)
+        self._access.on_change.append(catalog.tell)
         self._segments = SegmentLists(loop, reads)
         self._validation = Validation(loop, reads, self._rounds, validators, config.allowed.validators)
         self._admission = admission = Admission(self.rejections, None if role is None or role.promoted else role.source)
@@ -427,11 +432,34 @@ class LocalBroker(LocalAccess):
             self._ask(caller, "read", "topic", request.topic)  # that may have changed meanwhile
         return chunk
 
-    async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> LocalSubscription:
+    async def subscribe(
+        self, request: ReadRequest, *, caller: Caller = EVERYBODY
+    ) -> LocalSubscription | TopicsSubscription:
+        if request.whole:
+            self._ask_whole(request, caller)
+            return await self._topic_reads.subscribe(request, caller)
         position = await self._begin(request, caller)
         self._reading.counts.subscriptions += 1
         check_reader = partial(self._rules.check, caller, "read", "topic", request.topic)
         return LocalSubscription(self._reading, position, request.max_records, check_reader)
+
+    async def locate(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> list[LogPlace]:
+        self._ask_whole(request, caller)
+        return await self._topic_reads.locate(request, caller)
+
+    def _ask_whole(self, request: ReadRequest, caller: Caller) -> None:
+        """For all that is named; what fits a pattern is asked for one by one."""
+        names = LogNames.parse(request.topic)
+        if names.patterns:
+            self._ask(caller, "read", "topic")
+        for name in names.exact:
+            self._ask(caller, "read", "topic", name.topic)
+            hosted = self._catalog.find(name.topic)
+            if name.partition is not None:
+                hosted.writer(name.partition)
+        if request.start.cursor is not None:
+            self._ask(caller, "read", "cursor", request.start.cursor)
+        self._admission.check_open()
 
     async def _begin(self, request: ReadRequest, caller: Caller) -> ReadPoint:
         self._ask(caller, "read", "topic", request.topic)
@@ -594,6 +622,7 @@ class LocalBroker(LocalAccess):
         for writer in self._rounds.writers:
             writer.wake()
         self._wake.set()
+        self._catalog.tell()
         self.watcher.stop()
         try:
             async with asyncio.timeout(deadline_s):

@@ -27,6 +27,11 @@ class Bounds:
         return ("seqno",) if self._end.time is None else ("seqno", "timestamp")
 
     @property
+    def is_full(self) -> bool:
+        """Whether there are as many records as were wanted."""
+        return self._left == 0
+
+    @property
     def has_seqno(self) -> bool:
         return self._end.seqno is not None
 

@@ -103,15 +103,23 @@ class RecordPump:
 
     def _commit(self) -> None:
         """Put the cursor behind what was written, where what was written can be read already."""
-        self._due = time.monotonic() + LOOK_S
+        self._rest()
         if self._reader.cursor is None or self._written == self._committed or not self._sink.flush():
             return
         if self._reader.seqno != self._written:
             self._reader.seek(self._written)
+        self._put_cursor()
+        self._committed = self._written
+
+    def _rest(self) -> None:
+        """Not again so soon."""
+        self._due = time.monotonic() + LOOK_S
+
+    def _put_cursor(self) -> None:
         try:
             self._reader.commit(force=self._may_go_back)
         except CursorMovedBack as error:  # another reader is ahead: that is no reason to stop
             if not self._is_behind:
                 print(f"logboom: the cursor stays where it is: {error}", file=sys.stderr)
             self._is_behind = True
-        self._committed, self._may_go_back = self._written, False
+        self._may_go_back = False

@@ -8,7 +8,7 @@ from logboom.broker.api import Start
 from logboom.cli.show.moment import parse_moment
 from logboom.errors import ConfigError, InvalidBookmark
 from logboom.results.checkpoint import BYS
-from logboom.storage.bookmark import Bookmark
+from logboom.storage.bookmark import BookmarkSet
 
 
 class ReadEnd(NamedTuple):
@@ -32,7 +32,7 @@ def parse_start(text: str, option: str = "--from") -> Start:
     if text.isascii() and text.isdecimal() and len(text) < 20:
         return Start(seqno=int(text))
     try:
-        return Start(bookmark=str(Bookmark.parse(text)))
+        return Start(bookmark=str(BookmarkSet.parse(text)))
     except InvalidBookmark:
         pass
     try:

@@ -15,6 +15,18 @@ class LogTarget(NamedTuple):
         return self.topic if self.partition is None else f"{self.topic}/{self.partition}"
 
 
+def parse_names(text: str) -> LogTarget:
+    """The same, or several logs as `broker.read.log_names` has them: then all of it is the topic.
+
+    >>> parse_names("events/3").partition, parse_names("orders.*,events/3").topic
+    (3, 'orders.*,events/3')
+    """
+    from logboom.broker.read.log_names import LogNames
+
+    names = LogNames.parse(text) if "," in text or "*" in text or "?" in text else ()
+    return LogTarget(text, None) if names else parse_target(text)
+
+
 def parse_target(text: str) -> LogTarget:
     """
     >>> parse_target("events/3")

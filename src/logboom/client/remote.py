@@ -51,6 +51,7 @@ _stages = Decoder(list[api.StageInfo])
 _publication = Decoder(api.Publication)
 _keys = Decoder(list[api.KeyInfo])
 _count = Decoder(int)
+_places = Decoder(list[api.LogPlace])
 _flag = Decoder(bool)
 _text: Decoder[str | None] = Decoder(str | None)
 _nothing = Decoder(None)
@@ -298,6 +299,9 @@ class RemoteBroker(RemoteAccess):
     async def subscribe(self, request: api.ReadRequest, *, caller: Caller = EVERYBODY) -> api.Subscription:
         """What is wrong with the request, the first `next` raises."""
         return self._link.subscribe(request)
+
+    async def locate(self, request: api.ReadRequest, *, caller: Caller = EVERYBODY) -> list[api.LogPlace]:
+        return await self._call(messages.Locate(request), _places)
 
     async def _call(self, head: messages.Call, result: Decoder[Result]) -> Result:
         answer: Result = await self._link.request(Kind.CALL, head, decode=result.decode)

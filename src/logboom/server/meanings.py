@@ -77,6 +77,8 @@ MEANINGS: Final = {
     "limits.topics": "How many topics there may be. Each takes memory, and start time.",
     "limits.topics_per_connection": "How many different topics one connection may use.",
     "limits.subscriptions_per_connection": "Open subscriptions of one connection.",
+    "limits.logs_per_subscription": "Logs of one subscription that reads whole topics.",
+    "limits.subscribed_logs": "Logs of all subscriptions that read whole topics, together.",
     "limits.in_flight_bytes": (
         "Unanswered appends and unsent answers of one connection. Above this the node stops reading from it."
     ),

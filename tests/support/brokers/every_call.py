@@ -24,6 +24,7 @@ ASKED: dict[str, list[tuple[str, str, str]]] = {
     "append_then": [("write", "topic", "events")],
     "read": [("read", "topic", "events"), ("read", "cursor", "billing")],
     "subscribe": [("read", "topic", "events"), ("read", "cursor", "billing")],
+    "locate": [("read", "topic", "events"), ("read", "cursor", "billing")],
     "commit_cursor": [("write", "cursor", "billing"), ("read", "topic", "events")],
     "fetch_cursor": [("read", "cursor", "billing"), ("read", "topic", "events")],
     "list_cursors": [("describe", "cursor", "")],

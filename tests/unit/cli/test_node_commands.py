@@ -213,13 +213,26 @@ def test_a_file_is_not_written_over_unasked(
     assert path.read_bytes() == b"v0\n"
 
 
-def test_a_topic_with_several_partitions_wants_one_named(
-    call: Call, topic: str, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
+def test_all_partitions_of_a_topic_are_read(call: Call, topic: str, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
     fill(topic, 5, partitions=2)
-    assert run(["read", topic]) == 2
-    assert f"{topic}/0".encode() in capfdbinary.readouterr().err
+    assert sorted(call("read", topic).split()) == sorted([f"v{number}" for number in range(5)] * 2)
     assert call("read", f"{topic}/1", "--limit", "1") == "v0\n"
+    lines = [line.split("\t") for line in call("read", f"{topic[:-1]}*", "-n", "--limit", "7").splitlines()]
+    assert len(lines) == 7
+    assert {log for log, _, _ in lines} == {f"{topic}/0", f"{topic}/1"}
+    rows = [json.loads(line) for line in call("read", topic, "--format", "ndjson").splitlines()]
+    assert sorted((row["partition"], row["seqno"]) for row in rows) == [(part, n) for part in (0, 1) for n in range(5)]
+    for wrong in (["--until", "3"], ["--from", "3"]):
+        assert run(["read", topic, *wrong]) == 2
+        assert b"/0" in capfdbinary.readouterr().err
+
+
+def test_a_cursor_of_several_logs_goes_on_behind_what_was_printed(call: Call, topic: str) -> None:
+    fill(topic, 10, partitions=3)
+    seen = []
+    for limit in (3, 1, 6, 7, 13, 5):
+        seen += call("read", topic, "--cursor", topic, "--limit", str(limit), "-n").splitlines()
+    assert len(set(seen)) == len(seen) == 30
 
 
 def test_a_cursor_goes_on_behind_what_was_printed(call: Call, topic: str) -> None:

@@ -26,7 +26,7 @@ from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
 from logboom.broker.api.insight import AccessStats, InsightCalls, NodeStats, ReplicaStats
 from logboom.broker.api.logs import LogCalls
 from logboom.broker.api.operations import OperatorCalls
-from logboom.broker.api.reads import Chunk, Filter, ReadCalls, ReadRequest, Start, Subscription
+from logboom.broker.api.reads import Chunk, Filter, LogPlace, ReadCalls, ReadRequest, Start, Subscription
 from logboom.broker.api.stages import StageCalls
 from logboom.broker.api.topics import PIPELINE_TOPIC, PartitionInfo, TopicCalls, TopicInfo
 from logboom.broker.monitor.activity import (
@@ -72,6 +72,7 @@ __all__ = [
     "InsightCalls",
     "KeyInfo",
     "LogCalls",
+    "LogPlace",
     "Measures",
     "NewToken",
     "NodeStats",

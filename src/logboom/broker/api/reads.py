@@ -27,6 +27,10 @@ class ReadCalls(Protocol):
 
     async def subscribe(self, request: ReadRequest, *, caller: Caller) -> Subscription: ...
 
+    async def locate(self, request: ReadRequest, *, caller: Caller) -> list[LogPlace]:
+        """Where a read of several logs (`whole`) would begin in each of them now: by topic and partition."""
+        ...
+
 
 class Subscription(Protocol):
     async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
@@ -75,6 +79,26 @@ class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     filter: Filter | None = None
     gaps: Literal["raise", "skip"] = "raise"
     """What to do where records are gone (dropped by retention, damaged): an error, or go on behind them."""
+    whole: bool = False
+    """`topic` names several logs, as `broker.read.log_names` has it: all of them are read. For subscriptions."""
+
+
+class LogPlace(msgspec.Struct, frozen=True, array_like=True):
+    """Where a read of one log begins, and how far the log reaches."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    seqno: int
+    first: int
+    committed: int
+    term: int
+    """Of the record before `seqno`; bookmark.TERM_UNKNOWN where nobody knows."""
+    lineage: int = 0
+
+    @property
+    def bookmark(self) -> Bookmark:
+        return Bookmark(bytes.fromhex(self.topic_id), self.partition, self.seqno, self.term, self.lineage)
 
 
 class Chunk(NamedTuple):
@@ -95,6 +119,8 @@ class Chunk(NamedTuple):
     """With a filter: the seqnos of the records in `data`, as i64, little-endian."""
     lineage: int = 0
     """Of `term`; 0 where nobody knows."""
+    topic: str = ""
+    """Its name, where several are read."""
 
     @property
     def record_count(self) -> int:
@@ -104,6 +130,11 @@ class Chunk(NamedTuple):
     @property
     def at_end(self) -> bool:
         return self.next_seqno >= self.committed
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether there is no such log any more: one of several that were read."""
+        return self.first > self.committed
 
     @property
     def bookmark(self) -> str:

@@ -201,6 +201,10 @@ class LogReader:
             if (moved and deadline is None) or not await self.wait(point.writer, deadline):
                 return self._chunk(point, began, TERM_UNKNOWN, memoryview(b""))
 
+    def stand(self, point: ReadPoint) -> Chunk:
+        """Where a point stands, without a record."""
+        return self._chunk(point, point.seqno, TERM_UNKNOWN, memoryview(b""))
+
     async def wait(self, writer: LogWriter, deadline: float | None) -> bool:
         """Whether there was news before the deadline. None came between the look and this: one thread does both."""
         rest_s = None if deadline is None else deadline - self.loop.time()

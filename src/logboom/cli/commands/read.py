@@ -15,8 +15,8 @@ from logboom.cli.connection import servers_of
 from logboom.cli.options import Cursor, Flag, Quiet, Server, Topic
 from logboom.cli.show.progress import records_read
 from logboom.cli.show.sink import BINARY, Format, LineSink, TableSink
-from logboom.cli.target import LogTarget, parse_target
-from logboom.errors import ConfigError, PartitionNotFound
+from logboom.cli.target import LogTarget, parse_names
+from logboom.errors import ConfigError, InvalidBookmark, PartitionNotFound
 
 if TYPE_CHECKING:
     from logboom import Reader
@@ -33,6 +33,9 @@ From checkpoint: first the latest record of each key from the pipeline's
 checkpoint, in no order, then the records written since. checkpoint:key and
 checkpoint:channel choose if there are both. With --cursor this happens once:
 the next run continues at the cursor.
+
+Of a topic with several partitions, or of several topics, records come in order
+inside each partition, and -n and all formats but plain values say which it is.
 
 Without --follow it stops where the log ended at the start. With --cursor it
 begins at the cursor and moves it after the records it printed: the next run
@@ -51,6 +54,7 @@ Examples:
   logboom read events
   logboom read events --from -10m --follow
   logboom read orders/2 --from 1000 --until 2000 --format ndjson
+  logboom read 'orders.*' --follow -n
   logboom read events --tag login --channel "site/+/temp" -n
   logboom read events --cursor billing --format ndjson | ./bill
   logboom read events --format parquet --output events.parquet
@@ -86,7 +90,7 @@ def read(
     Parameters
     ----------
     log
-        A topic with one partition, or topic/partition.
+        A topic, topic/partition, a pattern as 'orders.*', or several of these with commas.
     start
         Where to begin. Default: earliest, or where --cursor stands.
     until
@@ -121,22 +125,28 @@ def read(
     from logboom.cli.bounds import Bounds
     from logboom.cli.record_pump import RecordPump
     from logboom.cli.start import parse_checkpoint, parse_end, parse_start
+    from logboom.cli.topics_pump import TopicsPump
 
     by = parse_checkpoint(start)
     problem = _problem_with_bounds(by, until, limit) or _problem_with_output(form, output, force, numbers)
     if problem:
-        print(f"logboom: {problem}", file=sys.stderr)
-        return REFUSED
+        return _refuse(problem)
     place = start if start is not None and by is None else "earliest" if cursor is None else f"cursor:{cursor}"
     begin, bounds = parse_start(place), Bounds(parse_end(until), limit)
     which = _which(tag, all_tags, channel, key) | {"gaps": "skip" if skip_gaps else "raise"}
     checkpoint = {"from_checkpoint": by is not None, "checkpoint": by or None}
-    reader = _open_reader(parse_target(log), servers_of(server), begin, **which, **checkpoint)
-    reader.cursor = cursor
+    reader = _open_reader(parse_names(log), servers_of(server), begin, **which, **checkpoint)
+    reader.cursor, several = cursor, reader.reads_several
+    if several and bounds.has_seqno:
+        reader.close()
+        return _refuse(f"--until {until} is a place in one log, {log} has several: name one, as TOPIC/0, or a time")
     with _gaps_told(reader, quiet), reader, _destination(output) as file:
-        sink = TableSink(file, form) if form in BINARY else LineSink(file, form == "ndjson", numbers)
+        sink: TableSink | LineSink = (
+            TableSink(file, form, several) if form in BINARY else LineSink(file, form == "ndjson", numbers, several)
+        )
+        pump = TopicsPump if several else RecordPump
         with records_read("reading", output is not None and not quiet) as advance:
-            RecordPump(reader, bounds, sink, follow, advance, may_go_back=start is not None).run()
+            pump(reader, bounds, sink, follow, advance, may_go_back=start is not None).run()
     return DONE
 
 
@@ -177,10 +187,15 @@ def _open_reader(target: LogTarget, servers: Servers, begin: Start, **which: Any
             connect_timeout_s=0,
             **which,
         )
-    except PartitionNotFound as error:
-        if target.partition is None:
-            raise ConfigError(str(target), f"{error}; name one, as {target.topic}/0") from None
+    except (PartitionNotFound, InvalidBookmark) as error:
+        if target.partition is None and (begin.seqno is not None or which["from_checkpoint"]):
+            raise ConfigError(str(target), f"{error}; name one log, as {target.topic}/0") from None
         raise
+
+
+def _refuse(problem: str) -> int:
+    print(f"logboom: {problem}", file=sys.stderr)
+    return REFUSED
 
 
 def _problem_with_bounds(by: str | None, until: str | None, limit: int | None) -> str | None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Format = Literal["values", "ndjson", "arrow", "parquet"]
+LOG: Final = ("topic", "partition")
 BINARY: Final = ("arrow", "parquet")
 """Formats that are nothing for a terminal, and that take tables."""
 
@@ -24,23 +25,29 @@ BINARY: Final = ("arrow", "parquet")
 class LineSink:
     """Values, or JSON objects, one a line; byte by byte as they are, but to a terminal as it can be shown."""
 
-    def __init__(self, file: IO[bytes], ndjson: bool, numbers: bool) -> None:
+    def __init__(self, file: IO[bytes], ndjson: bool, numbers: bool, several: bool = False) -> None:
+        """`several` logs are read: what is said of a record says of which it is."""
         self._file = file
         self._show = (_show_json if ndjson else _show_text) if file.isatty() else None
         self._ndjson = ndjson
         self._numbers = numbers
-        self.columns: tuple[str, ...] = ORDER if ndjson else ("seqno", "value") if numbers else ("value",)
+        log = LOG if several else ()
+        self.columns: tuple[str, ...] = (
+            (*ORDER, *log) if ndjson else ("value", "seqno", *log) if numbers else ("value",)
+        )
 
     def write(self, columns: Sequence[Sequence[Any]]) -> None:
         """The columns it asked for, in that order."""
         if self._ndjson:
             lines = [encode_record(*row) for row in zip(*columns, strict=True)]
-            if self._numbers:
-                lines = [b"%d\t%b" % (seqno, line) for seqno, line in zip(columns[0], lines, strict=True)]
-        elif self._numbers:
-            lines = [b"%d\t%b" % (seqno, value or b"") for seqno, value in zip(*columns, strict=True)]
         else:
             lines = [value or b"" for value in columns[0]]
+        if self._numbers:
+            named = dict(zip(self.columns, columns, strict=True))
+            lines = [b"%d\t%b" % (seqno, line) for seqno, line in zip(named["seqno"], lines, strict=True)]
+            if "topic" in named:
+                logs = zip(named["topic"], named["partition"], lines, strict=True)
+                lines = [b"%b/%d\t%b" % (topic.encode(), partition, line) for topic, partition, line in logs]
         if lines:
             text = b"\n".join(lines) + b"\n"
             self._file.write(text if self._show is None else self._show(text))
@@ -65,20 +72,23 @@ def _show_json(text: bytes) -> bytes:
 class TableSink:
     """Tables with all columns of a record. Without any it still makes a file that can be read."""
 
-    def __init__(self, file: IO[bytes], form: Format) -> None:
+    def __init__(self, file: IO[bytes], form: Format, several: bool = False) -> None:
         import pyarrow as pa
 
         from logboom.batch.arrow import schema
+
+        log = [pa.field("topic", pa.string()), pa.field("partition", pa.int32())] if several else []
+        columns = pa.schema([*log, *schema()])
 
         self._file = file
         self._streams = form == "arrow"
         self._closed = False
         if self._streams:
-            self._writer: Any = pa.ipc.new_stream(file, schema())
+            self._writer: Any = pa.ipc.new_stream(file, columns)
         else:
             import pyarrow.parquet as pq
 
-            self._writer = pq.ParquetWriter(file, schema(), compression="zstd")
+            self._writer = pq.ParquetWriter(file, columns, compression="zstd")
 
     def write(self, table: pa.Table) -> None:
         if len(table):

@@ -159,4 +159,5 @@ class Session:
             payload[: head.size],
             seqnos,
             head.lineage,
+            head.topic,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from functools import partial
+from operator import methodcaller
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -50,7 +50,7 @@ class AsyncReader(ReaderState):
 
     async def open(self) -> None:
         """Connect, and find the start. A loop does this by itself."""
-        if self._reading.seqno is None:
+        if not self._reading.is_located:
             try:
                 await self._run(self._fetching.open(self._connect_timeout_s))
             except BaseException:
@@ -63,7 +63,7 @@ class AsyncReader(ReaderState):
 
     async def records(self, follow: bool = False, timeout_s: float | None = None) -> AsyncIterator[Record]:
         """Record by record."""
-        async for some in self._pieces(self._reading.records, follow, timeout_s):
+        async for some in self._pieces(methodcaller("records"), follow, timeout_s):
             for record in some:
                 yield record
 
@@ -71,17 +71,17 @@ class AsyncReader(ReaderState):
         self, columns: Sequence[str] = ("value",), follow: bool = False, timeout_s: float | None = None
     ) -> AsyncIterator[tuple[list[Any], ...]]:
         """Some columns as lists of Python objects, a batch at a time."""
-        return self._pieces(partial(self._reading.lists, columns), follow, timeout_s)
+        return self._pieces(methodcaller("lists", columns), follow, timeout_s)
 
     def batches(self, follow: bool = False, timeout_s: float | None = None) -> AsyncIterator[Batch]:
         """Batches as they are stored. The first may begin before the position. Not with a filter."""
-        return self._pieces(self._reading.batches, follow, timeout_s)
+        return self._pieces(methodcaller("batches"), follow, timeout_s)
 
     def tables(
         self, columns: Sequence[str] | None = None, follow: bool = False, timeout_s: float | None = None
     ) -> AsyncIterator[pa.Table]:
         """Arrow tables as they come, in the memory they were received in: the fastest way to read much."""
-        return self._pieces(partial(self._reading.tables, columns), follow, timeout_s)
+        return self._pieces(methodcaller("tables", columns), follow, timeout_s)
 
     async def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Everything from the position to the end of the log as one table."""
@@ -99,9 +99,9 @@ class AsyncReader(ReaderState):
         """Ask the node where the log begins and ends now."""
         await self._run(self._fetching.until())
 
-    async def seek(self, seqno: int) -> None:
-        """The next loop begins there."""
-        await self._run(self._fetching.seek(check_seqno(seqno)))
+    async def seek(self, seqno: int, topic: str | None = None, partition: int | None = None) -> None:
+        """The next loop begins there; where several logs are read, in the one that is named."""
+        await self._run(self._fetching.seek(check_seqno(seqno), topic, partition))
 
     async def commit(self, *, force: bool = False, expect: str | None = None) -> None:
         """Let the cursor stand where the reader does: behind what the loop was given last.
@@ -112,7 +112,7 @@ class AsyncReader(ReaderState):
         await self._run(self._fetching.commit(self._cursor(), force, expect))
 
     async def _pieces(
-        self, take: Callable[[], Iterator[Piece]], follow: bool, timeout_s: float | None
+        self, take: Callable[[Any], Iterator[Piece]], follow: bool, timeout_s: float | None
     ) -> AsyncIterator[Piece]:
         await self.open()
         reading, fetching = self._reading, self._fetching
@@ -122,12 +122,12 @@ class AsyncReader(ReaderState):
             came = False
             if reading.state is not None:
                 await asyncio.to_thread(reading.state.fill)
-            for piece in take():
+            for piece in take(reading):
                 came = True
                 yield piece
             if reading.state is not None:
                 continue
-            if not follow and (until is None or (reading.seqno or 0) >= until):
+            if not follow and (until is None or reading.has_reached(until)):
                 return
             # At the end of the log, what a filter has left nothing of is nothing.
             if came or deadline is None or not self.at_end:

@@ -35,9 +35,10 @@ _text: Decoder[str | None] = Decoder(str | None)
 class CheckpointRecords:
     """The records of a checkpoint, a piece at a time. A piece that was not taken to its end stays."""
 
-    def __init__(self, tables: Iterator[pa.Table]) -> None:
+    def __init__(self, tables: Iterator[pa.Table], topic: str, partition: int) -> None:
         """Reads the first piece."""
         self._tables = tables
+        self._topic, self._partition = topic, partition
         self._held: pa.Table | None = None
         self._given = 0
         self._ahead: pa.Table | None = next(tables, None)
@@ -56,7 +57,8 @@ class CheckpointRecords:
         table = self._rest()
         if table is None:
             return
-        for row in zip(*_lists(table, _ROW), strict=True):
+        log = [self._topic] * len(table), [self._partition] * len(table)
+        for row in zip(*_lists(table, _ROW), *log, strict=True):
             self._given += 1
             if self._held is not None and self._given == self._held.num_rows:
                 self._held, self._given = None, 0
@@ -119,14 +121,17 @@ def find_state(reading: ReaderCore, wanted: WantedCheckpoint) -> Steps:
     result = find_result(pipeline, reading.topic, topic.id, wanted.by, wanted.tag)
     partition = reading.partition or 0
     floor = next((log.floor for log in topic.partitions if log.partition == partition), 0)
-    state, bookmark = yield LongWork(lambda: _open(result, partition, floor, wanted.where))
+    state, bookmark = yield LongWork(lambda: _open(result, reading.topic, partition, floor, wanted.where))
     reading.begin(state, bookmark)
 
 
-def _open(result: Result, partition: int, floor: int, where: Selection | None) -> tuple[CheckpointRecords, str]:
+def _open(
+    result: Result, topic: str, partition: int, floor: int, where: Selection | None
+) -> tuple[CheckpointRecords, str]:
     checkpoint = Checkpoint.open(result)
     tables = (choose(table, None, where) for table in checkpoint.tables(partition, floor))
-    return CheckpointRecords(table for table in tables if table.num_rows), checkpoint.bookmark(partition, floor)
+    records = CheckpointRecords((table for table in tables if table.num_rows), topic, partition)
+    return records, checkpoint.bookmark(partition, floor)
 
 
 def _read_catalogue() -> Steps:

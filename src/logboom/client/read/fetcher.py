@@ -14,8 +14,9 @@ from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.link.address import Address
 from logboom.client.link.backoff import Backoff
 from logboom.client.read.reader_core import ReaderCore
-from logboom.errors import LogboomError, ReadOnlyReplica, RemoteProtocolError, TopicRecreated, Unavailable
-from logboom.protocols.binary.messages import CommitCursor, Kind, Read
+from logboom.client.read.topics_core import TopicsCore
+from logboom.errors import LogboomError, PartitionNotFound, ReadOnlyReplica, TopicRecreated, Unavailable
+from logboom.protocols.binary.messages import CommitCursor, Kind
 
 RETRY_S: Final = 30.0
 """How long a reader that does not follow goes on trying to reach a node."""
@@ -67,14 +68,16 @@ class Fetcher:
 
     def __init__(
         self,
-        reading: ReaderCore,
+        reading: ReaderCore | TopicsCore,
         servers: Sequence[Address],
         clock: Callable[[], float],
         prepare: Callable[[], Steps] | None = None,
     ) -> None:
         """`prepare` is done before the start is looked for, once there is a connection."""
-        self._reading = reading
+        self.reading = reading
+        """Another one, of several logs, once the topic proves to have them."""
         self._prepare = prepare
+        self._may_widen = prepare is None
         self._servers = list(servers)
         self._clock = clock
         self._backoff = Backoff()
@@ -95,7 +98,15 @@ class Fetcher:
                 yield from self._locate()
                 return self._backoff.reset()
             except TopicRecreated as error:
-                self._reading.failed(error)
+                self.reading.failed(error)
+            except PartitionNotFound:
+                if (
+                    not isinstance(self.reading, ReaderCore)
+                    or self.reading.partition is not None
+                    or not self._may_widen
+                ):
+                    raise
+                self.reading = TopicsCore.of(self.reading)
             except Unavailable:
                 yield from self._lose()
                 tries += 1
@@ -113,12 +124,12 @@ class Fetcher:
             while True:
                 try:
                     yield from self._locate()
-                    return self._reading.committed
+                    return self.reading.end
                 except Unavailable:
                     raise
                 except LogboomError as error:
                     yield from self._unsubscribe()
-                    if not self._reading.failed(error):
+                    if not self.reading.failed(error):
                         return None
 
         return self._persist(look, self._clock() + RETRY_S)
@@ -136,21 +147,21 @@ class Fetcher:
         def receive() -> Steps:
             while True:
                 try:
-                    if self._reading.seqno is None:
+                    if not self.reading.is_located:
                         yield from self._locate()
                     if not self._subscribed:
-                        yield Subscribe(self._reading.request())
+                        yield Subscribe(self.reading.request())
                         self._subscribed = True
                     chunk: Chunk | None = yield Next(None if deadline is None else max(0.0, deadline - self._clock()))
                     if chunk is None:
                         return False
-                    self._reading.arrived(chunk)
+                    self.reading.arrived(chunk)
                     return True
                 except Unavailable:
                     raise
                 except LogboomError as error:
                     yield from self._unsubscribe()
-                    if self._reading.failed(error):
+                    if self.reading.failed(error):
                         continue
                     wait_s = max(self._backoff.next_s(), 0.05)
                     if not follow or (deadline is not None and self._clock() + wait_s > deadline):
@@ -160,12 +171,12 @@ class Fetcher:
         return self._persist(receive, give_up)
 
     def commit(self, cursor: str, force: bool = False, expect: str | None = None) -> Steps:
-        reading = self._reading
+        reading = self.reading
 
         def ask() -> Steps:
-            head = CommitCursor(cursor, reading.topic, reading.partition, reading.bookmark, force, expect)
             try:
-                yield Ask(Kind.CALL, head)
+                for place in reading.cursor_places():
+                    yield Ask(Kind.CALL, CommitCursor(cursor, *place, force, expect))
             except ReadOnlyReplica as error:
                 if len(self._servers) == 1:
                     raise
@@ -174,8 +185,8 @@ class Fetcher:
 
         return self._persist(ask, self._clock() + RETRY_S)
 
-    def seek(self, seqno: int) -> Steps:
-        self._reading.seek(seqno)
+    def seek(self, seqno: int, topic: str | None = None, partition: int | None = None) -> Steps:
+        self.reading.seek(seqno, topic, partition)
         yield from self._unsubscribe()
 
     def close(self) -> Steps:
@@ -207,10 +218,7 @@ class Fetcher:
             self._connected = True
 
     def _locate(self) -> Steps:
-        chunk = yield Ask(Kind.READ, Read(self._reading.locate()))
-        if not isinstance(chunk, Chunk):
-            raise RemoteProtocolError("a read was answered with something else")
-        self._reading.located(chunk)
+        self.reading.answered((yield Ask(*self.reading.question())))
         self._proven = True
 
     def _unsubscribe(self) -> Steps:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from itertools import chain
+from operator import methodcaller
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -67,17 +67,17 @@ class Reader(ReaderState):
 
     def records(self, follow: bool = False, timeout_s: float | None = None) -> Iterator[Record]:
         """Record by record."""
-        return chain.from_iterable(self._pieces(self._reading.records, follow, timeout_s))
+        return chain.from_iterable(self._pieces(methodcaller("records"), follow, timeout_s))
 
     def lists(
         self, columns: Sequence[str] = ("value",), follow: bool = False, timeout_s: float | None = None
     ) -> Iterator[tuple[list[Any], ...]]:
         """Some columns as lists of Python objects, a batch at a time."""
-        return self._pieces(partial(self._reading.lists, columns), follow, timeout_s)
+        return self._pieces(methodcaller("lists", columns), follow, timeout_s)
 
     def batches(self, follow: bool = False, timeout_s: float | None = None) -> Iterator[Batch]:
         """Batches as they are stored. The first may begin before the position. Not with a filter."""
-        return self._pieces(self._reading.batches, follow, timeout_s)
+        return self._pieces(methodcaller("batches"), follow, timeout_s)
 
     def tables(
         self,
@@ -90,7 +90,7 @@ class Reader(ReaderState):
 
         Ends with the one that reaches the seqno `until`; it may go on behind that.
         """
-        return self._pieces(partial(self._reading.tables, columns), follow, timeout_s, until)
+        return self._pieces(methodcaller("tables", columns), follow, timeout_s, until)
 
     def table(self, columns: Sequence[str] | None = None) -> pa.Table:
         """Everything from the position to the end of the log as one table."""
@@ -107,9 +107,9 @@ class Reader(ReaderState):
         """Ask the node where the log begins and ends now."""
         self._run(self._fetching.until())
 
-    def seek(self, seqno: int) -> None:
-        """The next loop begins there."""
-        self._run(self._fetching.seek(check_seqno(seqno)))
+    def seek(self, seqno: int, topic: str | None = None, partition: int | None = None) -> None:
+        """The next loop begins there; where several logs are read, in the one that is named."""
+        self._run(self._fetching.seek(check_seqno(seqno), topic, partition))
 
     def commit(self, *, force: bool = False, expect: str | None = None) -> None:
         """Let the cursor stand where the reader does: behind what the loop was given last.
@@ -121,7 +121,7 @@ class Reader(ReaderState):
 
     def _pieces(
         self,
-        take: Callable[[], Iterator[Piece]],
+        take: Callable[[Any], Iterator[Piece]],
         follow: bool,
         timeout_s: float | None,
         limit: int | None = None,
@@ -135,12 +135,12 @@ class Reader(ReaderState):
             came = False
             if reading.state is not None:
                 reading.state.fill()
-            for piece in take():
+            for piece in take(reading):
                 came = True
                 yield piece
             if reading.state is not None:
                 continue
-            if not follow and (until is None or (reading.seqno or 0) >= until):
+            if not follow and (until is None or reading.has_reached(until)):
                 return
             # At the end of the log, what a filter has left nothing of is nothing.
             if came or deadline is None or not self.at_end:

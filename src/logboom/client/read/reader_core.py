@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, read_header, to_table
 from logboom.batch.arrow import to_list
 from logboom.batch.tables import FEW, LOST
-from logboom.broker.api import Chunk, Filter, ReadRequest, Start
+from logboom.broker.api import Chunk, Filter, LogPlace, ReadRequest, Start
+from logboom.client.read.log_columns import complete_lists, complete_tables, is_stored, stored
 from logboom.errors import (
     BatchError,
     BookmarkLost,
@@ -29,6 +30,7 @@ from logboom.errors import (
     TopicNotFound,
     TopicRecreated,
 )
+from logboom.protocols.binary.messages import Kind, Read
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 
 if TYPE_CHECKING:
@@ -83,7 +85,7 @@ class ReaderCore:
         self.partition = partition
         self.start = start
         self.filter = wanted
-        self._skip = skip
+        self.skips = skip
         self.topic_id: str | None = None
         self._seqno: int | None = None
         self._term: int | None = None
@@ -114,7 +116,32 @@ class ReaderCore:
         return self._term if self._given is None else self._given.term
 
     @property
+    def is_located(self) -> bool:
+        return self.seqno is not None
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything was read, as far as the node has said."""
+        return self.state is None and (self.seqno or 0) >= self.committed
+
+    @property
+    def logs(self) -> list[ReaderCore]:
+        return [self]
+
+    @property
+    def end(self) -> int:
+        """How far the log reaches, as far as the node has said."""
+        return self.committed
+
+    def has_reached(self, end: int) -> bool:
+        return (self.seqno or 0) >= end
+
+    @property
     def bookmark(self) -> str:
+        return str(self.place)
+
+    @property
+    def place(self) -> Bookmark:
         if self.state is not None:
             raise LocalProtocolError(
                 f"the reader of {self.topic} has not come to the end of the checkpoint yet: there is no place in the "
@@ -126,7 +153,7 @@ class ReaderCore:
             )
         term = TERM_UNKNOWN if self.term is None else self.term
         lineage = self._lineage[1] if term == self._lineage[0] else 0
-        return str(Bookmark(bytes.fromhex(self.topic_id), self.partition, self.seqno, term, lineage))
+        return Bookmark(bytes.fromhex(self.topic_id), self.partition, self.seqno, term, lineage)
 
     def request(self) -> ReadRequest:
         """Everything from the position on. Gaps are errors on the way: what becomes of them is decided here."""
@@ -136,8 +163,36 @@ class ReaderCore:
     def locate(self) -> ReadRequest:
         """Where the start is, and how far the log reaches."""
         start = self.start if self.seqno is None else Start(at="latest")
-        gaps: Literal["raise", "skip"] = "skip" if self._skip else "raise"
+        gaps: Literal["raise", "skip"] = "skip" if self.skips else "raise"
         return ReadRequest(self.topic, start, self.partition, self.topic_id, max_bytes=1, gaps=gaps)
+
+    def question(self) -> tuple[Kind, Read]:
+        return Kind.READ, Read(self.locate())
+
+    def answered(self, answer: Any) -> None:
+        if not isinstance(answer, Chunk):
+            raise RemoteProtocolError("a read was answered with something else")
+        self.located(answer)
+
+    def cursor_places(self) -> list[tuple[str, int | None, str]]:
+        """Where a cursor is to stand."""
+        return [(self.topic, self.partition, self.bookmark)]
+
+    def placed(self, place: LogPlace) -> None:
+        """One of several logs: where it is to begin, unless it has begun."""
+        if self.seqno is None:
+            self.stand_at(place.topic_id, place.seqno, place.first, place.committed, place.term)
+        self.first, self.committed, self._lineage = place.first, place.committed, (place.term, place.lineage)
+
+    def stand_at(self, topic_id: str, seqno: int, first: int, committed: int, term: int | None) -> None:
+        if not _TOPIC_ID.fullmatch(topic_id):
+            raise RemoteProtocolError(f"{topic_id!r} is no id of a topic")
+        self.topic_id, self.first, self.committed = topic_id, first, committed
+        self._move(seqno, term)
+
+    def pass_to(self, chunk: Chunk) -> None:
+        """The node has left out what is before this."""
+        self._pass_over(SeqnoOutOfRange(self.seqno or 0, chunk.seqno, chunk.committed))
 
     def located(self, chunk: Chunk) -> None:
         """The answer to `locate`. Its records are left alone."""
@@ -184,7 +239,7 @@ class ReaderCore:
         if isinstance(error, TopicNotFound) and self.topic_id is not None:
             error = TopicDeleted(self.topic, self.topic_id)
         waits = isinstance(error, TopicNotFound) and isinstance(self.last_gap, TopicDeleted)
-        if not self._skip or not (waits or isinstance(error, _GAPS)):
+        if not self.skips or not (waits or isinstance(error, _GAPS)):
             raise error
         if waits:
             return False
@@ -200,7 +255,7 @@ class ReaderCore:
         self._stand(None, None)
         return not isinstance(error, TopicDeleted)
 
-    def seek(self, seqno: int) -> None:
+    def seek(self, seqno: int, topic: str | None = None, partition: int | None = None) -> None:
         self.current = self.state = None
         self._stand(seqno, None)
 
@@ -219,7 +274,7 @@ class ReaderCore:
         """Go on behind what cannot be read, or raise."""
         seqno = self.seqno or 0
         until = getattr(gap, "first" if isinstance(gap, SeqnoOutOfRange) else "seqno_until", None)
-        if not self._skip or not isinstance(until, int) or until <= seqno:
+        if not self.skips or not isinstance(until, int) or until <= seqno:
             raise gap
         self.skipped += until - seqno
         self.last_gap = gap
@@ -258,7 +313,7 @@ class ReaderCore:
 
     def _give(self, batch: Batch, skip: int, seqnos: Sequence[int], term: int | None) -> Iterator[Record]:
         rest = iter(seqnos)
-        records = batch.numbered(rest, skip)
+        records = batch.numbered(rest, skip, self.topic, self.partition)
         self._given = Given(self.seqno, self.term, seqnos, rest, term)
         return records
 
@@ -277,6 +332,16 @@ class ReaderCore:
         self._finish(chunk)
 
     def lists(self, columns: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:
+        if is_stored(columns):
+            return self._lists(columns)
+        return complete_lists(self._lists(stored(columns)), columns, self.topic, self.partition or 0)
+
+    def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        if columns is None or is_stored(columns):
+            return self._tables(columns)
+        return complete_tables(self._tables(stored(columns)), columns, self.topic, self.partition or 0)
+
+    def _lists(self, columns: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:
         if self.state is not None:
             yield from self._before(self.state.lists(columns))
             return
@@ -284,7 +349,7 @@ class ReaderCore:
         if chunk is None:
             return
         if chunk.seqnos is not None:
-            for table in self.tables(columns):
+            for table in self._tables(columns):
                 yield tuple(to_list(name, table.column(name).combine_chunks()) for name in columns)
             return
         for batch in self._batches(chunk):
@@ -293,7 +358,7 @@ class ReaderCore:
             yield tuple(batch.to_list(name)[skip:] for name in columns)
         self._finish(chunk)
 
-    def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    def _tables(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
         if self.state is not None:
             yield from self._before(self.state.tables(columns))
             return

@@ -6,23 +6,42 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from typing import NamedTuple
 
 from logboom.batch import microseconds
 from logboom.broker.api import Filter, Start
+from logboom.broker.read.log_names import LogNames, join_names
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.read.checkpoints import choose_checkpoint, find_state
 from logboom.client.read.fetcher import Fetcher
 from logboom.client.read.reader_core import ReaderCore
 from logboom.client.read.start import CONNECT_PATIENCE_S, At, Gaps, check_seqno, check_start
+from logboom.client.read.topics_core import TopicsCore
 from logboom.errors import LogboomError, PackageMissing
 from logboom.results.checkpoint import By
-from logboom.storage.bookmark import Bookmark
+from logboom.storage.bookmark import Bookmark, BookmarkSet
+
+
+class LogPosition(NamedTuple):
+    """Where a reader stands in one log."""
+
+    topic: str
+    partition: int
+    seqno: int | None
+    """What is read next; None until the node has said where that is."""
+    first: int
+    committed: int
+    """As the node last said: the first readable seqno, and the one behind the last."""
 
 
 class ReaderState:
-    """Where a reader stands. Starts at `seqno`, at the first record at or after `timestamp`, at a `bookmark`, where its
-    `cursor` was committed last, or `at` the earliest record or the latest.
+    """Where a reader stands. Reads a topic, all of its partitions or one; several topics, given as a list; or all whose
+    names fit a pattern (`"orders.*"`), those that come later too. Records come as they are there, in order inside each
+    partition, and say their `topic` and `partition`. One bookmark, or cursor, stands for all logs.
+
+    Starts at `seqno`, at the first record at or after `timestamp`, at a `bookmark`, where its `cursor` was committed
+    last, or `at` the earliest record or the latest.
 
     With `from_checkpoint` the latest record of each key comes first, or of each channel where `checkpoint` says so, as
     the newest checkpoint has them; then the log from where that ends. A cursor that has a place goes on there instead.
@@ -37,7 +56,7 @@ class ReaderState:
     @explained()
     def __init__(
         self,
-        topic: str,
+        topic: str | Sequence[str],
         servers: Servers = None,
         partition: int | None = None,
         *,
@@ -63,7 +82,7 @@ class ReaderState:
         start = Start(
             seqno=None if seqno is None else check_seqno(seqno),
             time=None if timestamp is None else microseconds(timestamp),
-            bookmark=None if bookmark is None else str(Bookmark.parse(str(bookmark))),
+            bookmark=None if bookmark is None else str(BookmarkSet.parse(str(bookmark))),
             cursor=cursor if (seqno, timestamp, bookmark) == (None, None, None) else None,
             at=at or "earliest",
         )
@@ -74,20 +93,31 @@ class ReaderState:
         self._connect_timeout_s = connect_timeout_s
         self.cursor = cursor
         """Where `commit` goes."""
-        self._reading = ReaderCore(topic, partition, start, None if wanted == Filter() else wanted, gaps == "skip")
+        what = None if wanted == Filter() else wanted, gaps == "skip"
+        name, several = name_logs(topic, partition), partition is None and is_several(topic, start.bookmark)
+        reading = TopicsCore(name, start, *what) if several else ReaderCore(name, partition, start, *what)
         prepare = None
         if from_checkpoint:
-            prepare = partial(find_state, self._reading, choose_checkpoint(checkpoint, wanted, cursor))
-        self._fetching = Fetcher(self._reading, parse_servers(servers), time.monotonic, prepare)
+            if isinstance(reading, TopicsCore):
+                raise ValueError("a checkpoint is of one topic: name that alone, or read without from_checkpoint")
+            prepare = partial(find_state, reading, choose_checkpoint(checkpoint, wanted, cursor))
+        self._fetching = Fetcher(reading, parse_servers(servers), time.monotonic, prepare)
         self._begin()
 
     def _begin(self) -> None:
         """A blocking reader connects as soon as it is made."""
 
+    @property
+    def _reading(self) -> ReaderCore | TopicsCore:
+        return self._fetching.reading
+
     def __repr__(self) -> str:
-        reading = self._reading
-        where = "not opened" if reading.seqno is None else f"at {reading.seqno} of {reading.committed}"
-        return f"<{type(self).__name__} {reading.topic}/{'?' if self.partition is None else self.partition} {where}>"
+        reading, name = self._reading, type(self).__name__
+        if not reading.is_located:
+            return f"<{name} {reading.topic} not opened>"
+        if isinstance(reading, TopicsCore):
+            return f"<{name} {reading.topic}, {len(reading.logs)} logs>"
+        return f"<{name} {reading.topic}/{reading.partition} at {reading.seqno} of {reading.committed}>"
 
     @property
     def topic(self) -> str:
@@ -104,7 +134,7 @@ class ReaderState:
 
     @property
     def seqno(self) -> int | None:
-        """The seqno that is read next."""
+        """The seqno that is read next; None where there are several logs."""
         return self._reading.seqno if self._reading.state is None else None
 
     @property
@@ -118,14 +148,27 @@ class ReaderState:
         return self._reading.committed
 
     @property
-    def at_end(self) -> bool:
-        """Whether everything was read, as far as the node has said."""
-        return self._reading.state is None and (self._reading.seqno or 0) >= self._reading.committed
+    def reads_several(self) -> bool:
+        """Whether there are several logs, or may be: then places are in `logs`, and tables say whose a record is."""
+        return isinstance(self._reading, TopicsCore)
+
+    @property
+    def logs(self) -> list[LogPosition]:
+        """Where it stands in each log that it reads."""
+        return [
+            LogPosition(log.topic, log.partition or 0, log.seqno, log.first, log.committed)
+            for log in self._reading.logs
+        ]
 
     @property
     def bookmark(self) -> str:
         """Where the reader stands, to be given to a later one. Inside a loop: behind what the loop was given last."""
         return self._reading.bookmark
+
+    @property
+    def at_end(self) -> bool:
+        """Whether everything was read, as far as the node has said."""
+        return self._reading.at_end
 
     @property
     def skipped(self) -> int:
@@ -141,6 +184,22 @@ class ReaderState:
         if self.cursor is None:
             raise ValueError("this reader has no cursor to commit: make it with cursor='name'")
         return self.cursor
+
+
+def name_logs(topic: str | Sequence[str], partition: int | None) -> str:
+    """As `LogNames` are written. Raises InvalidPattern, or ValueError."""
+    name = join_names(topic)
+    if partition is not None and is_several(topic):
+        raise ValueError(f"{name!r} names several logs: write a partition behind each topic, as in orders/2")
+    return name
+
+
+def is_several(topic: str | Sequence[str], bookmark: str | None = None) -> bool:
+    """Whether more than one topic is meant, or something other than a topic, or places in several logs."""
+    names = LogNames.parse(join_names(topic))
+    if len(names) > 1 or names[0].is_pattern or names[0].partition is not None:
+        return True
+    return bookmark is not None and len(BookmarkSet.parse(bookmark)) != 1
 
 
 def need_pandas() -> None:

@@ -177,6 +177,7 @@ class ChunkHead(msgspec.Struct, array_like=True, gc=False):
     size: int
     seqnos: int | None = None
     lineage: int = 0
+    topic: str = ""
 
 
 class Credit(msgspec.Struct, array_like=True, gc=False):
@@ -230,6 +231,12 @@ class FetchCursor(msgspec.Struct, tag="fetch_cursor"):
     cursor: str
     topic: str
     partition: int | None = None
+
+
+class Locate(msgspec.Struct, tag="locate"):
+    """Of a request that is `whole`."""
+
+    request: ReadRequest
 
 
 class ListCursors(msgspec.Struct, tag="list_cursors"):
@@ -319,6 +326,7 @@ Call = (
     | Trim
     | CommitCursor
     | FetchCursor
+    | Locate
     | ListCursors
     | DeleteCursor
     | Refuse

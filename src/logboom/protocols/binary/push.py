@@ -70,7 +70,7 @@ def encode_chunk(correlation: int, chunk: Chunk) -> tuple[list[Buffer], int]:
     """The buffers of a CHUNK frame, and its size."""
     data, seqnos = chunk.data, chunk.seqnos
     count = None if seqnos is None else seqnos.nbytes // 8
-    head = ChunkHead(*chunk[:7], data.nbytes, count, chunk.lineage)
+    head = ChunkHead(*chunk[:7], data.nbytes, count, chunk.lineage, chunk.topic)
     size = data.nbytes + 8 * (count or 0)
     front = encode_front(Kind.CHUNK, correlation, head, size)
     buffers: list[Buffer] = [front]
