@@ -17,6 +17,7 @@ from logboom.broker.api import (
     History,
     Incident,
     KeyInfo,
+    LogPlace,
     Measures,
     NodeStats,
     Outcome,
@@ -135,6 +136,10 @@ class MemoryBroker(MemoryAccess):
 
     async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> MemorySubscription:
         return MemorySubscription(self, self.log(request.topic), request.start.seqno or 0)
+
+    async def locate(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> list[LogPlace]:
+        log = self.log(request.topic)
+        return [LogPlace(request.topic, TOPIC_ID, 0, request.start.seqno or 0, 0, log.next, 1)]
 
     def _info(self, name: str) -> TopicInfo:
         log = self.log(name)
