@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from logboom.batch.arrow import PARTITION, TOPIC
 from logboom.cli.record_pump import RecordPump
 from logboom.cli.show.sink import LineSink, TableSink
-from logboom.client.read.log_columns import PARTITION, TOPIC
 
 LogKey = tuple[str, int]
 

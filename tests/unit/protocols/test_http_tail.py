@@ -15,7 +15,7 @@ import pytest
 
 from logboom.batch import Record, build_records
 from logboom.broker.api import Part, Settings
-from logboom.protocols.http.api import tail
+from logboom.protocols.http import tail_events as tail
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.data.topic import FlushSettings
 from support.brokers.any_broker import AnyBroker
@@ -333,7 +333,7 @@ def test_what_cannot_be_followed_is_a_problem_before_anything_is_sent(tmp_path: 
     async def story(node: WebNode) -> None:
         assert problem(await node.client.get(TAIL)) == (404, "topic-not-found")
         await node.broker.create_topic("t", 2)
-        assert problem(await node.client.get(TAIL)) == (404, "partition-not-found")
+        assert problem(await node.client.get(f"{TAIL}?partition=2")) == (404, "partition-not-found")
         assert problem(await node.client.get(f"{TAIL}?partition=0&from=9")) == (416, "seqno-out-of-range")
         assert problem(await node.client.get(f"{TAIL}?partition=0&channel=a%23")) == (400, "invalid-pattern")
         assert problem(await node.client.get(f"{TAIL}?partition=0&limit=1")) == (400, "bad-parameter")

@@ -14,10 +14,9 @@ from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, read_header, to_table
-from logboom.batch.arrow import to_list
+from logboom.batch.arrow import complete_lists, complete_tables, is_stored, stored, to_list
 from logboom.batch.tables import FEW, LOST
 from logboom.broker.api import Chunk, Filter, LogPlace, ReadRequest, Start
-from logboom.client.read.log_columns import complete_lists, complete_tables, is_stored, stored
 from logboom.errors import (
     BatchError,
     BookmarkLost,

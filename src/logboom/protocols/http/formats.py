@@ -60,7 +60,7 @@ Piece = TypeVar("Piece")
 BodyPiece = bytes | memoryview
 
 
-class RecordShown(msgspec.Struct, gc=False):
+class RecordShown(msgspec.Struct, gc=False, omit_defaults=True):
     """A record as it is read. It can be written again as it is."""
 
     seqno: int
@@ -73,6 +73,9 @@ class RecordShown(msgspec.Struct, gc=False):
     channel: str | None
     tags: Sequence[str]
     headers: Sequence[tuple[str, Any]]
+    topic: str | None = None
+    partition: int | None = None
+    """Both only where several logs are read."""
 
 
 class RecordSource(NamedTuple):
@@ -233,7 +236,13 @@ def rows(table: pa.Table) -> list[RecordShown]:
     seqnos, moments, keys, values, channels, tags, headers = (_column(table, name) for name in ORDER)
     shown = [[(name, readable(content)) for name, content in pairs] if pairs else () for pairs in headers]
     columns = (_show_times(moments), map(readable, keys), map(show_value, values), channels, tags, shown)
-    return list(map(RecordShown, seqnos, *columns))
+    log = [table.column(name).to_pylist() for name in ("topic", "partition")] if _is_placed(table) else []
+    return list(map(RecordShown, seqnos, *columns, *log))
+
+
+def _is_placed(table: pa.Table) -> bool:
+    """Whether its records say of which log they are."""
+    return "topic" in table.column_names
 
 
 def _column(table: pa.Table, name: str) -> list[Any]:
@@ -333,6 +342,8 @@ def _schema() -> pa.Schema:
 
 def _with_place(table: pa.Table, place: RecordSource) -> pa.Table:
     """In one piece, with a topic and a partition for each record."""
+    if _is_placed(table):
+        return table.combine_chunks()
     pa, count = vector.pa, len(table)
     columns = [pa.repeat(place.topic, count), pa.repeat(pa.scalar(place.partition, pa.int32()), count)]
     return pa.Table.from_arrays([*columns, *table.combine_chunks().columns], schema=_schema())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from codecs import getincrementaldecoder
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 PIECE_BYTES: Final = 96 * 1024
 """Divisible by three: base64 can be cut there."""
+_LOG: Final = (b"topic", b"partition")
 _encoder = msgspec.json.Encoder()
 _decoder = getincrementaldecoder("utf-8")
 
@@ -29,11 +30,12 @@ Bytes = bytes | memoryview
 
 
 def pour_record(table: pa.Table) -> Iterator[bytes]:
-    """The only record of a table, which has the columns of `batch.arrow.ORDER`."""
+    """The only record of a table, which has the columns of `batch.arrow.ORDER`, and may have topic and partition."""
     columns = {name: table.column(name).combine_chunks() for name in ORDER}
     value = columns.pop("value")[0].as_buffer()
     fields = {name: to_list(name, column)[0] for name, column in columns.items()}
-    return _gather(_pour_fields(value=None if value is None else memoryview(value), **fields))
+    log = [table.column(name)[0].as_py() for name in ("topic", "partition") if name in table.column_names]
+    return _gather(_pour_fields(value=None if value is None else memoryview(value), log=log, **fields))
 
 
 def _pour_fields(
@@ -44,6 +46,7 @@ def _pour_fields(
     channel: str | None,
     tags: Iterable[str],
     headers: Iterable[tuple[str, bytes]],
+    log: Sequence[object],
 ) -> Iterator[bytes]:
     yield b'{"seqno":%d,"timestamp":%b,"key":' % (seqno, _encoder.encode(rfc3339(timestamp)))
     yield from _pour_bytes(key)
@@ -62,7 +65,7 @@ def _pour_fields(
         yield b","
         yield from _pour_bytes(content)
         yield b"]"
-    yield b"]}"
+    yield b"]%b}" % b"".join(b',"%b":%b' % (name, _encoder.encode(of)) for name, of in zip(_LOG, log, strict=False))
 
 
 def pour_value(value: Bytes | None) -> Iterator[bytes]:

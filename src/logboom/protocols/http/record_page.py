@@ -27,7 +27,7 @@ from logboom.broker.caller import Caller
 from logboom.errors import BatchError, Damage, InvalidBookmark, LogboomError, SeqnoOutOfRange
 from logboom.protocols.http.problem import BadParameter
 from logboom.protocols.http.schema.operation import Text, caller_of
-from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, BookmarkSet
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -139,7 +139,7 @@ def parse_start(text: str, parameter: str = "from") -> Start:
     if moment is not None:
         return Start(time=moment)
     try:
-        return Start(bookmark=str(Bookmark.parse(text)))
+        return Start(bookmark=str(BookmarkSet.parse(text)))
     except InvalidBookmark as error:
         places = "earliest, latest, a seqno, a time as 2026-01-31T12:00:00Z, or a bookmark"
         raise BadParameter(parameter, f"{error}, nor any other place: there are {places}") from None
@@ -301,17 +301,17 @@ class _Reading:
             # At least a little: a broker may round to nothing what is left.
             self.waited_s += max(0.001, self._front_end.world.monotonic_s() - began)
 
-    async def _take(self, chunk: Chunk) -> _Taken:
+    async def _take(self, chunk: Chunk) -> Taken:
         if self._end_is_open and chunk.next_seqno > self._end:
             await self._find_end(chunk)
         budget = max(1, self._front_end.limits.read_bytes - self._size)
         if not self._left:
-            return _Taken(chunk.seqno)
+            return Taken(chunk.seqno)
         wanted = (chunk, self._left, self._end, budget, self._request.gaps == "skip", self._request.topic)
         if is_large(chunk):
-            taken = await asyncio.get_running_loop().run_in_executor(None, _take, *wanted)
+            taken = await asyncio.get_running_loop().run_in_executor(None, take, *wanted)
         else:
-            taken = _take(*wanted)
+            taken = take(*wanted)
         self._tables += taken.tables
         self._records += taken.records
         self._left -= taken.records
@@ -327,7 +327,7 @@ class _Reading:
         self._end, self._end_is_open = found.seqno, found.seqno >= found.committed
 
     async def _page(self, chunk: Chunk, start: Seqno, next_seqno: Seqno) -> RecordPage:
-        term = _term_within(chunk, next_seqno)
+        term = term_within(chunk, next_seqno)
         if term is None:
             term = await term_before(self._broker, self._caller, self._request.topic, chunk, next_seqno)
         return RecordPage(
@@ -349,7 +349,7 @@ class _Reading:
 
 
 @dataclass(slots=True)
-class _Taken:
+class Taken:
     next_seqno: Seqno
     tables: list[pa.Table] = field(default_factory=list)
     records: int = 0
@@ -358,9 +358,9 @@ class _Taken:
     """What stands at `next_seqno` and cannot be read."""
 
 
-def _take(chunk: Chunk, left: int, end: Seqno, budget_bytes: int, skip: bool, topic: str) -> _Taken:
+def take(chunk: Chunk, left: int, end: Seqno, budget_bytes: int, skip: bool, topic: str) -> Taken:
     """The records of a chunk below `end`, so many of them, and about so many bytes. Made for a thread."""
-    taken = _Taken(chunk.seqno)
+    taken = Taken(chunk.seqno)
     end = max(chunk.seqno, min(end, chunk.next_seqno))
     try:
         for table in stretches(chunk, topic, skip, budget_bytes):
@@ -434,7 +434,7 @@ def is_large(chunk: Chunk, inline_bytes: int = INLINE_BYTES) -> bool:
         return False
 
 
-def _term_within(chunk: Chunk, seqno: Seqno) -> int | None:
+def term_within(chunk: Chunk, seqno: Seqno) -> int | None:
     """Of the record before this one, if the chunk tells."""
     if seqno == chunk.next_seqno:
         return chunk.term

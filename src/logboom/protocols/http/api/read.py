@@ -15,7 +15,8 @@ from starlette.responses import Response
 
 from logboom.broker.api import Start
 from logboom.broker.caller import Caller
-from logboom.errors import CursorNotFound, SeqnoOutOfRange
+from logboom.broker.read.log_names import LogNames
+from logboom.errors import CursorNotFound, PartitionNotFound, SeqnoOutOfRange
 from logboom.protocols.http.formats import (
     MEDIA_TYPES,
     Format,
@@ -47,7 +48,9 @@ from logboom.protocols.http.schema.operation import (
     check_limit,
     parse_query,
     topic_of,
+    topics_of,
 )
+from logboom.protocols.http.topics_page import TopicsPage, is_several, read_topics
 from logboom.storage.bookmark import Bookmark
 
 if TYPE_CHECKING:
@@ -88,15 +91,16 @@ class Links(msgspec.Struct, frozen=True):
 class RecordsPage(msgspec.Struct, frozen=True):
     records: list[RecordShown]
     topic: str
-    topic_id: str
-    partition: int
-    first: int
+    topic_id: str | None
+    """This, and what else is a place in one log, is null where there are several."""
+    partition: int | None
+    first: int | None
     """The first seqno of the log that can be read."""
-    committed: int
+    committed: int | None
     """The seqno behind the last one that can be read."""
     next: str
     """A bookmark: where to go on, whatever the page held."""
-    next_seqno: int
+    next_seqno: int | None
     at_start: bool
     """The page begins with the first record that is kept: what was before it is gone, or never was."""
     at_end: bool
@@ -115,11 +119,29 @@ class RecordNotFound(RequestError):
 async def read_records(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, RecordsQuery)
     choice = choose(", ".join(request.headers.getlist("accept")), query.format)
-    wanted = await _wanted(front_end, caller_of(request), topic_of(request), query)
-    page = await read_page(front_end, request, wanted)
-    facts = _facts(request, page, wanted.limit, wanted.request.filter is not None)
-    pieces = encode(choice.format, page.tables, RecordSource(page.topic, page.partition), facts)
+    wanted = await _wanted(front_end, caller_of(request), topics_of(request), query)
+    page = await _read(front_end, request, wanted)
+    if isinstance(page, TopicsPage):
+        facts, source = _topics_facts(request, page), RecordSource(page.topic, 0)
+    else:
+        facts = _facts(request, page, wanted.limit, wanted.request.filter is not None)
+        source = RecordSource(page.topic, page.partition)
+    pieces = encode(choice.format, page.tables, source, facts)
     return await respond(front_end.threads, pieces, page.size, choice.media_type, _headers(facts))
+
+
+async def _read(front_end: HttpFrontEnd, request: Request, wanted: PageRequest) -> RecordPage | TopicsPage:
+    """Of one log, or of all those that are meant."""
+    if is_several(wanted.request):
+        return await read_topics(front_end, request, wanted)
+    try:
+        return await read_page(front_end, request, wanted)
+    except PartitionNotFound:
+        if wanted.request.partition is not None:
+            raise
+    if wanted.until.seqno is not None:
+        raise BadParameter("until", "is a place in one log: name a time, or a partition")
+    return await read_topics(front_end, request, wanted)
 
 
 async def read_one_record(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -174,6 +196,8 @@ async def _wanted(front_end: HttpFrontEnd, caller: Caller, topic: str, query: Re
 
 async def _start(front_end: HttpFrontEnd, caller: Caller, topic: str, query: RecordsQuery) -> Start:
     start = None if query.start is None else parse_start(query.start)
+    if query.cursor is not None and query.partition is None and await _is_divided(front_end, caller, topic):
+        return Start(cursor=query.cursor, at="earliest" if start is None else start.at)
     if query.cursor is not None:
         bookmark = await front_end.broker.fetch_cursor(query.cursor, topic, query.partition, caller=caller)
         if bookmark is not None:
@@ -181,6 +205,13 @@ async def _start(front_end: HttpFrontEnd, caller: Caller, topic: str, query: Rec
         if start is None:
             raise CursorNotFound(query.cursor, topic)
     return start or Start()
+
+
+async def _is_divided(front_end: HttpFrontEnd, caller: Caller, topic: str) -> bool:
+    """Whether a cursor stands in several logs."""
+    if LogNames.parse(topic) != ((topic, None),) or LogNames.parse(topic).patterns:
+        return True
+    return len((await front_end.broker.describe_topic(topic, caller=caller)).partitions) > 1
 
 
 def _facts(request: Request, page: RecordPage, limit: int, filtered: bool) -> RecordsPage:
@@ -200,6 +231,12 @@ def _facts(request: Request, page: RecordPage, limit: int, filtered: bool) -> Re
         page.at_end,
         links,
     )
+
+
+def _topics_facts(request: Request, page: TopicsPage) -> RecordsPage:
+    following = None if page.is_over else _link(request, {"from": page.bookmark})
+    links, nothing = Links(_link(request, {}), following, None), (None, None, None, None)
+    return RecordsPage([], page.topic, *nothing, page.bookmark, None, page.at_start, page.at_end, links)
 
 
 def _previous(request: Request, page: RecordPage, limit: int, filtered: bool) -> str | None:
@@ -222,15 +259,18 @@ def _link(request: Request, changes: dict[str, str]) -> str:
 
 def _headers(facts: RecordsPage) -> dict[str, str]:
     links = {"next": facts.links.next, "prev": facts.links.previous}
+    seqnos = {
+        "Logboom-Next-Seqno": facts.next_seqno,
+        "Logboom-First": facts.first,
+        "Logboom-Committed": facts.committed,
+    }
     shown = [f'<{link}>; rel="{name}"' for name, link in links.items() if link is not None]
     return {
         "Cache-Control": "no-store",
         "Logboom-Next": facts.next,
-        "Logboom-Next-Seqno": str(facts.next_seqno),
         "Logboom-At-Start": str(facts.at_start).lower(),
         "Logboom-At-End": str(facts.at_end).lower(),
-        "Logboom-First": str(facts.first),
-        "Logboom-Committed": str(facts.committed),
+        **{name: str(seqno) for name, seqno in seqnos.items() if seqno is not None},
         "Vary": "Accept",
         **({"Link": ", ".join(shown)} if shown else {}),
     }
@@ -275,6 +315,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "A page may hold fewer records than the limit, or none, before the end: it is also bounded in bytes, and with "
         "a filter in time. `next` says where to go on, always. At the end, `at_end` is true: ask again from `next`, "
         "with `wait`. Where `from` lies before what is kept, the problem is `seqno-out-of-range` and says what is. "
+        "Where the topic has several partitions and none is named, or where there are several topics (with commas, or "
+        "a pattern with * and ?), records of all of them come, in order inside each partition; each says its topic and "
+        "partition, and `next` stands for all. "
         "Arrow and Parquet have the columns topic, partition, seqno, timestamp, key, value, channel, tags, headers; "
         "what JSON says besides the records is in headers that begin with Logboom-, and in Link.",
         query=RecordsQuery,

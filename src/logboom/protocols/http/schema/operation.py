@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.broker.caller import Caller
+from logboom.broker.read.log_names import join_names
 from logboom.protocols.http.problem import BadParameter, RequestError
 from logboom.storage.data.topic import check_name
 
@@ -86,6 +87,12 @@ def caller_of(request: Request) -> Caller:
 def topic_of(request: Request) -> str:
     """The topic in the path. Raises InvalidTopicName."""
     return check_name(request.path_params["topic"])
+
+
+def topics_of(request: Request) -> str:
+    """The topic in the path, or several of them, as `broker.read.log_names` has it."""
+    text: str = request.path_params["topic"]
+    return join_names(text) if any(mark in text for mark in ",*?") else check_name(text)
 
 
 async def parse_body(request: Request, kind: type[Struct]) -> Struct:
