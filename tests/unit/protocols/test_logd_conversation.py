@@ -18,7 +18,7 @@ from logboom.broker.local import LocalBroker
 from logboom.errors import IndexOutOfRange, TopicDeleted, TopicNotFound
 from logboom.protocols.logd.answers import PIECE_RECORDS
 from support.brokers.memory import MemoryBroker
-from support.peers.logd import serve
+from support.peers.logd import LogdPeer, serve
 from support.peers.served import LOOPS, run
 
 STORED = bytes(build([b"stored"]).data)
@@ -349,3 +349,39 @@ def test_a_node_that_feeds_nobody_says_so() -> None:
             assert await (await node.peer()).ask(b"REPLICATE events/0 1\r\n") == b"ERR invalid request"
 
     run(story())
+
+
+def test_all_partitions_of_a_topic_are_followed_where_that_is_asked_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        broker = await LocalBroker.open(str(tmp_path))
+        await broker.create_topic("rooms", 3)
+        for partition in range(3):
+            values = [b"%d-%d" % (partition, number) for number in range(5)]
+            await broker.append([Part("rooms", [build(values)], partition)], "durable")
+        async with serve(broker) as node:
+            peer = await node.peer()
+            assert await peer.ask(b"TAIL rooms 2\r\n") == b"ERR not found"
+            assert await peer.ask(b"TAIL rooms 2 all\r\n") == b"ERR invalid request"
+            assert await peer.ask(b"TAIL nothing 2 ALL\r\n") == b"ERR not found"
+            peer.send(b"TAIL ro*,rooms/1 2 ALL\r\n")
+            found = [await _page(peer) for _ in range(3)]
+            assert sorted(found) == [(b"rooms/%d" % n, [b"%d-3" % n, b"%d-4" % n]) for n in range(3)]
+            await broker.create_topic("roofs", 1)
+            await broker.append([Part("roofs", [build([b"new"])])], "durable")
+            assert await _page(peer) == (b"roofs/0", [b"new"])
+            assert await peer.ask(b"PING\r\n") == b"PONG"
+        await broker.close()
+
+    run(story())
+
+
+async def _page(peer: LogdPeer) -> tuple[bytes, list[bytes]]:
+    """An answer with one batch: its log, and its values."""
+    assert (await peer.line()).startswith(b"OK ")
+    word, _, log, _, count = (await peer.line()).split()
+    assert word == b"BATCH"
+    values = []
+    for _ in range(int(count)):
+        assert (await peer.line()).startswith(b"MSG ")
+        values.append(await peer.line())
+    return log, values

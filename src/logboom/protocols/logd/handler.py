@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import msgspec
 
 from logboom.batch.header import Buffer
-from logboom.broker.api import Feed, ReadRequest, Start, Subscription
+from logboom.broker.api import Feed, LogPlace, ReadRequest, Start, Subscription
 from logboom.broker.caller import Caller
 from logboom.errors import LimitExceeded, LogboomError, PartitionNotFound, SignInFailed
 from logboom.protocols.logd import answers
@@ -49,6 +49,7 @@ from logboom.protocols.logd.requests import (
     Switch,
     Tail,
 )
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, BookmarkSet
 
 if TYPE_CHECKING:
     from logboom.protocols.logd.front_end import LogdFrontEnd
@@ -294,6 +295,8 @@ class Handler:
     async def _tail(self, request: Tail) -> bytes:
         log = request.log
         self._check_endless()
+        if request.is_whole:
+            return await self._follow_all(log, request.count)
         info = await self._front_end.broker.describe_topic(log.topic, caller=self._peer.caller)
         place = info.partitions[_only(log, len(info.partitions))]
         return await self._follow(log, max(place.first, place.committed - request.count))
@@ -315,6 +318,17 @@ class Handler:
         request = ReadRequest(log.topic, Start(seqno=page.next_seqno), log.partition, page.topic_id)
         subscription = await self._front_end.broker.subscribe(request, caller=self._peer.caller)
         self._push(Read, subscription, follow(self._peer, self._front_end, log, subscription))
+        return b""
+
+    async def _follow_all(self, log: LogName, count: int) -> bytes:
+        """All logs that the name stands for, each from so many records before its end."""
+        broker, caller = self._front_end.broker, self._peer.caller
+        request = ReadRequest(log.text.decode("latin-1"), Start(at="latest"), whole=True)
+        places = await broker.locate(request, caller=caller)
+        marks = (place.bookmark if not count else _before(place, count) for place in places)
+        start = Start(bookmark=str(BookmarkSet(marks)))
+        subscription = await broker.subscribe(msgspec.structs.replace(request, start=start), caller=caller)
+        self._push(Read, subscription, follow(self._peer, self._front_end, None, subscription))
         return b""
 
     async def _replicate(self, request: Replicate) -> bytes:
@@ -409,6 +423,11 @@ async def _in_turns(lines: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield line
         if number % TURN == 0:
             await asyncio.sleep(0)
+
+
+def _before(place: LogPlace, count: int) -> Bookmark:
+    """So many records before a place, where there are so many."""
+    return Bookmark(bytes.fromhex(place.topic_id), place.partition, max(place.first, place.seqno - count), TERM_UNKNOWN)
 
 
 def _only(log: LogName, partitions: int) -> int:

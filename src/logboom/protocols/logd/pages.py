@@ -42,17 +42,23 @@ async def read_page(front_end: LogdFrontEnd, caller: Caller, log: LogName, start
     return page
 
 
-async def follow(peer: Peer, front_end: LogdFrontEnd, log: LogName, subscription: Subscription) -> None:
+async def follow(peer: Peer, front_end: LogdFrontEnd, log: LogName | None, subscription: Subscription) -> None:
+    """Without a log, of several: each chunk is of the one that it names."""
     size = min(CHUNK_BYTES, front_end.limits.read_bytes)
     try:
         while True:
             await peer.writable()
-            await _send_chunk(peer, front_end, log, await subscription.next(size), size)
+            chunk = await subscription.next(size)
+            await _send_chunk(peer, front_end, log or _log_of(chunk), chunk, size)
     except LogboomError as error:
         peer.send(answers.encode_error(error))
     except Exception as error:
         front_end.report(error)
         peer.send(answers.encode_error(error))
+
+
+def _log_of(chunk: Chunk) -> LogName:
+    return LogName(chunk.topic, chunk.partition, f"{chunk.topic}/{chunk.partition}".encode())
 
 
 async def _send_chunk(peer: Peer, front_end: LogdFrontEnd, log: LogName, chunk: Chunk, page_bytes: int) -> None:

@@ -15,6 +15,7 @@ import msgspec
 from logboom.protocols.logd.errors import INVALID_PROTOCOL, INVALID_REQUEST, MISSING_TOPIC
 
 NUMBER_MAX: Final = 2**63 - 1
+WHOLE: Final = b"ALL"
 _DIGITS_MAX: Final = 19
 _TOPIC_ID: Final = re.compile(rb"[0-9a-f]{32}")
 _VERSION: Final = re.compile(rb"[0-9a-f]{1,128}")
@@ -66,6 +67,8 @@ class Read(msgspec.Struct, frozen=True):
 class Tail(msgspec.Struct, frozen=True):
     log: LogName
     count: int
+    is_whole: bool = False
+    """All logs that the name stands for."""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -147,6 +150,8 @@ def parse_line(word: bytes, arguments: list[bytes]) -> Request:
 
 
 def parse_log(text: bytes) -> LogName:
+    if b"," in text:  # several, for TAIL: no topic has such a name
+        return LogName(text.decode("latin-1"), None, text)
     topic, slash, partition = text.partition(b"/")
     if not topic:
         raise Refused(MISSING_TOPIC)
@@ -179,8 +184,9 @@ def _read(_: bytes, arguments: list[bytes]) -> Request:
 
 
 def _tail(_: bytes, arguments: list[bytes]) -> Request:
-    log, (count,) = _log_and_numbers(arguments, 1)
-    return Tail(log, count)
+    is_whole = arguments[2:] == [WHOLE]
+    log, (count,) = _log_and_numbers(arguments[:2] if is_whole else arguments, 1)
+    return Tail(log, count, is_whole)
 
 
 def _head(_: bytes, arguments: list[bytes]) -> Request:
