@@ -115,13 +115,15 @@ class Batch:
         mask = where.mask(self)
         return table if mask is None else table.filter(mask)
 
-    def records(self, where: Selection | None = None) -> Iterator[Record]:
-        """The records, made one by one as they are asked for."""
+    def records(
+        self, where: Selection | None = None, topic: str | None = None, partition: int | None = None
+    ) -> Iterator[Record]:
+        """The records, made one by one as they are asked for. They say that they are of this log."""
         if where is None:
-            return self.numbered(iter(self.seqnos()))
+            return self.numbered(iter(self.seqnos()), 0, topic, partition)
         rows = self.to_arrow((*_ORDER, "seqno"), where)
         *columns, seqnos = rows.columns
-        return chain.from_iterable(_runs(columns, iter(seqnos.to_pylist()), 0, rows.num_rows))
+        return chain.from_iterable(_runs(columns, iter(seqnos.to_pylist()), 0, rows.num_rows, topic, partition))
 
     def numbered(
         self, seqnos: Iterator[int], skip: int = 0, topic: str | None = None, partition: int | None = None

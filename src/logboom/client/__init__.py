@@ -15,6 +15,7 @@ from logboom.lazy import exports
 
 if TYPE_CHECKING:
     from logboom.client.files.file_reader import FileReader
+    from logboom.client.files.topic_file_reader import TopicFileReader
     from logboom.client.link.profile import Profile
     from logboom.client.publish.transaction import Client, Transaction
     from logboom.client.read.async_reader import AsyncReader
@@ -33,6 +34,7 @@ __all__ = [
     "Profile",
     "Reader",
     "RemoteBroker",
+    "TopicFileReader",
     "Transaction",
     "Writer",
     "Written",
@@ -47,6 +49,7 @@ _HOMES = {
     "Profile": "link.profile",
     "Reader": "read.reader",
     "RemoteBroker": "remote",
+    "TopicFileReader": "files.topic_file_reader",
     "Transaction": "publish.transaction",
     "Writer": "write.writer",
     "Written": "write.gathered",

@@ -159,7 +159,7 @@ class FileReader:
         runs = self._runs
         for batch in self._batches(follow, timeout_s):
             start = runs.seqno or 0
-            for record in batch.records(where):
+            for record in batch.records(where, self.topic.name, self.partition):
                 if record.seqno is not None and record.seqno >= start:
                     runs.move(record.seqno + 1, batch.header.term)
                     yield record

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
 
 from logboom.batch import microseconds
 from logboom.broker.api import Filter, Start
@@ -15,24 +14,13 @@ from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.read.checkpoints import choose_checkpoint, find_state
 from logboom.client.read.fetcher import Fetcher
+from logboom.client.read.log_position import LogPosition
 from logboom.client.read.reader_core import ReaderCore
 from logboom.client.read.start import CONNECT_PATIENCE_S, At, Gaps, check_seqno, check_start
 from logboom.client.read.topics_core import TopicsCore
 from logboom.errors import LogboomError, PackageMissing
 from logboom.results.checkpoint import By
 from logboom.storage.bookmark import Bookmark, BookmarkSet
-
-
-class LogPosition(NamedTuple):
-    """Where a reader stands in one log."""
-
-    topic: str
-    partition: int
-    seqno: int | None
-    """What is read next; None until the node has said where that is."""
-    first: int
-    committed: int
-    """As the node last said: the first readable seqno, and the one behind the last."""
 
 
 class ReaderState:
