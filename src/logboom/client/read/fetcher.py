@@ -8,16 +8,20 @@ carry out the same steps. One immediate try follows a lost connection, then the 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from logboom.broker.api import Chunk, ReadRequest
 from logboom.client.link.address import Address
 from logboom.client.link.backoff import Backoff
+from logboom.client.read.merged_core import MergedCore
 from logboom.client.read.reader_core import ReaderCore
 from logboom.client.read.topics_core import TopicsCore
 from logboom.errors import LogboomError, PartitionNotFound, ReadOnlyReplica, TopicRecreated, Unavailable
-from logboom.protocols.binary.messages import CommitCursor, Kind
+from logboom.protocols.binary.messages import CommitCursor, Kind, Read
 
+LOOK_S: Final = 0.05
+"""How often a reader by time looks for news at the end of all its logs."""
 RETRY_S: Final = 30.0
 """How long a reader that does not follow goes on trying to reach a node."""
 
@@ -143,6 +147,8 @@ class Fetcher:
     def next(self, follow: bool, deadline: float | None) -> Steps:
         """The reading's current chunk is the next one; False where nothing came in time, or ever will."""
         give_up = self._clock() + RETRY_S if not follow else deadline
+        if isinstance(self.reading, MergedCore):
+            return self._persist(partial(self._fetch, self.reading, follow, deadline), give_up)
 
         def receive() -> Steps:
             while True:
@@ -169,6 +175,28 @@ class Fetcher:
                     yield Sleep(wait_s)
 
         return self._persist(receive, give_up)
+
+    def _fetch(self, reading: MergedCore, follow: bool, deadline: float | None) -> Steps:
+        """What one log needs that others wait for; where none does, what has come since."""
+        if not reading.is_located:
+            yield from self._locate()
+        key = reading.wanting()
+        if key is not None:
+            try:
+                chunk = yield Ask(Kind.READ, Read(reading.request_of(key)))
+                reading.fetched(key, chunk)
+            except Unavailable:
+                raise
+            except LogboomError as error:
+                reading.missed(key, error)
+            self._backoff.reset()
+            return True
+        if not follow or (deadline is not None and self._clock() >= deadline):
+            return False
+        rest_s = LOOK_S if deadline is None else min(LOOK_S, deadline - self._clock())
+        yield Sleep(max(rest_s, 0.001))
+        yield from self._locate()
+        return True
 
     def commit(self, cursor: str, force: bool = False, expect: str | None = None) -> Steps:
         reading = self.reading

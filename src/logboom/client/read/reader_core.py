@@ -292,7 +292,14 @@ class ReaderCore:
         """Some at a time. The position follows each record that is taken, without a look at it: see Given."""
         if self.state is not None:
             yield self._before(self.state.records())
-            return
+        else:
+            yield from (records for _, _, records in self._given_batches())
+
+    def timed(self) -> Iterator[tuple[Sequence[int], Iterator[Record]]]:
+        """The same, with the timestamps of the records that come. Without a checkpoint."""
+        return ((batch.timestamps()[skip:], records) for batch, skip, records in self._given_batches())
+
+    def _given_batches(self) -> Iterator[tuple[Batch, int, Iterator[Record]]]:
         chunk = self.current
         if chunk is None:
             return
@@ -300,13 +307,14 @@ class ReaderCore:
             for batch in self._batches(chunk):
                 header, start = batch.header, self.seqno or 0
                 skip = max(0, start - header.base_seqno)
-                yield self._give(batch, skip, batch.seqnos()[skip:], header.term)
+                yield batch, skip, self._give(batch, skip, batch.seqnos()[skip:], header.term)
                 self._move(header.next_seqno, header.term)
         elif len(chunk.data):
             found = chunk.seqnos.cast("B").cast("q").tolist()
             skip = bisect_left(found, self.seqno or 0)
             if skip < len(found):
-                yield self._give(Batch.parse(chunk.data), skip, found[skip:], None)
+                batch = Batch.parse(chunk.data)
+                yield batch, skip, self._give(batch, skip, found[skip:], None)
                 self._move(found[-1] + 1, None)
         self._finish(chunk)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
+from typing import Literal
 
 from logboom.batch import microseconds
 from logboom.broker.api import Filter, Start
@@ -15,6 +16,7 @@ from logboom.client.link.address import Servers, parse_servers
 from logboom.client.read.checkpoints import choose_checkpoint, find_state
 from logboom.client.read.fetcher import Fetcher
 from logboom.client.read.log_position import LogPosition
+from logboom.client.read.merged_core import MergedCore
 from logboom.client.read.reader_core import ReaderCore
 from logboom.client.read.start import CONNECT_PATIENCE_S, At, Gaps, check_seqno, check_start
 from logboom.client.read.topics_core import TopicsCore
@@ -26,7 +28,8 @@ from logboom.storage.bookmark import Bookmark, BookmarkSet
 class ReaderState:
     """Where a reader stands. Reads a topic, all of its partitions or one; several topics, given as a list; or all whose
     names fit a pattern (`"orders.*"`), those that come later too. Records come as they are there, in order inside each
-    partition, and say their `topic` and `partition`. One bookmark, or cursor, stands for all logs.
+    partition, and say their `topic` and `partition`. One bookmark, or cursor, stands for all logs. With `order="time"`
+    records of all logs that are there come by their timestamps; what is written meanwhile comes when it is found.
 
     Starts at `seqno`, at the first record at or after `timestamp`, at a `bookmark`, where its `cursor` was committed
     last, or `at` the earliest record or the latest.
@@ -60,6 +63,7 @@ class ReaderState:
         channel: str | None = None,
         key: bytes | str | None = None,
         gaps: Gaps = "raise",
+        order: Literal["time"] | None = None,
         connect_timeout_s: float = CONNECT_PATIENCE_S,
     ) -> None:
         from_checkpoint = from_checkpoint or checkpoint is not None
@@ -83,7 +87,12 @@ class ReaderState:
         """Where `commit` goes."""
         what = None if wanted == Filter() else wanted, gaps == "skip"
         name, several = name_logs(topic, partition), partition is None and is_several(topic, start.bookmark)
-        reading = TopicsCore(name, start, *what) if several else ReaderCore(name, partition, start, *what)
+        reading: ReaderCore | TopicsCore
+        if order is not None:
+            check_order(order, partition)
+            reading = MergedCore(name, start, *what)
+        else:
+            reading = TopicsCore(name, start, *what) if several else ReaderCore(name, partition, start, *what)
         prepare = None
         if from_checkpoint:
             if isinstance(reading, TopicsCore):
@@ -180,6 +189,11 @@ def name_logs(topic: str | Sequence[str], partition: int | None) -> str:
     if partition is not None and is_several(topic):
         raise ValueError(f"{name!r} names several logs: write a partition behind each topic, as in orders/2")
     return name
+
+
+def check_order(order: str, partition: int | None) -> None:
+    if order != "time" or partition is not None:
+        raise ValueError("order may be 'time', for a reader of several logs: name no partition")
 
 
 def is_several(topic: str | Sequence[str], bookmark: str | None = None) -> bool:

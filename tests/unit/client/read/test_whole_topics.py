@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import threading
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
@@ -437,5 +438,50 @@ def test_locating_says_where_each_log_begins(tmp_path: Path) -> None:
             ("rooms", 0, 0, 20),
             ("rooms", 1, 10, 20),
         ]
+
+    with_node(tmp_path, story)
+
+
+def test_records_of_all_logs_come_by_time_where_that_is_asked_for(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker, address: str) -> None:
+        dice = random.Random(3)
+        await broker.create_topic("rooms", 3, SMALL)
+        await broker.create_topic("empty", 2)
+        moments = sorted(dice.randrange(10**9) for _ in range(900))
+        parts: dict[int, list[int]] = {number: [] for number in range(3)}
+        for moment in moments:
+            parts[dice.randrange(3)].append(moment)
+        for partition, times in parts.items():
+            for start in range(0, len(times), 25):
+                some = times[start : start + 25]
+                batch = build([b"%d" % moment for moment in some], timestamps=some)
+                await broker.append([Part("rooms", [batch], partition)], "durable")
+        taken: list[int] = []
+        bookmark: str | None = None
+        while len(taken) < 900:
+            async with AsyncReader(["rooms", "empty"], address, bookmark=bookmark, order="time") as reader:
+                before = len(taken)
+                async for record in reader:
+                    taken.append(int(record.value or b""))
+                    if len(taken) == before + 70:
+                        break
+                bookmark = reader.bookmark
+                assert len(taken) > before
+        assert taken == moments, "each once, whenever a reader stopped"
+
+        def follow() -> list[int]:
+            with Reader("rooms", address, bookmark=bookmark, order="time") as reader:
+                return [record.timestamp or 0 for record in reader.records(follow=True, timeout_s=3)]
+
+        following = asyncio.create_task(asyncio.to_thread(follow))
+        await asyncio.sleep(0.3)
+        for number in range(5):
+            await broker.append([Part("rooms", [build([b"x"], timestamps=[number])], number % 3)], "durable")
+        assert sorted(await following) == list(range(5))
+        with pytest.raises(ValueError, match="records, one by one"):
+            async with AsyncReader("rooms", address, order="time") as reader:
+                assert [table async for table in reader.tables()]
+        with pytest.raises(ValueError, match="name no partition"):
+            AsyncReader("rooms", address, 1, order="time")
 
     with_node(tmp_path, story)
