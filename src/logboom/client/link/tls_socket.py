@@ -41,6 +41,8 @@ class TlsSocket(socket.socket):
         """Encrypted, and not with the system yet."""
         self._taken = 0
         """Bytes of the caller's that this is, who has not been told so."""
+        self._has_more = True
+        """Whether whole records may have come that the last buffer had no room for, or that came with the handshake."""
         self._has_ended = False
         try:
             self.settimeout(timeout_s)
@@ -63,7 +65,7 @@ class TlsSocket(socket.socket):
                 if self._has_ended:
                     self._incoming.write_eof()
             except ssl.SSLError:
-                self._say_why()
+                self._mention()
                 raise
             else:
                 self._flush()
@@ -73,7 +75,7 @@ class TlsSocket(socket.socket):
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         """How many bytes have come; 0 at the end, however it came."""
         view = memoryview(buffer)
-        count = self._decrypt(view)
+        count = self._decrypt(view) if self._has_more else 0
         if count or self._has_ended:
             return count
         timeout_s = self.gettimeout()
@@ -102,22 +104,23 @@ class TlsSocket(socket.socket):
     def _decrypt(self, view: memoryview) -> int:
         """What there is of whole records."""
         tls, incoming = self._tls, self._incoming
-        count = 0
+        read: Any = tls.read
+        count, size = 0, len(view)
         try:
-            while count < len(view) and (incoming.pending or tls.pending()):
-                read: Any = tls.read(len(view) - count, view[count:])
-                count += read
-                if not read:
+            while count < size and (incoming.pending or tls.pending()):
+                got = read(size - count, view[count:])  # of one record
+                count += got
+                if not got:
                     self._has_ended = True
                     break
         except ssl.SSLWantReadError:
             pass  # the rest of a record is still to come
         except ssl.SSLError:
-            self._say_why()
+            self._mention()
             raise
+        self._has_more = count == size
         if self._outgoing.pending:
-            with suppress(BlockingIOError):  # new keys: before what is sent next
-                self._flush(socket.MSG_DONTWAIT)
+            self._mention()  # new keys; what is sent next comes after them in any case
         return count
 
     def sendmsg(self, buffers: Iterable[Any], *arguments: Any) -> int:
@@ -140,15 +143,15 @@ class TlsSocket(socket.socket):
                 self._unsent = memoryview(self._outgoing.read())
             self._unsent = self._unsent[super().send(self._unsent, flags) :]
 
-    def _say_why(self) -> None:
-        """The alert, to a peer that may be gone."""
+    def _mention(self) -> None:
+        """What OpenSSL has to say by itself, to a peer that may not listen any more."""
         with suppress(OSError):
             self._flush(socket.MSG_DONTWAIT)
 
     def shutdown(self, how: int) -> None:
         with suppress(ssl.SSLError):
             self._tls.unwrap()  # it wants an answer, for which nobody waits
-        self._say_why()
+        self._mention()
         super().shutdown(how)
 
     def _refuse(self, *arguments: Any, **options: Any) -> Any:
