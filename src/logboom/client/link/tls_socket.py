@@ -1,7 +1,8 @@
 """A connection with TLS, driven like a plain socket, blocking or not.
 
 OpenSSL on a socket of its own asks the system twice for each record of 16 KiB, and gives each back alone. Here much is
-received at once, into the caller's own buffer, and decrypted in memory: an idle connection holds no buffer for that.
+received at once, into the caller's own buffer, and decrypted in memory. A connection has no buffer of its own for that,
+but OpenSSL keeps the memory of the largest piece that it was given: a quarter of a megabyte in each direction at most.
 Nothing that has come whole is held back, so whoever polls the descriptor misses nothing, as long as he reads until his
 buffer is not filled.
 
