@@ -64,6 +64,8 @@ class FeedOrigin(msgspec.Struct, frozen=True):
     snapshot: bytes
     """A storage.tail.Snapshot, encoded: all that the log knew before that batch. Empty where the one who asks has it:
     where it asked for this very index, and that is above 1."""
+    maker: str | msgspec.UnsetType = msgspec.UNSET
+    """The principal that made the topic, where that is known."""
 
 
 class FeedPiece(NamedTuple):

@@ -72,6 +72,7 @@ def _origin(node: NodeIdentity, hosted: Hosted, writer: LogWriter, index: int, s
         settings=topic.settings,
         index=index,
         snapshot=snapshot,
+        maker=topic.maker,
     )
 
 

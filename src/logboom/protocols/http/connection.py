@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from logboom.access.quota import INTO
+from logboom.broker.caller import Caller
 from logboom.errors import LimitExceeded, LogboomError
+from logboom.protocols.http.origins import SAFE
 from logboom.protocols.http.problem import RequestError, raw_problem
 from logboom.protocols.peer_caller import caller_of_peer, is_private
 
@@ -38,6 +41,8 @@ STEP_BYTES: Final = 64
 """The least that is looked at of a chunked body, whose end only the parser finds."""
 STRICT: Final = (b"strict-transport-security", b"max-age=31536000")
 _HEAD_END: Final = b"\r\n\r\n"
+_OF_READS: Final = ("requests",)
+"""What a request waits for that brings nothing in: what it takes out, the broker waits for."""
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 
 
@@ -94,6 +99,13 @@ class HttpConnection(HttpToolsProtocol):
         self._front_end = front_end
         self._active: RequestCycle | None = None
         """The request that is being answered; `cycle` is the last that came."""
+        self._task: asyncio.Task[None] | None = None
+        """That answers it."""
+        self._occupant = ""
+        self._counted: list[str] = []
+        """By what names quotas count its occupant: whoever has sent the last request."""
+        self._is_held = False
+        """A quota makes the request wait."""
         self._rest = b""
         """What came after a request that waits for its turn."""
         self._in_head = True
@@ -140,6 +152,11 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._active is not None:
             self._leave(self._active)
+            is_read = self._front_end.quotas.is_on and self._active.scope["method"] in SAFE
+            if self._task is not None and (self._is_held or is_read):
+                self._task.cancel()  # it would wait for nobody
+        self._front_end.quotas.leave(self._counted)
+        self._counted = []
         self.pipeline.clear()
         self._rest, self._head_bytes = b"", 0
         self._count_held()
@@ -236,6 +253,7 @@ class HttpConnection(HttpToolsProtocol):
         scope["query_string"] = url.query or b""
         scope["caller"] = self.caller  # type: ignore[typeddict-unknown-key]
         scope["private"] = self._is_private  # type: ignore[typeddict-unknown-key]
+        scope["admit"] = self.admit  # type: ignore[typeddict-unknown-key]
         if url.host is not None:
             scope["authority"] = _authority(url.host.decode("latin-1"), url.port)  # type: ignore[typeddict-unknown-key]
         self._body_left = _length(self.headers)
@@ -270,7 +288,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start(self, cycle: RequestCycle) -> None:
         self._active = cycle
-        self._start_asgi_task(cycle, self.app)
+        self._task = task = self.loop.create_task(cycle.run_asgi(self.app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:
@@ -289,6 +309,22 @@ class HttpConnection(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         self.cycle.more_body = False
         self.cycle.message_event.set()
+
+    async def admit(self, caller: Caller, method: str) -> None:
+        """Returns when a request of this caller may be done. Raises QuotaExceeded."""
+        quotas = self._front_end.quotas
+        if caller.principal != self._occupant:
+            quotas.leave(self._counted)
+            self._occupant, self._counted = "", []
+            self._counted = quotas.enter(caller)
+            self._occupant = caller.principal
+        if quotas.is_on:
+            quotas.charge(caller, requests=1)
+            self._is_held = True
+            try:
+                await quotas.rest(caller, _OF_READS if method in SAFE else INTO)
+            finally:
+                self._is_held = False
 
     # What the cycle calls.
 
@@ -379,7 +415,7 @@ class HttpConnection(HttpToolsProtocol):
     def check(self, now: float) -> None:
         """Whether it has been here, or been silent, for too long."""
         settings, active = self._front_end.settings, self._active
-        if self.flow.read_paused:
+        if self.flow.read_paused or self._is_held:
             self._heard_at = self._body_since = now  # it may have said much, and is not listened to
         silent_s = now - self._heard_at
         self.check_at = now + min(settings.head_ms, settings.body_ms, settings.keep_alive_ms, 1000 * STALL_S) / 4000

@@ -13,6 +13,7 @@ from logboom.broker.caller import Caller
 from logboom.protocols.logd.answers import encode_error, encode_refusal
 from logboom.protocols.logd.codec import LINE_BYTES_MAX, Decoder
 from logboom.protocols.logd.handler import Handler
+from logboom.protocols.logd.requests import Auth, count_commands
 from logboom.protocols.stream_connection import StreamConnection
 
 if TYPE_CHECKING:
@@ -39,7 +40,12 @@ class LogdConnection(StreamConnection[Handler, Decoder]):
 
     def _receive(self, nbytes: int) -> None:
         assert self._handler is not None
-        self._handler.take(self._decoder.receive(self._buffer[:nbytes]))
+        requests = self._decoder.receive(self._buffer[:nbytes])
+        if self._counted is None and requests and not self._handler.is_new and not isinstance(requests[0], Auth):
+            self.occupy(self.caller)
+        if self._crowd.quotas.is_on:
+            self._crowd.quotas.charge(self.caller, requests=count_commands(requests))
+        self._handler.take(requests)
         if nbytes == len(self._buffer):
             self._rest()
         self.regulate()
@@ -48,7 +54,7 @@ class LogdConnection(StreamConnection[Handler, Decoder]):
         return encode_error(error)
 
     def become(self, caller: Caller) -> None:
-        self.caller = caller
+        self.occupy(caller)
         requests = self._decoder.go_on(is_locked=False)
         if self._handler is not None:
             self._handler.take(requests)
