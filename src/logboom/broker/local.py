@@ -524,7 +524,7 @@ class LocalBroker(LocalAccess):
         self._ask(caller, "describe", "node")
         replica = None if self.replica is None else self.replica.stats()
         found = self.counters.stats(self._admission.refused, replica, self.unreadable, self.watcher.disk)
-        return msgspec.structs.replace(found, access=self.describe_access())
+        return msgspec.structs.replace(found, access=self.describe_access(), quotas=self.quotas.stats())
 
     async def history(self, since: int = 0, *, caller: Caller = EVERYBODY) -> History:
         self._ask(caller, "describe", "node")

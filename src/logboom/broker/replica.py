@@ -228,7 +228,7 @@ class Replica:
         return len(ready) == len(moved) and not here.keys() - found.keys() - gone
 
     async def set_access(self, entries: Mapping[bytes, bytes]) -> None:
-        """Make users, tokens, roles and rules what they are at the source."""
+        """Make users, tokens, roles, rules and quotas what they are at the source."""
         await self._access.copy(entries)
 
     def _is_of_ours(self, key: CursorKey, bookmark: str) -> bool:

@@ -21,9 +21,7 @@ _tokens = Decoder(list[api.TokenInfo])
 _rule = Decoder(api.RuleInfo)
 _rules = Decoder(list[api.RuleInfo])
 _roles = Decoder(list[api.RoleInfo])
-_quota = Decoder(api.QuotaInfo)
-_quotas = Decoder(list[api.QuotaInfo])
-_usages = Decoder(list[api.QuotaUsage])
+_quotas = Decoder(list[api.QuotaUsage])
 _explanation = Decoder(api.Explanation)
 _caller = Decoder(api.CallerInfo)
 _nothing = Decoder(None)
@@ -112,19 +110,18 @@ class RemoteAccess:
         found: list[api.RoleInfo] = await self._call(messages.ListRoles(), _roles)
         return found
 
-    async def set_quota(self, who: str, quota: Quota, *, caller: Caller = EVERYBODY) -> api.QuotaInfo:
-        info: api.QuotaInfo = await self._call(messages.SetQuota(who, quota), _quota)
-        return info
+    async def set_quota(self, who: str, quota: Quota, *, caller: Caller = EVERYBODY) -> None:
+        await self._call(messages.SetQuota(who, quota), _nothing)
 
     async def remove_quota(self, who: str, *, caller: Caller = EVERYBODY) -> None:
         await self._call(messages.RemoveQuota(who), _nothing)
 
-    async def list_quotas(self, *, caller: Caller = EVERYBODY) -> list[api.QuotaInfo]:
-        found: list[api.QuotaInfo] = await self._call(messages.ListQuotas(), _quotas)
+    async def list_quotas(self, *, caller: Caller = EVERYBODY) -> list[api.QuotaUsage]:
+        found: list[api.QuotaUsage] = await self._call(messages.ListQuotas(), _quotas)
         return found
 
     async def show_quota(self, who: str, *, caller: Caller = EVERYBODY) -> list[api.QuotaUsage]:
-        found: list[api.QuotaUsage] = await self._call(messages.ShowQuota(who), _usages)
+        found: list[api.QuotaUsage] = await self._call(messages.ShowQuota(who), _quotas)
         return found
 
     async def explain_access(

@@ -280,6 +280,13 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
         self._counted = quotas.enter(caller)
         self.caller = caller
 
+    def charge(self, requests: int) -> None:
+        """So many have come of its caller. With the first it is his: raises QuotaExceeded where he has too many."""
+        if self._counted is None:
+            self.occupy(self.caller)
+        if self._crowd.quotas.is_on:
+            self._crowd.quotas.charge(self.caller, requests=requests)
+
     def restrain(self) -> None:
         """Read no further while a quota makes its caller rest."""
         handler = self._handler

@@ -11,7 +11,6 @@ from logboom.broker.api import (
     CallerInfo,
     Explanation,
     NewToken,
-    QuotaInfo,
     QuotaUsage,
     RoleInfo,
     RuleInfo,
@@ -85,13 +84,13 @@ class MemoryAccess:
     async def list_roles(self, *, caller: Caller = EVERYBODY) -> list[RoleInfo]:
         return []
 
-    async def set_quota(self, who: str, quota: Quota, *, caller: Caller = EVERYBODY) -> QuotaInfo:
-        return QuotaInfo(who, quota)
+    async def set_quota(self, who: str, quota: Quota, *, caller: Caller = EVERYBODY) -> None:
+        return None
 
     async def remove_quota(self, who: str, *, caller: Caller = EVERYBODY) -> None:
         raise QuotaNotFound(who)
 
-    async def list_quotas(self, *, caller: Caller = EVERYBODY) -> list[QuotaInfo]:
+    async def list_quotas(self, *, caller: Caller = EVERYBODY) -> list[QuotaUsage]:
         return []
 
     async def show_quota(self, who: str, *, caller: Caller = EVERYBODY) -> list[QuotaUsage]:

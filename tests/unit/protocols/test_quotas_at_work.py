@@ -195,7 +195,7 @@ def test_a_subscription_over_the_binary_protocol_waits_and_loses_nothing(tmp_pat
             await resting(node)
             await bob.ping()  # what is owed for reading keeps nothing else waiting
             await node.set("bob", records_out=10**6)
-            found = []
+            found: list[bytes | None] = []
             while len(found) < 100:
                 found += [record.value for record in (await subscription.next()).records()]
             await subscription.close()

@@ -25,7 +25,6 @@ from logboom.broker.api.access import (
     CallerInfo,
     Explanation,
     NewToken,
-    QuotaInfo,
     QuotaUsage,
     RoleInfo,
     RuleInfo,
@@ -193,17 +192,16 @@ class AccessAdmin:
     def list_roles(self) -> list[RoleInfo]:
         return [RoleInfo(name, list(members)) for name, members in sorted(self._state.roles.items())]
 
-    async def set_quota(self, who: str, quota: Quota) -> QuotaInfo:
+    async def set_quota(self, who: str, quota: Quota) -> None:
         check_bound(who)
         await self._state.put({key_of("quota", who): quota.check()})
-        return QuotaInfo(who, quota)
 
     async def remove_quota(self, who: str) -> None:
         self._check_quota(who)
         await self._state.put({key_of("quota", who): None})
 
-    def list_quotas(self) -> list[QuotaInfo]:
-        return [QuotaInfo(who, quota) for who, quota in sorted(self._state.quotas.items())]
+    def list_quotas(self) -> list[QuotaUsage]:
+        return [self._quotas.usage_as_set(who) for who in sorted(self._state.quotas)]
 
     def show_quota(self, who: str) -> list[QuotaUsage]:
         check_bound(who)

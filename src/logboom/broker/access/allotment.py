@@ -85,6 +85,7 @@ class Allotment:
             rate = getattr(quota, kind)
             if rate is None:
                 continue
+            rate = max(1, rate)  # another node, or a hand, may have written less
             debt = old.get(kind)
             if debt is None:
                 debt = RateDebt(rate, now)

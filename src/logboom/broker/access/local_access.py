@@ -18,7 +18,6 @@ from logboom.broker.api.access import (
     CallerInfo,
     Explanation,
     NewToken,
-    QuotaInfo,
     QuotaUsage,
     RoleInfo,
     RuleInfo,
@@ -171,15 +170,15 @@ class LocalAccess:
         self._ask(caller, "describe", "user", EVERY)
         return self._admin.list_roles()
 
-    async def set_quota(self, who: str, quota: Quota, *, caller: Caller = EVERYBODY) -> QuotaInfo:
+    async def set_quota(self, who: str, quota: Quota, *, caller: Caller = EVERYBODY) -> None:
         ask = partial(self._ask, caller, "manage", "user", EVERY)
-        return await self._change(ask, lambda: self._admin.set_quota(who, quota))
+        await self._change(ask, lambda: self._admin.set_quota(who, quota))
 
     async def remove_quota(self, who: str, *, caller: Caller = EVERYBODY) -> None:
         ask = partial(self._ask, caller, "manage", "user", EVERY)
         await self._change(ask, lambda: self._admin.remove_quota(who))
 
-    async def list_quotas(self, *, caller: Caller = EVERYBODY) -> list[QuotaInfo]:
+    async def list_quotas(self, *, caller: Caller = EVERYBODY) -> list[QuotaUsage]:
         self._ask(caller, "describe", "user", EVERY)
         return self._admin.list_quotas()
 

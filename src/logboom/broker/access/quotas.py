@@ -25,6 +25,7 @@ from logboom.broker.access.access_state import AccessState
 from logboom.broker.access.allotment import Allotment
 from logboom.broker.api.access import QuotaUsage
 from logboom.broker.api.appends import Part
+from logboom.broker.api.insight import QuotaStats
 from logboom.broker.caller import Caller
 from logboom.errors import QuotaExceeded
 
@@ -157,6 +158,8 @@ class Quotas:
 
     def charge_parts(self, caller: Caller, parts: Collection[Part]) -> None:
         """These were given to the broker."""
+        if not self._of(caller):
+            return
         headers = [batch.header for part in parts for batch in part.batches]
         size, records = sum(header.size for header in headers), sum(header.record_count for header in headers)
         self.charge(caller, bytes_in=size, records_in=records)
@@ -249,16 +252,30 @@ class Quotas:
 
     # What there is to see.
 
+    def stats(self) -> QuotaStats:
+        waited_s = {kind: round(seconds, 6) for kind, seconds in self.throttled_s.items()}
+        return QuotaStats(len(self._state.quotas), self.resting, dict(self.throttled), waited_s)
+
     def usage_of(self, caller: Caller) -> list[QuotaUsage]:
         """Of every quota that binds him."""
         return [self._usage(allotment) for allotment in self._of(caller)]
 
+    def usage_as_set(self, who: str) -> QuotaUsage:
+        """Of one quota: of everybody's, only how long all of them have waited."""
+        quota = self._state.quotas[who]
+        if who != EVERYBODY:
+            return self._usage(self._allotment(who, who, quota))
+        waited_s = sum(allotment.throttled_s for allotment in self._everybodys())
+        return QuotaUsage(who, who, quota, {}, 0.0, round(waited_s, 3))
+
+    def _everybodys(self) -> list[Allotment]:
+        return [allotment for allotment in self._allotments.values() if allotment.who == EVERYBODY]
+
     def usage_under(self, who: str) -> list[QuotaUsage]:
         """Of one quota: of everybody's, those who have waited longest for it."""
         if who != EVERYBODY:
-            quota = self._state.quotas[who]
-            return [self._usage(self._allotment(who, who, quota))]
-        found = [allotment for allotment in self._allotments.values() if allotment.who == EVERYBODY]
+            return [self.usage_as_set(who)]
+        found = self._everybodys()
         found.sort(key=lambda allotment: (-allotment.throttled_s, allotment.owner))
         return [self._usage(allotment) for allotment in found[:SHOWN_MOST]]
 

@@ -14,7 +14,6 @@ from logboom.broker.api.access import (
     CallerInfo,
     Explanation,
     NewToken,
-    QuotaInfo,
     QuotaUsage,
     RoleInfo,
     RuleInfo,
@@ -25,7 +24,7 @@ from logboom.broker.api.appends import AppendCalls, Outcome, Part, call_when_don
 from logboom.broker.api.broker import Broker
 from logboom.broker.api.cursors import CursorCalls, CursorInfo
 from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
-from logboom.broker.api.insight import AccessStats, InsightCalls, NodeStats, ReplicaStats
+from logboom.broker.api.insight import AccessStats, InsightCalls, NodeStats, QuotaStats, ReplicaStats
 from logboom.broker.api.logs import LogCalls
 from logboom.broker.api.operations import OperatorCalls
 from logboom.broker.api.reads import Chunk, Filter, ReadCalls, ReadRequest, Start, Subscription
@@ -84,7 +83,7 @@ __all__ = [
     "Publication",
     "PublishKey",
     "PublishedPart",
-    "QuotaInfo",
+    "QuotaStats",
     "QuotaUsage",
     "ReadCalls",
     "ReadRequest",

@@ -91,7 +91,7 @@ class AccessCalls(Protocol):
         """What would be decided for this user, and by which rule."""
         ...
 
-    async def set_quota(self, who: str, quota: Quota, *, caller: Caller) -> QuotaInfo:
+    async def set_quota(self, who: str, quota: Quota, *, caller: Caller) -> None:
         """All of it: what is not limited here is limited no more. For a user, `group:NAME`, `*` or `anonymous`."""
         ...
 
@@ -99,7 +99,9 @@ class AccessCalls(Protocol):
         """Raises QuotaNotFound."""
         ...
 
-    async def list_quotas(self, *, caller: Caller) -> list[QuotaInfo]: ...
+    async def list_quotas(self, *, caller: Caller) -> list[QuotaUsage]:
+        """One for each quota. Of everybody's nothing is in use: each user has his own."""
+        ...
 
     async def show_quota(self, who: str, *, caller: Caller) -> list[QuotaUsage]:
         """What is taken now: by a user of every quota that binds him; of `group:NAME`, `*` or `anonymous` of that one.
@@ -153,11 +155,6 @@ class RuleInfo(msgspec.Struct, frozen=True):
 class RoleInfo(msgspec.Struct, frozen=True):
     name: str
     members: list[str]
-
-
-class QuotaInfo(msgspec.Struct, frozen=True):
-    who: str
-    quota: Quota
 
 
 class QuotaUsage(msgspec.Struct, frozen=True):

@@ -32,7 +32,7 @@ class Feeds(Protocol):
         ...
 
     def access(self, version: str, *, caller: Caller) -> tuple[str, dict[bytes, bytes] | None]:
-        """Users, tokens, roles and rules as they are kept, and which version this is; None where that is the one named.
+        """Users, tokens, roles, rules and quotas as they are kept, and their version; None where it is the one named.
 
         What is made of passwords is among them: for those who have signed in and may manage all users.
         """

@@ -41,10 +41,8 @@ class LogdConnection(StreamConnection[Handler, Decoder]):
     def _receive(self, nbytes: int) -> None:
         assert self._handler is not None
         requests = self._decoder.receive(self._buffer[:nbytes])
-        if self._counted is None and requests and not self._handler.is_new and not isinstance(requests[0], Auth):
-            self.occupy(self.caller)
-        if self._crowd.quotas.is_on:
-            self._crowd.quotas.charge(self.caller, requests=count_commands(requests))
+        if requests and not self._handler.is_new and not isinstance(requests[0], Auth):
+            self.charge(count_commands(requests))
         self._handler.take(requests)
         if nbytes == len(self._buffer):
             self._rest()

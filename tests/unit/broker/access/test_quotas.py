@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
@@ -27,7 +28,7 @@ class Desk:
         self.quotas = Quotas(self.state, lambda: self.now)
         self.set(quotas)
 
-    def set(self, quotas: dict[str, Quota | None]) -> None:
+    def set(self, quotas: Mapping[str, Quota | None]) -> None:
         for who, quota in quotas.items():
             self.state.quotas.pop(who, None)
             if quota is not None:
@@ -242,4 +243,6 @@ def test_usage_is_shown_of_what_binds_somebody_and_of_everybodys_quota_who_waits
     assert (own.who, own.owner, own.used) == ("*", "bob", {"requests": 10.0, "connections": 1})
     assert (own.rest_s, own.throttled_s) == (9, 4.5)
     assert [usage.owner for usage in desk.quotas.usage_under("*")] == ["bob", "eve"]
-    assert desk.quotas.usage_under("group:g") == [shared]
+    assert desk.quotas.usage_under("group:g") == [shared] == [desk.quotas.usage_as_set("group:g")]
+    everybodys = desk.quotas.usage_as_set("*")
+    assert (everybodys.owner, everybodys.used, everybodys.throttled_s) == ("*", {}, 4.5)
