@@ -240,6 +240,21 @@ def test_logd_commands_wait_and_are_answered_in_their_order(tmp_path: Path, loop
     tell(tmp_path, story, loop)
 
 
+def test_signing_in_to_logd_anew_does_not_get_around_what_is_owed(tmp_path: Path) -> None:
+    async def story(node: MeteredNode) -> None:
+        await held_back(node, records_in=1)
+        for _ in range(3):
+            async with logd(node) as peer:
+                await resting(node)
+                peer.send(b"MSG events 5\r\nhello\r\n")
+                await node.broker.remove_quota("bob", caller=ITSELF)
+                assert await peer.line() == b"OK 0 1"
+                await held_back(node, records_in=1)
+                await node.broker.delete_topic("events", caller=ITSELF)
+
+    tell(tmp_path, story)
+
+
 def test_logd_counts_commands_reads_and_connections(tmp_path: Path) -> None:
     async def story(node: MeteredNode) -> None:
         await node.broker.append([Part("events", [build([VALUE] * 40)])], caller=ITSELF)
@@ -306,6 +321,33 @@ def test_a_client_that_goes_away_while_it_is_held_back_leaves_nothing_behind(tmp
         await resting(node, 0)
         assert (await node.broker.describe_topic("events", caller=ITSELF)).partitions[0].committed == 1
         await until(lambda: not node.broker.quotas._present)
+
+    tell(tmp_path, story)
+
+
+def test_a_request_whose_client_is_gone_before_it_is_known_who_sent_it_counts_for_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story(node: MeteredNode) -> None:
+        sign_in, asked, goes_on = node.broker.sign_in, asyncio.Event(), asyncio.Event()
+        with_password = sign_in.with_password
+
+        async def slowly(caller: Caller, user: str, password: str) -> Caller:
+            asked.set()
+            await goes_on.wait()
+            return await with_password(caller, user, password)
+
+        monkeypatch.setattr(sign_in, "with_password", slowly)
+        where, head = node.at("http"), f"Host: localhost\r\nAuthorization: {basic('bob')['Authorization']}\r\n"
+        _, writer = await asyncio.open_connection(where.host, where.port)
+        writer.write(f"POST /topics/events/records HTTP/1.1\r\n{head}Content-Length: 3\r\n\r\n[1]".encode())
+        await asked.wait()
+        writer.transport.abort()
+        front = node.node._fronts["http"]
+        await until(lambda: not front.connections)
+        goes_on.set()
+        await until(lambda: not front.state.tasks)  # type: ignore[attr-defined]
+        assert not node.broker.quotas._present
 
     tell(tmp_path, story)
 

@@ -12,8 +12,9 @@ from contextlib import suppress
 from logboom.access.quota import OUT_OF
 from logboom.batch.header import HEADER_SIZE, read_header
 from logboom.broker.access.quotas import Quotas
-from logboom.broker.api import Chunk, Feed, FeedPiece, Subscription
+from logboom.broker.api import Chunk, FeedPiece, Subscription
 from logboom.broker.caller import Caller
+from logboom.broker.read.feed import LocalFeed
 from logboom.errors import BatchError
 from logboom.storage.readable_log import READ_BYTES
 
@@ -43,26 +44,24 @@ class MeteredSubscription:
 class MeteredFeed:
     """Implements broker.api.Feed."""
 
-    def __init__(self, inner: Feed, quotas: Quotas, caller: Caller) -> None:
+    def __init__(self, inner: LocalFeed, quotas: Quotas, caller: Caller) -> None:
         self.origin = inner.origin
         self._inner = inner
         self._quotas = quotas
         self._caller = caller
-        self._last = FeedPiece(memoryview(b""), inner.origin.index, 0, 0, 0)
 
     async def next(self, max_bytes: int = READ_BYTES, wait_ms: int = 1000) -> FeedPiece:
         quotas, caller = self._quotas, self._caller
-        if quotas.is_on and self._last.committed_index:
+        if quotas.is_on:
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait_ms / 1000):
                     await quotas.rest(caller, OUT_OF)
             if quotas.rest_of(caller, OUT_OF) is not None:
-                return self._last._replace(data=memoryview(b""))
+                return self._inner.standing()
             max_bytes = quotas.read_bytes(caller, max_bytes)
         piece = await self._inner.next(max_bytes, wait_ms)
         if quotas.is_on:
             quotas.charge(caller, bytes_out=len(piece.data), records_out=_count_records(piece.data))
-        self._last = piece._replace(data=memoryview(b""))
         return piece
 
     async def close(self) -> None:

@@ -104,8 +104,8 @@ class HttpConnection(HttpToolsProtocol):
         self._occupant = ""
         self._counted: list[str] = []
         """By what names quotas count its occupant: whoever has sent the last request."""
-        self._is_held = False
-        """A quota makes the request wait."""
+        self._is_held = self._is_gone = False
+        """A quota makes the request wait; nobody is there any more."""
         self._rest = b""
         """What came after a request that waits for its turn."""
         self._in_head = True
@@ -156,7 +156,7 @@ class HttpConnection(HttpToolsProtocol):
             if self._task is not None and (self._is_held or is_read):
                 self._task.cancel()  # it would wait for nobody
         self._front_end.quotas.leave(self._counted)
-        self._counted = []
+        self._counted, self._is_gone = [], True
         self.pipeline.clear()
         self._rest, self._head_bytes = b"", 0
         self._count_held()
@@ -313,7 +313,7 @@ class HttpConnection(HttpToolsProtocol):
     async def admit(self, caller: Caller, method: str) -> None:
         """Returns when a request of this caller may be done. Raises QuotaExceeded."""
         quotas = self._front_end.quotas
-        if caller.principal != self._occupant:
+        if caller.principal != self._occupant and not self._is_gone:
             quotas.leave(self._counted)
             self._occupant, self._counted = "", []
             self._counted = quotas.enter(caller)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
+from logboom.access.principal import ANONYMOUS
 from logboom.broker.caller import Caller
 from logboom.protocols.logd.answers import encode_error, encode_refusal
 from logboom.protocols.logd.codec import LINE_BYTES_MAX, Decoder
@@ -34,6 +35,8 @@ class LogdConnection(StreamConnection[Handler, Decoder]):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._decoder.is_locked = self._front_end.demands_sign_in(self.caller)
+        if self._crowd.quotas.is_on and self.caller.principal != ANONYMOUS:  # who may still say who he is
+            self.restrain()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer[:LINE_BYTES_MAX] if self._decoder.is_locked else self._buffer
@@ -53,6 +56,8 @@ class LogdConnection(StreamConnection[Handler, Decoder]):
 
     def become(self, caller: Caller) -> None:
         self.occupy(caller)
+        if self._crowd.quotas.is_on:
+            self.restrain()
         requests = self._decoder.go_on(is_locked=False)
         if self._handler is not None:
             self._handler.take(requests)

@@ -119,8 +119,13 @@ def test_a_feed_that_has_to_wait_says_in_time_that_nothing_has_come(tmp_path: Pa
             waiting = await feed.next(1, wait_ms=10)
             assert not len(waiting.data)
             assert waiting[1:] == first[1:]
+            another = await broker.feed("events", 0, 1, caller=BOB)  # is no way around what is owed
+            standing = await another.next(1, wait_ms=10)
+            assert not len(standing.data)
+            assert (standing.next_index, standing.committed) == (1, 3000)
             await broker.remove_quota("bob", caller=ITSELF)
             assert len((await feed.next(1)).data) == len(THOUSAND.data)
+            assert len((await another.next(1)).data) == len(THOUSAND.data)
 
     run(story())
 
