@@ -237,6 +237,7 @@ def test_quotas_are_set_shown_and_removed_by_those_who_manage_users(tmp_path: Pa
         assert (await client.delete("/access/quotas/bob", headers=root)).json()["code"] == "quota-not-found"
         for body in ({"requests": 0}, {"speed": 1}, {"topics": -1}):
             assert (await client.put("/access/quotas/bob", json=body, headers=root)).status_code == 400
+        assert (await client.put("/access/quotas/bob", headers=root)).json()["code"] == "no-body"
         assert (await client.put("/access/quotas/role:x", json={}, headers=root)).json()["code"] == "invalid-quota"
         for topic in ("orders.1", "orders.2"):
             assert (await client.post("/topics", json={"name": topic}, headers=alice)).status_code == 201

@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from logboom.access.quota import MOST, Quota
 from logboom.broker.api import QuotaUsage
+from logboom.protocols.http.problem import RequestError
 from logboom.protocols.http.schema.operation import Content, NoQuery, Operation, caller_of, parse_body, parse_query
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ async def show_quota(front_end: HttpFrontEnd, request: Request) -> Response:
 
 
 async def set_quota(front_end: HttpFrontEnd, request: Request) -> Response:
+    if not await request.body():
+        raise RequestError("there is no body", 400, "no-body", "send the limits as JSON; {} for none at all")
     quota = msgspec.convert(await parse_body(request, NewQuota), Quota, from_attributes=True)
     await front_end.broker.set_quota(request.path_params["who"], quota, caller=caller_of(request))
     return Response(status_code=204)
@@ -77,7 +80,6 @@ _EXAMPLE: Final = QuotaList(
 )
 _ANSWER: Final = {200: {JSON: Content(QuotaList, msgspec.to_builtins(_EXAMPLE))}}
 _PATH: Final = "/access/quotas/{who:path}"
-_WHO: Final = {"who": "A user, `group:NAME`, `*` for every user who has no quota of his own, or `anonymous`."}
 
 OPERATIONS: Final[tuple[Operation, ...]] = (
     Operation(
@@ -98,7 +100,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         TAG,
         "By a user: of every quota that binds him. Of `*`: by those who have waited longest for it.",
         query=NoQuery,
-        meanings=_WHO,
         answers=_ANSWER,
         problems=(404,),
     ),
@@ -110,7 +111,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         TAG,
         "All of it: what the body does not name is not limited. It counts at once, for those who wait too. Without any "
         "limit it keeps `*` from binding a user.",
-        meanings=_WHO,
         body={JSON: Content(NewQuota, {"bytes_in": 10_000_000, "requests": 100, "connections": 5})},
         answers={204: {}},
     ),
@@ -121,7 +121,6 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "Remove a quota",
         TAG,
         query=NoQuery,
-        meanings=_WHO,
         answers={204: {}},
         problems=(404,),
     ),
