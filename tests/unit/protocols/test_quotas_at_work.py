@@ -11,6 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from logboom import Writer
 from logboom.batch import build
 from logboom.broker.api import Appended, Part, ReadRequest, Start
 from logboom.broker.caller import ITSELF, Caller
@@ -96,6 +97,24 @@ def test_appends_over_the_binary_protocol_wait_and_keep_their_order(tmp_path: Pa
         assert node.throttled_s["bytes_in"] > 0
 
     tell(tmp_path, story, loop)
+
+
+def test_a_writer_loses_nothing_while_it_is_held_back(tmp_path: Path) -> None:
+    def write(node: MeteredNode) -> None:
+        with Writer("events", node.profile("bob")) as writer:
+            for number in range(500):
+                writer.write(b"%d" % number)
+
+    async def story(node: MeteredNode) -> None:
+        await held_back(node, records_in=1)
+        writing = asyncio.ensure_future(asyncio.to_thread(write, node))
+        await resting(node)
+        await node.set("bob", records_in=10**6)
+        await writing
+        assert await values(node) == [b"%d" % number for number in range(500)]
+        assert node.throttled_s["records_in"] > 0
+
+    tell(tmp_path, story)
 
 
 def test_a_connection_that_is_held_back_slows_nobody_else_and_is_freed_by_a_raised_quota(tmp_path: Path) -> None:
