@@ -259,7 +259,7 @@ def page(name: str, others: dict[str, str]) -> Iterator[Block]:
 
 
 def test_the_page_about_securing_a_node_runs_as_it_stands(tmp_path: Path) -> None:
-    """And those about rules and quotas behind it, on the same node. Ports, the host and the answer to questions are others."""
+    """And those about rules and quotas behind it, on the same node. Ports, the host and what is typed are others."""
     others = {"logs.example.org:": "localhost:", **{f":{port}": f":{free_port()}" for port in (1773, 1775)}}
     program = tmp_path / "bin/logboom"
     program.parent.mkdir()

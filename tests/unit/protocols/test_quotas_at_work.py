@@ -344,6 +344,23 @@ def test_a_client_that_goes_away_while_it_is_held_back_leaves_nothing_behind(tmp
     tell(tmp_path, story)
 
 
+def test_streams_that_nobody_reads_any_more_end_at_once_where_there_are_quotas(tmp_path: Path) -> None:
+    async def story(node: MeteredNode) -> None:
+        await node.broker.append([Part("events", [build([VALUE] * 5000)])], caller=ITSELF)
+        await node.set("eve", requests=1000)
+        front, counts = node.node._fronts["http"], node.broker._reading.counts
+        where, head = node.at("http"), f"Host: localhost\r\nAuthorization: {basic('bob')['Authorization']}\r\n"
+        for target, accept in (("tail?from=0", "*/*"), ("tail", "*/*"), ("records?from=0", "application/x-ndjson")):
+            reader, writer = await asyncio.open_connection(where.host, where.port)
+            writer.write(f"GET /topics/events/{target} HTTP/1.1\r\n{head}Accept: {accept}\r\n\r\n".encode())
+            assert (await reader.readuntil(b"\r\n")).startswith(b"HTTP/1.1 200")
+            writer.transport.abort()
+            await until(lambda: not front.state.tasks)  # type: ignore[attr-defined]
+            await until(lambda: not counts.subscriptions)
+
+    tell(tmp_path, story)
+
+
 def test_a_request_whose_client_is_gone_before_it_is_known_who_sent_it_counts_for_nobody(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
