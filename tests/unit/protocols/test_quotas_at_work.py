@@ -324,6 +324,23 @@ def test_http_requests_wait_before_they_are_done(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_what_is_held_back_over_http_takes_no_more_memory_than_the_node_allows(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with metered_node(tmp_path, **{"limits.receive_bytes": "1MiB"}) as node, web(node) as bob:
+            await held_back(node, records_in=1)
+            writing = [asyncio.ensure_future(bob.post("/topics/events/records", json=1)) for _ in range(20)]
+            await resting(node, 16)
+            await until(lambda: sum(each.done() for each in writing) == 4)
+            refused = [each.result() for each in writing if each.done()]
+            assert {answer.json()["data"]["limit"] for answer in refused} == {"limits.receive_bytes"}
+            await node.broker.remove_quota("bob", caller=ITSELF)
+            answers = await asyncio.gather(*writing)
+            assert sorted(answer.status_code for answer in answers) == [200] * 16 + [429] * 4
+            assert node.node._fronts["http"].held_bytes == 0  # type: ignore[attr-defined]
+
+    run(story())
+
+
 def test_a_client_that_goes_away_while_it_is_held_back_leaves_nothing_behind(tmp_path: Path) -> None:
     async def story(node: MeteredNode) -> None:
         await node.broker.append([Part("events", [build([VALUE])])], caller=ITSELF)

@@ -37,6 +37,8 @@ WRITE_BYTES_HIGH: Final = 256 * 1024
 WRITE_BYTES_LOW: Final = 64 * 1024
 BODY_BYTES_PER_SECOND: Final = 1024
 """The least that must come of a body, on average over http.body_ms."""
+BODY_BYTES_HELD: Final = 64 * 1024
+"""So much comes of a body that nobody asks for, about, before no more is read."""
 STEP_BYTES: Final = 64
 """The least that is looked at of a chunked body, whose end only the parser finds."""
 STRICT: Final = (b"strict-transport-security", b"max-age=31536000")
@@ -311,7 +313,7 @@ class HttpConnection(HttpToolsProtocol):
         self.cycle.message_event.set()
 
     async def admit(self, caller: Caller, method: str) -> None:
-        """Returns when a request of this caller may be done. Raises QuotaExceeded."""
+        """Returns when a request of this caller may be done. Raises QuotaExceeded, LimitExceeded."""
         quotas = self._front_end.quotas
         if caller.principal != self._occupant and not self._is_gone:
             quotas.leave(self._counted)
@@ -320,11 +322,19 @@ class HttpConnection(HttpToolsProtocol):
             self._occupant = caller.principal
         if quotas.is_on:
             quotas.charge(caller, requests=1)
-            self._is_held = True
-            try:
-                await quotas.rest(caller, _OF_READS if method in SAFE else INTO)
-            finally:
-                self._is_held = False
+            kinds = _OF_READS if method in SAFE else INTO
+            if quotas.rest_of(caller, kinds) is not None:
+                await self._rest_for(caller, kinds)
+
+    async def _rest_for(self, caller: Caller, kinds: tuple[str, ...]) -> None:
+        """Raises LimitExceeded where so many wait that there is no room for what they have sent."""
+        self._is_held = True
+        try:
+            self._front_end.hold(BODY_BYTES_HELD)
+            await self._front_end.quotas.rest(caller, kinds)
+        finally:
+            self._front_end.hold(-BODY_BYTES_HELD)
+            self._is_held = False
 
     # What the cycle calls.
 
