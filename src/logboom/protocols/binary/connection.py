@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 HEAD_BYTES_MAX: Final = 64 * 1024
 """Of a request. A head becomes objects of many times its size."""
+_HERE: Final = encode_front(Kind.PONG, 0, None)
+"""Nobody has asked: the node is there, and does not listen for a while."""
 
 
 class BinaryConnection(StreamConnection[Greeting | Handler, FrameReader]):
@@ -43,12 +45,21 @@ class BinaryConnection(StreamConnection[Greeting | Handler, FrameReader]):
         assert handler is not None
         if handler.is_new and not handler.hello and self._is_stranger(nbytes):
             return
+        quotas, count = self._crowd.quotas, 0
+        is_counted = quotas.is_on and not handler.is_new
         try:
             for frame in self._decoder.received(nbytes):
                 handler = handler.take(frame)
+                if is_counted and frame.kind != Kind.CREDIT:
+                    count += 1
         finally:
             self._handler = handler
             handler.end_run()
+            if count:
+                quotas.charge(self.caller, requests=count)
+
+    def _reassure(self) -> None:
+        self.send(_HERE)
 
     def _is_stranger(self, nbytes: int) -> bool:
         stranger = recognise(self._decoder.unread(nbytes))
@@ -69,6 +80,8 @@ class BinaryConnection(StreamConnection[Greeting | Handler, FrameReader]):
         if self._handler is not None:
             self._handler = handler
             self.regulate()
+            if self._crowd.quotas.is_on:
+                self.restrain()
         else:
             handler.drop()
 
