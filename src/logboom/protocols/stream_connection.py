@@ -175,9 +175,7 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
             self._crowd.report(reason)
         out, self._out = self._out, None
         if out:
-            transport = self._transport
-            if transport is not None and self._ends_at is None and not transport.is_closing():
-                transport.write(out[0] if len(out) == 1 else b"".join(out))
+            self._write(out[0] if len(out) == 1 else b"".join(out))
         if error is not None:
             self.refuse(error)
         if self._handler is None:
