@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from typing import ClassVar, Final
 
 from logboom import errors as e
+from logboom.broker.access.quotas import Quotas
 from logboom.broker.api import Broker
 from logboom.broker.append.gatherer import Gatherer, Placed, RecordColumns
 from logboom.broker.limits import Limits, Rejections
@@ -141,7 +142,9 @@ class LineConnection(StreamConnection[LineHandler, LineDecoder]):
 
     def _receive(self, nbytes: int) -> None:
         assert self._handler is not None
-        for line in self._decoder.receive(self._buffer[:nbytes]):
+        lines = list(self._decoder.receive(self._buffer[:nbytes]))
+        self.charge(len(lines))
+        for line in lines:
             self._handler.take(line)
         if nbytes == len(self._buffer):
             self._rest()
@@ -154,8 +157,8 @@ class LineConnection(StreamConnection[LineHandler, LineDecoder]):
 class LineFrontEnd(Crowd[LineConnection]):
     refusal: Final = b"ERR unavailable\n"
 
-    def __init__(self, broker: Broker, limits: Limits, rejections: Rejections) -> None:
-        super().__init__("line", limits, rejections)
+    def __init__(self, broker: Broker, limits: Limits, rejections: Rejections, quotas: Quotas | None = None) -> None:
+        super().__init__("line", limits, rejections, quotas)
         self.gatherer = Gatherer(broker)
         self.meter = Meter()
         self.buffer = memoryview(bytearray(RECEIVE_BYTES))
@@ -166,4 +169,4 @@ class LineFrontEnd(Crowd[LineConnection]):
 
 
 def make(setup: FrontEndSetup) -> FrontEnd:
-    return LineFrontEnd(setup.broker, setup.limits, setup.rejections)
+    return LineFrontEnd(setup.broker, setup.limits, setup.rejections, setup.quotas)

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from logboom.access.credential import Credential
+from logboom.access.quota import Quota
 from logboom.access.rule import Rule
 from logboom.batch import build
 from logboom.broker.api import Part, ReadRequest
@@ -57,6 +58,8 @@ async def act(broker: LocalBroker, action: Sequence[str]) -> None:
         case "user":
             credential = Credential.derive(" ".join(rest[1:]), b"salt" * 4, iterations=4096)
             await broker.add_user(rest[0], [credential], caller=ITSELF)
+        case "connections":
+            await broker.set_quota(rest[0], Quota(connections=int(rest[1])), caller=ITSELF)
         case "rule":
             await broker.add_rule(Rule("allow", rest[0], (rest[1],), *rest[2:]), caller=ITSELF)
         case _:
@@ -69,6 +72,8 @@ async def begin_anew(broker: LocalBroker) -> None:
         await broker.delete_topic(topic.name, caller=ITSELF)
     for user in await broker.list_users(caller=ITSELF):
         await broker.remove_user(user.name, caller=ITSELF)
+    for quota in await broker.list_quotas(caller=ITSELF):
+        await broker.remove_quota(quota.who, caller=ITSELF)
     broker.sign_in._brake._failures.clear()
 
 
@@ -80,7 +85,8 @@ def front_end_of(broker: LocalBroker, transcript: Transcript, ended: Callable[[]
     changed: dict[str, Any] = {name.removeprefix("limits."): value for name, value in settings.items()}
     limits = msgspec.structs.replace(Limits(), **changed)
     where = lambda: CONFIG, broker, ended, ADDRESS
-    return LogdFrontEnd(broker, limits, Rejections(), LogdSettings(shutdown), *where, broker.sign_in)
+    own = broker, limits, Rejections(), LogdSettings(shutdown), *where, broker.sign_in
+    return LogdFrontEnd(*own, quotas=broker.quotas)
 
 
 async def replay(broker: LocalBroker, transcript: Transcript, cuts: Sequence[int]) -> None:
@@ -148,6 +154,6 @@ def test_there_is_a_conversation_for_every_command_and_every_error() -> None:
     for word in WORDS:
         assert f"> {word.decode()}" in written
     reasons = [value for name, value in vars(errors).items() if name.isupper() and isinstance(value, bytes)]
-    assert len(reasons) == 14
+    assert len(reasons) == 15
     for reason in reasons:
         assert f"< ERR {reason.decode()}\n" in written

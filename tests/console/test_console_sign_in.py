@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -177,6 +178,27 @@ def test_users_and_rules_are_made_changed_explained_and_removed(visitor: Visitor
     bob.get_by_role("button", name="Remove").click()
     page.get_by_role("dialog").get_by_role("button", name="Remove", exact=True).click()
     expect(bob).to_have_count(0)
+
+
+def test_quotas_are_set_changed_and_removed_and_show_what_is_in_use(visitor: Visitor, guarded: Scene) -> None:
+    page = sign_in(visitor, guarded, "root", "#/access")
+    page.get_by_role("button", name="Set a quota").click()
+    dialog = page.get_by_role("dialog", name="Set a quota")
+    dialog.get_by_label("Who").fill("root")
+    dialog.get_by_label("Bytes in, per second").fill("10485760")
+    dialog.get_by_label("Connections").fill("100")
+    dialog.get_by_role("button", name="Set", exact=True).click()
+    quota = row(page, "Quotas", "root")
+    expect(quota).to_contain_text(re.compile(r"bytes in 0 B of 10.0 MiB/s, connections [1-9]\d* of 100"))
+    quota.get_by_role("button", name="Change").click()
+    dialog = page.get_by_role("dialog", name="Quota of root")
+    expect(dialog.get_by_label("Connections")).to_have_value("100")
+    dialog.get_by_label("Connections").fill("")
+    dialog.get_by_role("button", name="Change", exact=True).click()
+    expect(quota).not_to_contain_text("connections")
+    quota.get_by_role("button", name="Remove").click()
+    page.get_by_role("dialog").get_by_role("button", name="Remove", exact=True).click()
+    expect(quota).to_have_count(0)
 
 
 def test_a_node_for_everybody_on_this_machine_asks_nobody(visitor: Visitor, empty: Scene) -> None:

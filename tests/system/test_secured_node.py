@@ -259,7 +259,7 @@ def page(name: str, others: dict[str, str]) -> Iterator[Block]:
 
 
 def test_the_page_about_securing_a_node_runs_as_it_stands(tmp_path: Path) -> None:
-    """And the one about rules behind it, on the same node. Ports, the host and the answer to questions are others."""
+    """And those about rules and quotas behind it, on the same node. Ports, the host and what is typed are others."""
     others = {"logs.example.org:": "localhost:", **{f":{port}": f":{free_port()}" for port in (1773, 1775)}}
     program = tmp_path / "bin/logboom"
     program.parent.mkdir()
@@ -269,7 +269,7 @@ def test_the_page_about_securing_a_node_runs_as_it_stands(tmp_path: Path) -> Non
     environment = kept | {"HOME": str(tmp_path), "PATH": f"{program.parent}:{os.environ['PATH']}"}
     serving: subprocess.Popen[str] | None = None
     try:
-        for block in [*page("secure.md", others), *page("access.md", others)]:
+        for block in [block for name in ("secure.md", "access.md", "quotas.md") for block in page(name, others)]:
             if block.text.startswith("logboom whoami"):  # the second page: it says to name the profile once
                 environment["LOGBOOM_PROFILE"] = "prod"
             if block.language == "shell" and block.text.startswith("logboom serve"):

@@ -11,6 +11,7 @@ A log that cannot be opened is its own trouble: it answers with why, its sibling
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -23,6 +24,7 @@ from logboom.broker.allowances import Allowances
 from logboom.broker.api import PIPELINE_TOPIC, PartitionInfo, TopicInfo
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.sync_rounds import SyncRounds, logger
+from logboom.broker.caller import Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import said_again
 from logboom.broker.monitor.measures import Meter
@@ -132,6 +134,10 @@ class Catalog:
         self.terms_missing = 0
         """In how many logs the term that was to begin in them is not written down."""
         self._topics: dict[str, Hosted] = {}
+        self.makers: Counter[str] = Counter()
+        """How many of them each principal has made, as far as that is known."""
+        self.check_quota: Callable[[Caller], None] = lambda caller: None
+        """Raises where a caller may make no more."""
         self._internal: set[str] = set()
         self._half_made: set[str] = set()
         """Names of topics whose making failed, and whose directory could not be taken back either."""
@@ -267,6 +273,8 @@ class Catalog:
         hosted = self._topics[topic.name] = Hosted(
             topic, writers, archives=self._archives, allowed=self._config.allowed
         )
+        if topic.maker:
+            self.makers[topic.maker] += 1
         if topic.name.startswith("_"):
             self._internal.add(topic.name)
         self._rounds.writers.update(dict.fromkeys(hosted.open_writers))
@@ -291,10 +299,18 @@ class Catalog:
         return msgspec.structs.replace(topic.settings, flush=FlushSettings("each"))
 
     async def create(
-        self, name: str, partitions: int | None = None, settings: Settings | None = None, by: Maker = "user"
+        self,
+        name: str,
+        partitions: int | None = None,
+        settings: Settings | None = None,
+        by: Maker = "user",
+        caller: Caller | None = None,
     ) -> Hosted:
-        """Whoever makes it by writing, or needs it for the node itself, may find that it is there."""
-        return await self._finish(lambda: self._create(name, partitions, settings, by))
+        """Whoever makes it by writing, or needs it for the node itself, may find that it is there.
+
+        The topic counts for `caller`, where there is one.
+        """
+        return await self._finish(lambda: self._create(name, partitions, settings, by, caller))
 
     async def adopt(self, topic: Topic) -> Hosted:
         """A topic of the node that this one copies, with the id it has there. It may be here already."""
@@ -320,7 +336,9 @@ class Catalog:
         self._change.add_done_callback(lambda _: self.changing.release())
         return await asyncio.shield(self._change)
 
-    async def _create(self, name: str, partitions: int | None, settings: Settings | None, by: Maker) -> Hosted:
+    async def _create(
+        self, name: str, partitions: int | None, settings: Settings | None, by: Maker, caller: Caller | None
+    ) -> Hosted:
         known = self._topics.get(name)
         if known is not None:
             if by == "user":
@@ -332,6 +350,9 @@ class Catalog:
         if by != "node":
             rules.admit(name, len(self), self._config.limits, by == "write")
             self._config.allowed.check(topic.settings)
+        if caller is not None:
+            self.check_quota(caller)
+            topic = msgspec.structs.replace(topic, maker=caller.principal)
         return await self._begin(topic)
 
     async def _adopt(self, topic: Topic) -> Hosted:
@@ -427,6 +448,7 @@ class Catalog:
         async with self._rounds.pause():
             self._check_idle(hosted.topic)
             del self._topics[name]
+            self._uncount(hosted.topic)
             self._internal.discard(name)
             for writer in hosted.open_writers:
                 self._rounds.writers.pop(writer, None)
@@ -436,6 +458,12 @@ class Catalog:
             except OSError as error:
                 await self._take_back(hosted)
                 raise StorageError(f"topic {name!r} could not be deleted: {error}") from error
+
+    def _uncount(self, topic: Topic) -> None:
+        if topic.maker:
+            self.makers[topic.maker] -= 1
+            if not self.makers[topic.maker]:
+                del self.makers[topic.maker]
 
     async def _take_back(self, hosted: Hosted) -> None:
         """A deletion has failed: where the topic is still there on disk, it is here again."""

@@ -55,7 +55,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     publish_keys: int = 20_000
     """Names that last and that something was published under."""
     access_entries: int = 100_000
-    """Users, tokens, roles and rules together."""
+    """Users, tokens, roles, rules and quotas together."""
 
     def check(self) -> Limits:
         for name, (low, high) in RANGES.items():

@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from logboom.access.quota import OUT_OF
 from logboom.broker.access.access_admin import AccessAdmin
 from logboom.broker.access.access_rules import AccessRules
 from logboom.broker.access.access_state import FILE as ACCESS_FILE
@@ -30,6 +31,8 @@ from logboom.broker.access.audit_trail import TOPIC as AUDIT_TOPIC
 from logboom.broker.access.audit_trail import AuditTrail
 from logboom.broker.access.audited_acts import audited
 from logboom.broker.access.local_access import LocalAccess
+from logboom.broker.access.metered_reads import MeteredFeed, MeteredSubscription
+from logboom.broker.access.quotas import Quotas
 from logboom.broker.access.sign_in import SignIn
 from logboom.broker.admission import Admission, check_not_internal
 from logboom.broker.api import (
@@ -79,10 +82,10 @@ from logboom.broker.publish.publisher import TOPIC as PUBLISH_TOPIC
 from logboom.broker.publish.publisher import Publisher
 from logboom.broker.publish.stages import Stages
 from logboom.broker.read.archives import Archives
-from logboom.broker.read.feed import LocalFeed, begin_feed
+from logboom.broker.read.feed import begin_feed
 from logboom.broker.read.log_names import LogNames
 from logboom.broker.read.log_reader import LocalSubscription, LogReader, ReadPoint
-from logboom.broker.read.topic_reads import TopicReads, TopicsSubscription
+from logboom.broker.read.topic_reads import TopicReads
 from logboom.broker.recovered import describe_recovery, describe_topics
 from logboom.broker.replica import Replica, claim_role, recover_logs
 from logboom.broker.rules import ObjectKind, Right, Rules
@@ -159,7 +162,10 @@ class LocalBroker(LocalAccess):
         decides.on_refusal, self.sign_in.on_failure = self.audit.note_refusal, self.audit.note_failure
         self.sign_in.on_stranger = self.audit.note_stranger
         self._rules = rules = rules or decides
-        self._admin = AccessAdmin(self._access, rules, decides, self.sign_in, world)
+        self.quotas = quotas = Quotas(self._access, world.monotonic_s)
+        """How much anybody may take; front-ends ask how long somebody is to rest."""
+        quotas.makers, catalog.check_quota = catalog.makers, quotas.check_topics
+        self._admin = AccessAdmin(self._access, rules, decides, self.sign_in, quotas, world)
         self._reading = LogReader(loop, reads, config.limits, self._fetch, archives)
         self._topic_reads = TopicReads(self._reading, catalog, rules)
         self._access.on_change.append(catalog.tell)
@@ -168,7 +174,7 @@ class LocalBroker(LocalAccess):
         self._admission = admission = Admission(self.rejections, None if role is None or role.promoted else role.source)
         self._ids = IdIssuer(self._rounds, admission, self._spawn)
         writing = catalog, self._rounds, self._validation, admission
-        self._router = AppendRouter(loop, *writing, self._ids, config, self._spawn, rules)
+        self._router = AppendRouter(loop, *writing, self._ids, config, self._spawn, rules, quotas)
         self._router.on_made = self.audit.note_act
         self._wake, self._ending = asyncio.Event(), asyncio.Event()
         self._topics = Topics(*writing, archives, self._its_cursors, self._wake)
@@ -309,7 +315,7 @@ class LocalBroker(LocalAccess):
         self, name: str, partitions: int | None = None, settings: Settings | None = None, *, caller: Caller = EVERYBODY
     ) -> TopicInfo:
         self._ask(caller, "create", "topic", name)
-        return await self._topics.create(name, partitions, settings)
+        return await self._topics.create(name, partitions, settings, caller)
 
     async def configure_topic(self, name: str, settings: Settings, *, caller: Caller = EVERYBODY) -> TopicInfo:
         self._ask(caller, "configure", "topic", name)
@@ -322,7 +328,7 @@ class LocalBroker(LocalAccess):
         else:
             self._ask(caller, "describe", "topic", name)
         is_new = create and self._catalog.get(name) is None
-        found = await self._topics.describe(name, create)
+        found = await self._topics.describe(name, create, caller)
         if is_new:
             self.audit.note_act(caller, MAKE_TOPIC, name)
         return found
@@ -368,6 +374,8 @@ class LocalBroker(LocalAccess):
             refused: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             return refused
+        if self.quotas.is_on:
+            self.quotas.charge_parts(caller, parts)
         return self._stages.stage(stage, parts)
 
     async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
@@ -386,6 +394,8 @@ class LocalBroker(LocalAccess):
         self._ask(caller, "write", "transaction", key.name)
         for part in parts:
             self._ask(caller, "write", "topic", part.topic)
+        if self.quotas.is_on:
+            self.quotas.charge_parts(caller, parts)
         with self._admission.counting():
             return await self._its_publishing().publish_batches(key, parts)
 
@@ -426,22 +436,27 @@ class LocalBroker(LocalAccess):
         return self._publishing
 
     async def read(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> Chunk:
+        quotas, most = self.quotas, request.max_bytes
+        if quotas.is_on:
+            await quotas.rest(caller, OUT_OF)
+            most = quotas.read_bytes(caller, most)
         position = await self._begin(request, caller)
-        chunk = await self._reading.next(position, request.max_bytes, request.max_records, request.wait_ms)
+        chunk = await self._reading.next(position, most, request.max_records, request.wait_ms)
         if request.wait_ms:
             self._ask(caller, "read", "topic", request.topic)  # that may have changed meanwhile
+        if quotas.is_on:
+            quotas.charge(caller, bytes_out=len(chunk.data), records_out=chunk.record_count)
         return chunk
 
-    async def subscribe(
-        self, request: ReadRequest, *, caller: Caller = EVERYBODY
-    ) -> LocalSubscription | TopicsSubscription:
+    async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> MeteredSubscription:
         if request.whole:
             self._ask_whole(request, caller)
-            return await self._topic_reads.subscribe(request, caller)
+            return MeteredSubscription(await self._topic_reads.subscribe(request, caller), self.quotas, caller)
         position = await self._begin(request, caller)
         self._reading.counts.subscriptions += 1
         check_reader = partial(self._rules.check, caller, "read", "topic", request.topic)
-        return LocalSubscription(self._reading, position, request.max_records, check_reader)
+        subscription = LocalSubscription(self._reading, position, request.max_records, check_reader)
+        return MeteredSubscription(subscription, self.quotas, caller)
 
     async def locate(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> list[LogPlace]:
         self._ask_whole(request, caller)
@@ -535,7 +550,7 @@ class LocalBroker(LocalAccess):
         self._ask(caller, "describe", "node")
         replica = None if self.replica is None else self.replica.stats()
         found = self.counters.stats(self._admission.refused, replica, self.unreadable, self.watcher.disk)
-        return msgspec.structs.replace(found, access=self.describe_access())
+        return msgspec.structs.replace(found, access=self.describe_access(), quotas=self.quotas.stats())
 
     async def history(self, since: int = 0, *, caller: Caller = EVERYBODY) -> History:
         self._ask(caller, "describe", "node")
@@ -571,14 +586,14 @@ class LocalBroker(LocalAccess):
     def _keeps_users(self) -> bool:
         return self.replica is None or not self.replica.copies_access
 
-    async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> LocalFeed:
+    async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> MeteredFeed:
         """See broker.api.Feeds."""
         self._ask(caller, "read", "topic", topic)
         self._admission.check_open()
         check_not_internal(topic)
         feed = await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
         feed.check_reader = partial(self._rules.check, caller, "read", "topic", topic)
-        return feed
+        return MeteredFeed(feed, self.quotas, caller)
 
     def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         """See broker.api.Feeds."""
@@ -618,6 +633,7 @@ class LocalBroker(LocalAccess):
         if self._admission.closing:
             return
         self._admission.closing = self._reading.closing = True
+        self.quotas.close()
         self._ending.set()
         for writer in self._rounds.writers:
             writer.wake()

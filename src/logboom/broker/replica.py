@@ -171,7 +171,8 @@ class Replica:
         return LogCopy(writer, hosted, origin.index)
 
     async def _topic(self, origin: FeedOrigin) -> Hosted:
-        wanted = Topic.make(origin.topic, origin.partitions, origin.settings, origin.topic_id)
+        made = Topic.make(origin.topic, origin.partitions, origin.settings, origin.topic_id)
+        wanted = msgspec.structs.replace(made, maker=origin.maker)
         hosted = self._catalog.get(wanted.name)
         if hosted is not None and hosted.topic.id != wanted.id:
             raise TopicRecreated(wanted.name, hosted.topic.id, wanted.id)  # whether this one may go, its source says
@@ -227,7 +228,7 @@ class Replica:
         return len(ready) == len(moved) and not here.keys() - found.keys() - gone
 
     async def set_access(self, entries: Mapping[bytes, bytes]) -> None:
-        """Make users, tokens, roles and rules what they are at the source."""
+        """Make users, tokens, roles, rules and quotas what they are at the source."""
         await self._access.copy(entries)
 
     def _is_of_ours(self, key: CursorKey, bookmark: str) -> bool:

@@ -13,6 +13,7 @@ from logboom.broker.api import PIPELINE_TOPIC, PartitionInfo, Settings, TopicInf
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.append.validation import Validation
+from logboom.broker.caller import Caller
 from logboom.broker.catalog import Catalog
 from logboom.broker.limits import said_again
 from logboom.broker.read.archives import Archives
@@ -40,19 +41,25 @@ class Topics:
         self._cursors = cursors
         self._wake = wake
 
-    async def create(self, name: str, partitions: int | None = None, settings: Settings | None = None) -> TopicInfo:
+    async def create(
+        self,
+        name: str,
+        partitions: int | None = None,
+        settings: Settings | None = None,
+        caller: Caller | None = None,
+    ) -> TopicInfo:
         with self._admission.counting():
-            return (await self._catalog.create(name, partitions, settings)).describe()
+            return (await self._catalog.create(name, partitions, settings, caller=caller)).describe()
 
     async def configure(self, name: str, settings: Settings) -> TopicInfo:
         with self._admission.counting():
             return (await self._catalog.configure(name, settings)).describe()
 
-    async def describe(self, name: str, create: bool = False) -> TopicInfo:
+    async def describe(self, name: str, create: bool = False, caller: Caller | None = None) -> TopicInfo:
         hosted = self._catalog.get(name)
         if hosted is None and create:
             with self._admission.counting():
-                hosted = await self._catalog.create(name, by="write")
+                hosted = await self._catalog.create(name, by="write", caller=caller)
         return (hosted or self._catalog.find(name)).describe()
 
     async def list(

@@ -51,6 +51,7 @@ _COMMANDS = {
         "token": "Create, list and revoke tokens.",
         "acl": "Allow, deny, list, remove and explain rules.",
         "role": "Set and list who has a role.",
+        "quota": "Set, list, show and remove quotas of users and groups.",
         "whoami": "Show who you are to a node, and how it knows.",
         "cert": "Make certificates for TLS, and show them.",
     },

@@ -1,4 +1,4 @@
-"""The calls of a RemoteBroker that are about users, tokens, roles and rules."""
+"""The calls of a RemoteBroker that are about users, tokens, roles, rules and quotas."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.msgpack import Decoder
 
 from logboom.access.credential import Credential
+from logboom.access.quota import Quota
 from logboom.access.rule import Rule
 from logboom.broker import api
 from logboom.broker.caller import EVERYBODY, Caller
@@ -20,6 +21,7 @@ _tokens = Decoder(list[api.TokenInfo])
 _rule = Decoder(api.RuleInfo)
 _rules = Decoder(list[api.RuleInfo])
 _roles = Decoder(list[api.RoleInfo])
+_quotas = Decoder(list[api.QuotaUsage])
 _explanation = Decoder(api.Explanation)
 _caller = Decoder(api.CallerInfo)
 _nothing = Decoder(None)
@@ -106,6 +108,20 @@ class RemoteAccess:
 
     async def list_roles(self, *, caller: Caller = EVERYBODY) -> list[api.RoleInfo]:
         found: list[api.RoleInfo] = await self._call(messages.ListRoles(), _roles)
+        return found
+
+    async def set_quota(self, who: str, quota: Quota, *, caller: Caller = EVERYBODY) -> None:
+        await self._call(messages.SetQuota(who, quota), _nothing)
+
+    async def remove_quota(self, who: str, *, caller: Caller = EVERYBODY) -> None:
+        await self._call(messages.RemoveQuota(who), _nothing)
+
+    async def list_quotas(self, *, caller: Caller = EVERYBODY) -> list[api.QuotaUsage]:
+        found: list[api.QuotaUsage] = await self._call(messages.ListQuotas(), _quotas)
+        return found
+
+    async def show_quota(self, who: str, *, caller: Caller = EVERYBODY) -> list[api.QuotaUsage]:
+        found: list[api.QuotaUsage] = await self._call(messages.ShowQuota(who), _quotas)
         return found
 
     async def explain_access(

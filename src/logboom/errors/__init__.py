@@ -35,6 +35,7 @@ LogboomError
 │   ├── FeedEnded              what was said of a log to its copy holds no more: to be asked again
 │   └── ConnectionLost         no connection to a node, or the one there was is gone
 ├── LimitExceeded              more than a limit allows; says which, and what it is
+│   └── QuotaExceeded          more connections or topics at one time than a quota gives to somebody
 ├── ProtocolError              bytes that are not what the protocol says
 │   ├── RemoteProtocolError    the other side has broken it
 │   ├── LocalProtocolError     we would break it: a call in the wrong state
@@ -47,10 +48,12 @@ LogboomError
 │   ├── InvalidPrincipal       a name that no user, group or role can have (also a ValueError)
 │   ├── InvalidPassword        a password that cannot be set (also a ValueError)
 │   ├── InvalidRule            a rule that means nothing (also a ValueError)
+│   ├── InvalidQuota           a quota that means nothing (also a ValueError)
 │   ├── UserNotFound           no user has this name
 │   ├── UserExists             another user has this name already
 │   ├── TokenNotFound          no token has this id
-│   └── RuleNotFound           no rule has this number
+│   ├── RuleNotFound           no rule has this number
+│   └── QuotaNotFound          nobody of this name has a quota of his own
 ├── ConfigError                a setting with a wrong name or value (also a ValueError)
 ├── InvalidCursorName          not 1 to 249 of the characters allowed (also a ValueError)
 ├── CursorNotFound             no cursor has this name
@@ -112,8 +115,10 @@ from logboom.errors.access import (
     AccessError,
     InvalidPassword,
     InvalidPrincipal,
+    InvalidQuota,
     InvalidRule,
     NotAllowed,
+    QuotaNotFound,
     RuleNotFound,
     SignInFailed,
     SignInRequired,
@@ -173,6 +178,7 @@ from logboom.errors.connections import (
     LimitExceeded,
     LocalProtocolError,
     ProtocolError,
+    QuotaExceeded,
     RemoteProtocolError,
     ShuttingDown,
     Unavailable,
@@ -261,6 +267,7 @@ __all__ = [
     "InvalidPassword",
     "InvalidPattern",
     "InvalidPrincipal",
+    "InvalidQuota",
     "InvalidRule",
     "InvalidTopicName",
     "KeyBusy",
@@ -287,6 +294,8 @@ __all__ = [
     "ProducerForgotten",
     "ProtocolError",
     "PublishUnfinished",
+    "QuotaExceeded",
+    "QuotaNotFound",
     "ReadOnlyReplica",
     "RecordsLost",
     "RecordsRejected",

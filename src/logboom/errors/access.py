@@ -54,6 +54,10 @@ class InvalidRule(AccessError, ValueError):
     """A rule that means nothing."""
 
 
+class InvalidQuota(AccessError, ValueError):
+    """A quota that means nothing."""
+
+
 class UserNotFound(AccessError):
     """No user has this name."""
 
@@ -84,3 +88,11 @@ class RuleNotFound(AccessError):
     def __init__(self, number: int) -> None:
         super().__init__(f"there is no rule {number}")
         self.number = number
+
+
+class QuotaNotFound(AccessError):
+    """Nobody of this name has a quota of his own."""
+
+    def __init__(self, who: str) -> None:
+        super().__init__(f"there is no quota for {who!r}")
+        self.who = who

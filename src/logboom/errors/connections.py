@@ -38,6 +38,21 @@ class LimitExceeded(LogboomError):
         self.allowed = allowed
 
 
+class QuotaExceeded(LimitExceeded):
+    """More connections or topics at one time than a quota gives to somebody. What is a rate makes him wait instead."""
+
+    def __init__(self, who: str, kind: str, allowed: int) -> None:
+        less = "close one" if kind == "connections" else "delete one"
+        Exception.__init__(
+            self,
+            f"the quota of {who} gives {allowed:,} {kind}, and there are as many: {less}, or have it raised with "
+            f"`logboom quota set`",
+        )
+        self.limit = f"quota.{kind}"
+        self.allowed = allowed
+        self.who = who
+
+
 class ProtocolError(LogboomError):
     """Bytes that are not what the protocol says."""
 

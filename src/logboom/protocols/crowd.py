@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from logboom.broker.access.quotas import Quotas, no_quotas
 from logboom.broker.limits import Limits, Rejections
 from logboom.errors import LogboomError, ShuttingDown
 
@@ -32,14 +33,22 @@ class Member(Protocol):
 
     def abort(self) -> None: ...
 
+    def ask_again(self) -> None:
+        """It rests, and quotas are others now."""
+        ...
+
 
 Connection = TypeVar("Connection", bound=Member)
 
 
 class Crowd(Generic[Connection]):
-    def __init__(self, protocol: str, limits: Limits, rejections: Rejections) -> None:
+    def __init__(self, protocol: str, limits: Limits, rejections: Rejections, quotas: Quotas | None = None) -> None:
         self.limits = limits
         self.rejections = rejections
+        self.quotas = quotas or no_quotas()
+        self.resting: set[Connection] = set()
+        """Those that are not read from because a quota makes their callers rest."""
+        self.quotas.on_change.append(self._ask_again)
         self.now = 0.0
         """The time of the event loop, as of the last sweep."""
         self._protocol = protocol
@@ -98,6 +107,10 @@ class Crowd(Generic[Connection]):
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
+
+    def _ask_again(self) -> None:
+        for connection in list(self.resting):
+            connection.ask_again()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task that `close` waits for."""

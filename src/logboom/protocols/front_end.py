@@ -19,6 +19,7 @@ from logboom.errors import ConfigError
 if TYPE_CHECKING:
     import asyncio
 
+    from logboom.broker.access.quotas import Quotas
     from logboom.broker.access.sign_in import SignIn
     from logboom.broker.api import Broker, Feeds
     from logboom.broker.caller import Caller
@@ -97,6 +98,8 @@ class FrontEndSetup:
     """Raises where a caller may not end it."""
     sign_in: SignIn | None
     """Who somebody is; None where nobody is asked."""
+    quotas: Quotas
+    """How much anybody may take, and how long he is to rest before he takes more."""
     shows_files: Callable[[Caller], bool]
     """Whether a caller may be told where the files are."""
     others: Mapping[str, FrontEnd]

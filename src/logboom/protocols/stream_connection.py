@@ -3,7 +3,7 @@
 A front-end adds what cuts the stream (a decoder), what is done with the pieces (a handler), and how an error is said
 (`_encode_error`). An idle connection is these three objects: no task, no timer, no buffer. It is read from only while
 there is room: for what its requests hold in memory, and for answers, which a peer that does not read leaves in the
-transport.
+transport. While a quota makes its caller rest it is not read from either; answers still go out.
 
 It ends in one of three ways. `refuse` says why, and hangs up. `finish` takes nothing new, answers what is under way,
 and then closes. `hang_up` is for a conversation that is over. Hanging up sends the end of the stream and throws away
@@ -14,10 +14,11 @@ slowly has time to read them.
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from logboom.batch.header import Buffer
-from logboom.broker.caller import EVERYBODY
+from logboom.broker.access.quotas import REST_S, Rest
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.errors import AccessError, LimitExceeded, LogboomError, ProtocolError, RemoteProtocolError
 from logboom.protocols.crowd import Crowd
 from logboom.protocols.peer_caller import caller_of_peer, is_private
@@ -74,6 +75,14 @@ class ConnectionHandler(Protocol):
         ...
 
 
+class _Hold(NamedTuple):
+    """For what a connection rests, since when, and when it asks again."""
+
+    rest: Rest
+    began: float
+    timer: asyncio.TimerHandle
+
+
 Handling = TypeVar("Handling", bound=ConnectionHandler)
 Decoding = TypeVar("Decoding", bound=StreamDecoder)
 
@@ -81,12 +90,14 @@ Decoding = TypeVar("Decoding", bound=StreamDecoder)
 class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
     __slots__ = (
         "_blocked",
+        "_counted",
         "_crowd",
         "_decoder",
         "_ends_at",
         "_farewell",
         "_handler",
         "_heard_at",
+        "_hold",
         "_is_ending",
         "_is_paused",
         "_is_resting",
@@ -106,6 +117,9 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
         """The heir sets `_handler`, which needs the connection."""
         self.caller = EVERYBODY
         """Known when the connection is made."""
+        self._counted: list[str] | None = None
+        """By what names quotas count it; None until it is known whose it is."""
+        self._hold: _Hold | None = None
         self._crowd = crowd
         self._decoder = decoder
         self._handler: Handling | None = None
@@ -161,13 +175,13 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
             self._crowd.report(reason)
         out, self._out = self._out, None
         if out:
-            transport = self._transport
-            if transport is not None and self._ends_at is None and not transport.is_closing():
-                transport.write(out[0] if len(out) == 1 else b"".join(out))
+            self._write(out[0] if len(out) == 1 else b"".join(out))
         if error is not None:
             self.refuse(error)
         if self._handler is None:
             self._end_stream()
+        elif self._crowd.quotas.is_on:
+            self.restrain()
 
     def eof_received(self) -> bool:
         transport = self._transport
@@ -193,6 +207,7 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
     def connection_lost(self, exc: Exception | None) -> None:
         self._transport = None
         self._drop_handler()
+        self._crowd.quotas.leave(self._counted or ())
         self._crowd.leave(self)
 
     # What the handler calls.
@@ -231,7 +246,7 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
                     self._write(self._encode_error(self._farewell))
                 self.hang_up()
             return
-        pause = self._blocked or self._is_resting or handler.is_full(self._is_paused)
+        pause = self._blocked or self._is_resting or self._hold is not None or handler.is_full(self._is_paused)
         if pause != self._is_paused and not transport.is_closing():
             self._is_paused = pause
             if pause:
@@ -252,6 +267,60 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
     def _go_on(self) -> None:
         self._is_resting = False
         self.regulate()
+
+    # Whose it is, and how much he may take.
+
+    def occupy(self, caller: Caller) -> None:
+        """It is this one's from now on. Raises QuotaExceeded where he has too many, and is nobody's then."""
+        quotas, counted = self._crowd.quotas, self._counted
+        self._counted = None
+        quotas.leave(counted or ())
+        self._counted = quotas.enter(caller)
+        self.caller = caller
+
+    def charge(self, requests: int) -> None:
+        """So many have come of its caller. With the first it is his: raises QuotaExceeded where he has too many."""
+        if self._counted is None:
+            self.occupy(self.caller)
+        if self._crowd.quotas.is_on:
+            self._crowd.quotas.charge(self.caller, requests=requests)
+
+    def restrain(self) -> None:
+        """Read no further while a quota makes its caller rest."""
+        handler = self._handler
+        if self._hold is None and handler is not None and not handler.is_new and not self._is_ending:
+            rest = self._crowd.quotas.rest_of(self.caller)
+            if rest is not None:
+                self._crowd.quotas.begin(rest)
+                self._rest_for(rest)
+                self.regulate()
+
+    def _rest_for(self, rest: Rest) -> None:
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(min(rest.seconds, REST_S), self.ask_again)
+        self._hold = _Hold(rest, loop.time(), timer)
+        self._crowd.resting.add(self)
+
+    def ask_again(self) -> None:
+        """It has rested for a while, quotas are others now, or it ends."""
+        hold, self._hold = self._hold, None
+        if hold is None:
+            return
+        hold.timer.cancel()
+        quotas = self._crowd.quotas
+        quotas.note(hold.rest, asyncio.get_running_loop().time() - hold.began)
+        self._heard_at = self._crowd.now  # it was not listened to
+        rest = None if self._handler is None or self._is_ending else quotas.rest_of(self.caller)
+        if rest is not None:
+            self._reassure()
+            self._rest_for(rest)
+        else:
+            quotas.resting -= 1
+            self._crowd.resting.discard(self)
+        self.regulate()
+
+    def _reassure(self) -> None:
+        """Tell the peer that the node is there and does not listen, where the protocol has words for that."""
 
     # How it ends.
 
@@ -340,6 +409,7 @@ class StreamConnection(asyncio.BufferedProtocol, Generic[Handling, Decoding]):
         handler, self._handler = self._handler, None
         if handler is not None:
             handler.drop()
+        self.ask_again()
         self._decoder.close()
 
     def _write(self, data: Buffer) -> None:

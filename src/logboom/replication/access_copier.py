@@ -1,4 +1,4 @@
-"""Users, tokens, roles and rules of a source, brought to its replica: so that it knows them when it takes over.
+"""Users, tokens, roles, rules and quotas of a source, brought to its replica: so that it knows them when it takes over.
 
 They are given only to whoever may manage users at the source, for what is made of passwords is among them. Where this
 node may not, it goes on without, keeps its own, and says so; it asks again from time to time.

@@ -95,7 +95,7 @@ MEANINGS: Final = {
     "limits.stages": "How many stages there may be. 0 allows no stages, and so no publish.",
     "limits.staged_bytes": "Size of all stages together. A publish takes up to the same space again until it is done.",
     "limits.stage_idle_ms": "A stage that is not used for this time is discarded.",
-    "limits.access_entries": "How many users, tokens, roles and rules there may be together.",
+    "limits.access_entries": "How many users, tokens, roles, rules and quotas there may be together.",
     "tls.certificate": "A file with the node's certificate and those between it and its CA, in PEM.",
     "tls.key": "A file with the key of the certificate; not needed where that file holds both.",
     "tls.client_ca": "A file with the certificates that those of clients are checked against.",

@@ -155,6 +155,7 @@ class Node:
             self._gate.close()
         if self.unix is not None:
             self.unix.close()
+        self.broker.quotas.close()
         await asyncio.gather(*(front.close(deadline_s * ANSWERS_SHARE) for front in self._fronts.values()))
         if self._replication is not None:
             await self._replication.close()
@@ -190,6 +191,7 @@ def _make_fronts(broker: LocalBroker, loaded: LoadedConfig, end: Callable[[], No
                 end=end,
                 check_end=broker.check_manager,
                 sign_in=broker.sign_in,
+                quotas=broker.quotas,
                 shows_files=broker.shows_files,
                 others=dict(made),
             )

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from logboom.access.quota import Quota
 from logboom.access.rule import Rule
 from logboom.batch import build
 from logboom.broker.api import ActivityRequest, Answer, Broker, Feeds, Part, PublishKey, ReadRequest, Settings, Start
@@ -59,6 +60,10 @@ ASKED: dict[str, list[tuple[str, str, str]]] = {
     "list_rules": [("describe", "user", "*")],
     "set_role": [("manage", "user", "*")],
     "list_roles": [("describe", "user", "*")],
+    "set_quota": [("manage", "user", "*")],
+    "remove_quota": [("manage", "user", "*")],
+    "list_quotas": [("describe", "user", "*")],
+    "show_quota": [("describe", "user", "*")],
     "explain_access": [("describe", "user", "*")],
     "whoami": [],
     "feed": [("read", "topic", "events")],
@@ -101,6 +106,8 @@ def arguments(call: str, answers: list[Answer]) -> dict[str, Any]:
         "number": 1,
         "role": "reader",
         "members": ["ann"],
+        "who": "ann",
+        "quota": Quota(requests=1000),
         "right": "read",
         "kind": "topic",
     }

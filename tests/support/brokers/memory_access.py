@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from logboom.access.credential import Credential
+from logboom.access.quota import Quota
 from logboom.access.rule import Rule
-from logboom.broker.api import CallerInfo, Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
+from logboom.broker.api import (
+    CallerInfo,
+    Explanation,
+    NewToken,
+    QuotaUsage,
+    RoleInfo,
+    RuleInfo,
+    TokenInfo,
+    UserInfo,
+)
 from logboom.broker.caller import EVERYBODY, Caller
-from logboom.errors import RuleNotFound, TokenNotFound, UserNotFound
+from logboom.errors import QuotaNotFound, RuleNotFound, TokenNotFound, UserNotFound
 
 
 class MemoryAccess:
@@ -73,6 +83,18 @@ class MemoryAccess:
 
     async def list_roles(self, *, caller: Caller = EVERYBODY) -> list[RoleInfo]:
         return []
+
+    async def set_quota(self, who: str, quota: Quota, *, caller: Caller = EVERYBODY) -> None:
+        return None
+
+    async def remove_quota(self, who: str, *, caller: Caller = EVERYBODY) -> None:
+        raise QuotaNotFound(who)
+
+    async def list_quotas(self, *, caller: Caller = EVERYBODY) -> list[QuotaUsage]:
+        return []
+
+    async def show_quota(self, who: str, *, caller: Caller = EVERYBODY) -> list[QuotaUsage]:
+        raise QuotaNotFound(who)
 
     async def explain_access(
         self,

@@ -25,7 +25,8 @@ async def served(
     """A node in this process, and its address."""
     local = await LocalBroker.open(str(directory / "data"), config)
     identity = Identity(local.node.node_id, local.node.cluster_id)
-    front_end = BinaryFrontEnd(local, local.limits, local.rejections, local.directory, "test", identity)
+    own = local, local.limits, local.rejections, local.directory, "test", identity
+    front_end = BinaryFrontEnd(*own, sign_in=local.sign_in, quotas=local.quotas)
     loop = asyncio.get_running_loop()
     if place == "unix":
         server = await loop.create_unix_server(front_end.factory, str(directory / "socket"))

@@ -80,6 +80,7 @@ async def serving(
         *(broker, limits or Limits(), broker.rejections, settings or HttpSettings(), dict),
         sign_in=broker.sign_in,
         sees_all=broker.shows_files,
+        quotas=broker.quotas,
     )
     loop = asyncio.get_running_loop()
     server = await loop.create_server(front_end.factory, "127.0.0.1", 0)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+from logboom.broker.access.quotas import Quotas
 from logboom.broker.access.sign_in import SignIn
 from logboom.broker.api import Broker, Feeds
 from logboom.broker.limits import Limits, Rejections
@@ -66,9 +67,11 @@ async def serve(
     limits: Limits = Limits(),  # noqa: B008
     feeds: Feeds | None = None,
     sign_in: SignIn | None = None,
+    quotas: Quotas | None = None,
     **settings: Any,
 ) -> AsyncIterator[Served]:
-    front_end = LogdFrontEnd(*(broker, limits, Rejections(), LogdSettings(**settings), dict, feeds), sign_in=sign_in)
+    common = broker, limits, Rejections(), LogdSettings(**settings), dict, feeds
+    front_end = LogdFrontEnd(*common, sign_in=sign_in, quotas=quotas)
     served = Served(front_end, LogdPeer)
     async with served.listening():
         yield served

@@ -318,3 +318,32 @@ def test_an_open_node_has_no_socket_and_says_so_to_whoever_names_its_directory(t
 def test_whoever_runs_the_node_may_do_everything_over_its_socket(node: NodeProcess, call: Call) -> None:
     found = json.loads(call("whoami", "--json", "--server", f"unix:{node.directory}/logboom.sock"))
     assert (found["principal"], found["by"]) == ("_operator", "system")
+
+
+def test_quotas_are_set_shown_and_removed(call: Call, alice: str) -> None:
+    said = call("quota", "set", "bob", "--bytes-in", "10MB/s", "--requests", "100/s", "--connections", "5")
+    assert said == "bob: bytes_in 10MB/s, requests 100/s, connections 5\n"
+    assert call("quota", "set", "*", "--bytes-out", "64MiB").startswith("*: bytes_out 64MiB/s")
+    assert call("quota", "set", "replica", "--unlimited") == "replica: unlimited\n"
+    listed = call("quota", "list").splitlines()
+    assert listed[0].split("\t") == ["who", "limit", "allowed", "used", "waits", "waited"]
+    assert listed[1].split("\t") == ["*", "bytes_out", "64MiB/s", "-", "0.0s", "0.0s"]
+    assert listed[4].split("\t") == ["bob", "connections", "5", "0", "", ""]
+    assert listed[5].split("\t")[:3] == ["replica", "unlimited", "-"]
+    shown = json.loads(call("quota", "show", "bob", "--json"))
+    assert [(usage["who"], usage["quota"]["requests"]) for usage in shown] == [("bob", 100)]
+    own = json.loads(call("whoami", "--json"))["quotas"]
+    assert [(usage["who"], usage["owner"]) for usage in own] == [("*", "alice")]
+    assert "quota of *\tbytes_out 0 of 67,108,864" in call("whoami")
+    for who in ("bob", "*", "replica"):
+        assert call("quota", "remove", who) == f"removed the quota of {who}\n"
+    assert call("quota", "list").splitlines()[1:] == []
+
+
+def test_a_quota_that_means_nothing_is_refused_with_what_to_do(call: Call, alice: str) -> None:
+    assert "--requests 100/s" in call("quota", "set", "bob", code=2)
+    assert "--unlimited and no other" in call("quota", "set", "bob", "--topics", "1", "--unlimited", code=2)
+    assert "10MB/s" in call("quota", "set", "bob", "--bytes-in", "fast", code=2)
+    assert "allowed are 1 to" in call("quota", "set", "bob", "--requests", "0", code=2)
+    assert "a role has none" in call("quota", "set", "role:admin", "--requests", "1", code=2)
+    assert "there is no quota for 'nobody'" in call("quota", "show", "nobody", code=2)

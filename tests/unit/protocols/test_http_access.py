@@ -1,4 +1,4 @@
-"""Users, tokens, roles and rules over HTTP; and that nobody is shown what is not for him."""
+"""Users, tokens, roles, rules and quotas over HTTP; and that nobody is shown what is not for him."""
 
 from __future__ import annotations
 
@@ -208,3 +208,45 @@ def test_who_may_not_know_of_the_pipeline_is_told_so(tmp_path: Path) -> None:
         assert (await node.client.get("/pipeline", headers=OWN)).status_code == 401
 
     assert closed(tmp_path, story) == []
+
+
+def test_quotas_are_set_shown_and_removed_by_those_who_manage_users(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        root, alice, client = ROOT, basic(), node.client
+        for who in ("bob", "group:analysts", "*", "a/b"):
+            set_it = await client.put(f"/access/quotas/{who}", json={"requests": 100, "topics": 2}, headers=root)
+            assert set_it.status_code == 204, set_it.text
+        found = (await client.get("/access/quotas", headers=root)).json()["quotas"]
+        assert [quota["who"] for quota in found] == ["*", "a/b", "bob", "group:analysts"]
+        assert found[2] == {
+            "who": "bob",
+            "owner": "bob",
+            "quota": {"requests": 100, "topics": 2},
+            "used": {"requests": 0.0, "topics": 0},
+            "rest_s": 0.0,
+            "throttled_s": 0.0,
+        }
+        shown = (await client.get("/access/quotas/alice", headers=root)).json()["quotas"]
+        assert [(quota["who"], quota["owner"]) for quota in shown] == [("*", "alice")]
+        own = (await client.get("/access/whoami", headers=alice)).json()["caller"]["quotas"]
+        assert own[0]["used"]["requests"] > 0
+        for method, body in (("GET", None), ("PUT", {"requests": 1}), ("DELETE", None)):
+            refused = await client.request(method, "/access/quotas/bob", json=body, headers=alice)
+            assert refused.status_code == 403
+        assert (await client.delete("/access/quotas/bob", headers=root)).status_code == 204
+        assert (await client.delete("/access/quotas/bob", headers=root)).json()["code"] == "quota-not-found"
+        for body in ({"requests": 0}, {"speed": 1}, {"topics": -1}):
+            assert (await client.put("/access/quotas/bob", json=body, headers=root)).status_code == 400
+        assert (await client.put("/access/quotas/bob", headers=root)).json()["code"] == "no-body"
+        assert (await client.put("/access/quotas/role:x", json={}, headers=root)).json()["code"] == "invalid-quota"
+        for topic in ("orders.1", "orders.2"):
+            assert (await client.post("/topics", json={"name": topic}, headers=alice)).status_code == 201
+        full = await client.post("/topics", json={"name": "orders.3"}, headers=alice)
+        assert (full.status_code, full.json()["data"]["limit"]) == (429, "quota.topics")
+        metrics = (await client.get("/metrics", headers=root)).text
+        assert "logboom_quotas 3" in metrics
+        assert 'logboom_quota_throttled_seconds_total{quota="requests"} 0' in metrics
+        assert 'logboom_rejections_total{reason="quota.topics"} 1' in metrics
+        assert "alice" not in metrics
+
+    closed(tmp_path, story)

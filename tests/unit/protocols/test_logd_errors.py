@@ -14,7 +14,9 @@ WORDS = {value for name, value in vars(errors).items() if name.isupper() and isi
 @pytest.mark.parametrize("code", sorted(e.CODES))
 def test_every_error_has_words_that_are_on_the_page(code: str) -> None:
     kind = e.CODES[code]
-    error = e.LimitExceeded("limits.cursors", 1) if kind is e.LimitExceeded else kind.__new__(kind)
+    error = kind.__new__(kind)
+    if isinstance(error, e.LimitExceeded):
+        error.limit = "limits.cursors"
     assert reason_of(error) in WORDS
 
 
@@ -26,6 +28,8 @@ def test_words_are_those_of_the_nearest_error_above() -> None:
     assert reason_of(e.TopicBusy("news", "orders")) == b"unavailable"
     assert reason_of(e.BatchTooLarge(2, 1)) == b"too large"
     assert reason_of(e.LimitExceeded("limits.topics", 1)) == b"maximum topics allowed"
+    assert reason_of(e.QuotaExceeded("bob", "topics", 1)) == b"maximum topics allowed"
+    assert reason_of(e.QuotaExceeded("bob", "connections", 1)) == b"maximum connections allowed"
     assert reason_of(KeyError("a bug")) == b"unavailable"
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from logboom.access.credential import Credential
+from logboom.access.quota import Quota
 from logboom.access.rule import Rule
 from logboom.access.rule_book import REPLICA
 from logboom.batch import build
@@ -24,6 +25,7 @@ from logboom.errors import (
     ConnectionLost,
     LogboomError,
     NotAllowed,
+    QuotaExceeded,
     ReadOnlyReplica,
     RemoteProtocolError,
     SignInFailed,
@@ -170,6 +172,46 @@ def test_users_tokens_and_rules_of_the_source_are_there_when_the_replica_takes_o
     tell(tmp_path, story)
 
 
+def test_quotas_and_who_made_a_topic_are_there_when_the_replica_takes_over(tmp_path: Path) -> None:
+    async def story(pair: Pair) -> None:
+        alice = Caller("alice", by="certificate")
+        await pair.source.add_rule(Rule("allow", "alice", ("create",), "topic"), caller=ITSELF)
+        await pair.source.create_topic("hers", caller=alice)
+        await pair.source.set_quota("alice", Quota(topics=1), caller=ITSELF)
+        pair.settings = ReplicateSettings(user="twin", password_file=secret_file(tmp_path, SECRET))
+        await pair.start_replica(name="replica")
+        await until_access(pair, lambda state: state == access_copier.COPIED)
+        await until(lambda: pair.replica._catalog.get("hers") is not None)
+        with pytest.raises(ReadOnlyReplica):
+            await pair.replica.set_quota("alice", Quota(), caller=ITSELF)
+        await pair.source.set_quota("group:g", Quota(requests=5), caller=ITSELF)
+        await until(lambda: "group:g" in pair.replica._access.quotas)
+        await pair.stop_source()
+        await pair.replica.promote(caller=ITSELF)
+        with pytest.raises(QuotaExceeded, match="quota of alice gives 1 topics"):
+            await pair.replica.create_topic("more", caller=alice)
+        await pair.replica.delete_topic("hers", caller=ITSELF)
+        await pair.replica.create_topic("more", caller=alice)
+
+    tell(tmp_path, story)
+
+
+def test_a_replica_whose_quota_is_small_is_held_back_and_goes_on(tmp_path: Path) -> None:
+    async def story(pair: Pair) -> None:
+        await pair.source.set_quota("copier", Quota(records_out=1), caller=ITSELF)
+        pair.settings = ReplicateSettings(user="copier", password_file=secret_file(tmp_path, SECRET))
+        await pair.start_replica(name="replica")
+        await write(pair, *[b"x"] * 1000)
+        await is_copied(pair, 1000)
+        await write(pair, b"y")
+        await until(lambda: pair.source.quotas.throttled["records_out"] > 0)
+        assert (await pair.replica.describe_topic("orders", caller=ITSELF)).partitions[0].committed == 1000
+        await pair.source.remove_quota("copier", caller=ITSELF)
+        await is_copied(pair, 1001)
+
+    tell(tmp_path, story)
+
+
 def test_users_of_the_replica_give_way_to_those_of_the_source(tmp_path: Path) -> None:
     async def story(pair: Pair) -> None:
         pair.settings = ReplicateSettings(user="copier", password_file=secret_file(tmp_path, SECRET))
@@ -285,6 +327,7 @@ def test_what_is_neither_user_nor_rule_is_not_copied(tmp_path: Path) -> None:
             {b"rule\0x": before[b"rule\x001"]},
             {b"\xff": b""},
             {b"token\0a": b"\x01"},
+            {b"quota\0a": b"\x01"},
         ):
             with pytest.raises(RemoteProtocolError):
                 await state.copy(before | wrong)

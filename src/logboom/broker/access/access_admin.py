@@ -1,4 +1,4 @@
-"""What those who decide who may do what can do: users, tokens, roles and rules are changed here, and nowhere else.
+"""What those who decide who may do what can do: users, tokens, roles, rules and quotas are changed here alone.
 
 Whoever asks has the right to, as the broker has made sure; everybody may see and change his own password and tokens.
 The last one who may manage users cannot be taken away by a slip: over the Unix socket, and with the node stopped, the
@@ -12,14 +12,25 @@ from collections.abc import Sequence
 from typing import Final
 
 from logboom.access.credential import ITERATIONS_LEAST, Credential, digest_size
-from logboom.access.principal import ANONYMOUS, GROUP, check_principal
+from logboom.access.principal import ANONYMOUS, EVERYBODY, GROUP, check_principal
+from logboom.access.quota import Quota, check_bound
 from logboom.access.rule import KINDS, RIGHTS, Rule, check_who
 from logboom.access.rule_book import UNBOUND, Subject
 from logboom.access.token import Token, TokenSecret
 from logboom.broker.access.access_rules import TOKEN, AccessRules
 from logboom.broker.access.access_state import SEED, AccessState, User, key_of
+from logboom.broker.access.quotas import Quotas
 from logboom.broker.access.sign_in import SEED_BYTES, SignIn
-from logboom.broker.api.access import CallerInfo, Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
+from logboom.broker.api.access import (
+    CallerInfo,
+    Explanation,
+    NewToken,
+    QuotaUsage,
+    RoleInfo,
+    RuleInfo,
+    TokenInfo,
+    UserInfo,
+)
 from logboom.broker.caller import Caller
 from logboom.broker.rules import Rules
 from logboom.broker.world import World
@@ -27,6 +38,7 @@ from logboom.errors import (
     InvalidPassword,
     InvalidRule,
     NotAllowed,
+    QuotaNotFound,
     RuleNotFound,
     TokenNotFound,
     UserExists,
@@ -42,12 +54,15 @@ LASTS_MS_MOST: Final = 10 * 366 * 86_400_000
 
 
 class AccessAdmin:
-    def __init__(self, state: AccessState, rules: Rules, decides: AccessRules, sign_in: SignIn, world: World) -> None:
+    def __init__(
+        self, state: AccessState, rules: Rules, decides: AccessRules, sign_in: SignIn, quotas: Quotas, world: World
+    ) -> None:
         self._state = state
         self._rules = rules
         """Those that the broker asks, which may be others where it is open to all."""
         self._decides = decides
         self._sign_in = sign_in
+        self._quotas = quotas
         self._world = world
         self.changing = asyncio.Lock()
         """Whoever changes something looks at what there is, and then waits for the disk: one after the other."""
@@ -177,6 +192,31 @@ class AccessAdmin:
     def list_roles(self) -> list[RoleInfo]:
         return [RoleInfo(name, list(members)) for name, members in sorted(self._state.roles.items())]
 
+    async def set_quota(self, who: str, quota: Quota) -> None:
+        check_bound(who)
+        await self._state.put({key_of("quota", who): quota.check()})
+
+    async def remove_quota(self, who: str) -> None:
+        self._check_quota(who)
+        await self._state.put({key_of("quota", who): None})
+
+    def list_quotas(self) -> list[QuotaUsage]:
+        return [self._quotas.usage_as_set(who) for who in sorted(self._state.quotas)]
+
+    def show_quota(self, who: str) -> list[QuotaUsage]:
+        check_bound(who)
+        if who in (EVERYBODY, ANONYMOUS) or who.startswith(GROUP):
+            self._check_quota(who)
+            return self._quotas.usage_under(who)
+        found = self._quotas.usage_of(Caller(who))
+        if not found:
+            self._check_quota(who)
+        return found
+
+    def _check_quota(self, who: str) -> None:
+        if who not in self._state.quotas:
+            raise QuotaNotFound(who[:200])
+
     def explain(self, user: str, right: str, kind: str, name: str, groups: Sequence[str]) -> Explanation:
         if right not in RIGHTS or kind not in KINDS:
             raise InvalidRule(f"there are the rights {', '.join(RIGHTS)} and the kinds {', '.join(KINDS)}")
@@ -196,7 +236,8 @@ class AccessAdmin:
         subject = self._decides.subject_of(caller) or Subject(caller.principal)
         groups, roles = sorted(subject.groups), sorted(subject.roles)
         by = TOKEN.removesuffix(":") if caller.by.startswith(TOKEN) else caller.by
-        return CallerInfo(caller.principal, groups, roles, caller.protocol, caller.address, by)
+        quotas = self._quotas.usage_of(caller)
+        return CallerInfo(caller.principal, groups, roles, caller.protocol, caller.address, by, quotas)
 
 
 def check_not_more(caller: Caller) -> None:

@@ -1,4 +1,4 @@
-"""Users, tokens, roles and rules, as they are kept: one dictionary, fed by the internal topic `_access`.
+"""Users, tokens, roles, rules and quotas, as they are kept: one dictionary, fed by the internal topic `_access`.
 
 What was decoded of it stays decoded, and is brought up to date with every change that is durable.
 """
@@ -13,6 +13,7 @@ import msgspec
 
 from logboom.access.credential import Credential
 from logboom.access.principal import ANONYMOUS
+from logboom.access.quota import Quota
 from logboom.access.rule import Rule
 from logboom.access.rule_book import RuleBook, Subject
 from logboom.access.token import Token
@@ -47,6 +48,7 @@ class AccessState:
         self.tokens: dict[str, Token] = {}
         self.rules: dict[int, Rule] = {}
         self.roles: dict[str, tuple[str, ...]] = {}
+        self.quotas: dict[str, Quota] = {}
         self.seed = b""
         """What is made up for names that no user has hangs on this: it must not change, and nobody may know it."""
         self.book = RuleBook()
@@ -149,7 +151,13 @@ class AccessState:
             await self._state.close()
 
 
-_TYPES: Final[dict[str, Any]] = {"user": User, "token": Token, "rule": Rule, "role": tuple[str, ...]}
+_TYPES: Final[dict[str, Any]] = {
+    "user": User,
+    "token": Token,
+    "rule": Rule,
+    "role": tuple[str, ...],
+    "quota": Quota,
+}
 
 
 def key_of(kind: str, name: str | int) -> str:

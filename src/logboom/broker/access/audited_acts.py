@@ -41,6 +41,8 @@ ACTS: Final = {
     "add_rule": AuditedAct("add rule", "rule"),
     "remove_rule": AuditedAct("remove rule", "number"),
     "set_role": AuditedAct("set role", "role", ("members",)),
+    "set_quota": AuditedAct("set quota", "who", ("quota",)),
+    "remove_quota": AuditedAct("remove quota", "who"),
 }
 NEW_PASSWORD: Final = "credentials"
 """Of this argument only that it was given is recorded."""

@@ -1,4 +1,4 @@
-"""The calls of a LocalBroker that are about users, tokens, roles and rules: who may, then what is done."""
+"""The calls of a LocalBroker that are about users, tokens, roles, rules and quotas: who may, then what is done."""
 
 from __future__ import annotations
 
@@ -9,11 +9,21 @@ from typing import Any, Final, TypeVar
 
 from logboom.access.credential import Credential
 from logboom.access.principal import ANONYMOUS
+from logboom.access.quota import Quota
 from logboom.access.rule import Rule
 from logboom.broker.access.access_admin import AccessAdmin, check_not_more
 from logboom.broker.access.access_state import AccessState
 from logboom.broker.admission import Admission
-from logboom.broker.api.access import CallerInfo, Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
+from logboom.broker.api.access import (
+    CallerInfo,
+    Explanation,
+    NewToken,
+    QuotaUsage,
+    RoleInfo,
+    RuleInfo,
+    TokenInfo,
+    UserInfo,
+)
 from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.rules import ObjectKind, Right
 from logboom.errors import SignInRequired
@@ -159,6 +169,22 @@ class LocalAccess:
     async def list_roles(self, *, caller: Caller = EVERYBODY) -> list[RoleInfo]:
         self._ask(caller, "describe", "user", EVERY)
         return self._admin.list_roles()
+
+    async def set_quota(self, who: str, quota: Quota, *, caller: Caller = EVERYBODY) -> None:
+        ask = partial(self._ask, caller, "manage", "user", EVERY)
+        await self._change(ask, lambda: self._admin.set_quota(who, quota))
+
+    async def remove_quota(self, who: str, *, caller: Caller = EVERYBODY) -> None:
+        ask = partial(self._ask, caller, "manage", "user", EVERY)
+        await self._change(ask, lambda: self._admin.remove_quota(who))
+
+    async def list_quotas(self, *, caller: Caller = EVERYBODY) -> list[QuotaUsage]:
+        self._ask(caller, "describe", "user", EVERY)
+        return self._admin.list_quotas()
+
+    async def show_quota(self, who: str, *, caller: Caller = EVERYBODY) -> list[QuotaUsage]:
+        self._ask(caller, "describe", "user", EVERY)
+        return self._admin.show_quota(who)
 
     async def explain_access(
         self,

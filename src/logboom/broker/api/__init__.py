@@ -14,6 +14,7 @@ from logboom.broker.api.access import (
     CallerInfo,
     Explanation,
     NewToken,
+    QuotaUsage,
     RoleInfo,
     RuleInfo,
     TokenInfo,
@@ -23,7 +24,7 @@ from logboom.broker.api.appends import AppendCalls, Outcome, Part, call_when_don
 from logboom.broker.api.broker import Broker
 from logboom.broker.api.cursors import CursorCalls, CursorInfo
 from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
-from logboom.broker.api.insight import AccessStats, InsightCalls, NodeStats, ReplicaStats
+from logboom.broker.api.insight import AccessStats, InsightCalls, NodeStats, QuotaStats, ReplicaStats
 from logboom.broker.api.logs import LogCalls
 from logboom.broker.api.operations import OperatorCalls
 from logboom.broker.api.reads import Chunk, Filter, LogPlace, ReadCalls, ReadRequest, Start, Subscription
@@ -83,6 +84,8 @@ __all__ = [
     "Publication",
     "PublishKey",
     "PublishedPart",
+    "QuotaStats",
+    "QuotaUsage",
     "ReadCalls",
     "ReadRequest",
     "Receipt",

@@ -1,4 +1,4 @@
-"""Users, tokens, roles and rules: who may do what to the node, told to the node itself.
+"""Users, tokens, roles, rules and quotas: who may do what to the node, and how much of it, told to the node itself.
 
 Passwords do not come here: whoever sets one sends what SCRAM makes of it (`access.credential`). What changes here
 counts at once, for open connections and subscriptions too.
@@ -12,6 +12,7 @@ from typing import Protocol
 import msgspec
 
 from logboom.access.credential import Credential
+from logboom.access.quota import Quota
 from logboom.access.rule import Rule
 from logboom.broker.caller import Caller
 
@@ -90,6 +91,25 @@ class AccessCalls(Protocol):
         """What would be decided for this user, and by which rule."""
         ...
 
+    async def set_quota(self, who: str, quota: Quota, *, caller: Caller) -> None:
+        """All of it: what is not limited here is limited no more. For a user, `group:NAME`, `*` or `anonymous`."""
+        ...
+
+    async def remove_quota(self, who: str, *, caller: Caller) -> None:
+        """Raises QuotaNotFound."""
+        ...
+
+    async def list_quotas(self, *, caller: Caller) -> list[QuotaUsage]:
+        """One for each quota. Of everybody's nothing is in use: each user has his own."""
+        ...
+
+    async def show_quota(self, who: str, *, caller: Caller) -> list[QuotaUsage]:
+        """What is taken now: by a user of every quota that binds him; of `group:NAME`, `*` or `anonymous` of that one.
+
+        Of `*` those are shown who have waited longest for it. Raises QuotaNotFound where there is none.
+        """
+        ...
+
     async def whoami(self, *, caller: Caller) -> CallerInfo:
         """How the node knows the one who asks."""
         ...
@@ -137,6 +157,22 @@ class RoleInfo(msgspec.Struct, frozen=True):
     members: list[str]
 
 
+class QuotaUsage(msgspec.Struct, frozen=True):
+    """A quota, and what somebody takes of it."""
+
+    who: str
+    """Whom the quota names."""
+    owner: str
+    """Whose the numbers are: the same, but where the quota is everybody's a user."""
+    quota: Quota
+    used: dict[str, float]
+    """Of what is limited: rates as they were in the last ten seconds, about; counts as they are now."""
+    rest_s: float
+    """How long its owner is to wait now, seconds."""
+    throttled_s: float
+    """How long he has waited for it since the node was started."""
+
+
 class Explanation(msgspec.Struct, frozen=True):
     allowed: bool
     reason: str
@@ -153,3 +189,5 @@ class CallerInfo(msgspec.Struct, frozen=True):
     address: str
     by: str
     """How he has signed in: password, token, certificate, system; empty where he has not."""
+    quotas: list[QuotaUsage] = []
+    """Those that bind him."""

@@ -32,7 +32,7 @@ class Feeds(Protocol):
         ...
 
     def access(self, version: str, *, caller: Caller) -> tuple[str, dict[bytes, bytes] | None]:
-        """Users, tokens, roles and rules as they are kept, and which version this is; None where that is the one named.
+        """Users, tokens, roles, rules and quotas as they are kept, and their version; None where it is the one named.
 
         What is made of passwords is among them: for those who have signed in and may manage all users.
         """
@@ -64,6 +64,8 @@ class FeedOrigin(msgspec.Struct, frozen=True):
     snapshot: bytes
     """A storage.tail.Snapshot, encoded: all that the log knew before that batch. Empty where the one who asks has it:
     where it asked for this very index, and that is above 1."""
+    maker: str | msgspec.UnsetType = msgspec.UNSET
+    """The principal that made the topic, where that is known."""
 
 
 class FeedPiece(NamedTuple):

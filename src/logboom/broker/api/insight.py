@@ -96,7 +96,20 @@ class NodeStats(msgspec.Struct, frozen=True):
     access: AccessStats | None = None
     """None where it only lives in this process."""
     access_entries: int | None = None
-    """How many users, tokens, roles and rules there are together, for those who copy the node."""
+    """How many users, tokens, roles, rules and quotas there are together, for those who copy the node."""
+    quotas: QuotaStats | None = None
+
+
+class QuotaStats(msgspec.Struct, frozen=True):
+    """What quotas do, without whom they do it to."""
+
+    quotas: int
+    resting: int
+    """How many connections and requests wait now."""
+    throttled: dict[str, int]
+    """How often somebody began to wait since the start, by the rate he waited for."""
+    throttled_s: dict[str, float]
+    """For how long, seconds."""
 
 
 class AccessStats(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from logboom.broker.access.quotas import Quotas
 from logboom.broker.admission import Admission, check_not_internal
 from logboom.broker.api import PIPELINE_TOPIC, Acks, Answer, Part, count_batches
 from logboom.broker.append.id_issuer import IdIssuer, Spawn
@@ -22,7 +23,14 @@ from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import said_again
 from logboom.broker.rules import Rules
-from logboom.errors import LogboomError, MalformedBatch, ProducerForgotten, ReadOnlyReplica, WritesRefused
+from logboom.errors import (
+    LogboomError,
+    MalformedBatch,
+    ProducerForgotten,
+    QuotaExceeded,
+    ReadOnlyReplica,
+    WritesRefused,
+)
 
 MAKE_TOPIC: Final = "create topic by writing"
 _STRENGTH: Final = {"none": 0, "leader": 1, "durable": 2}
@@ -40,6 +48,7 @@ class AppendRouter:
         config: BrokerConfig,
         spawn: Spawn,
         rules: Rules,
+        quotas: Quotas,
     ) -> None:
         self._loop = loop
         self._catalog = catalog
@@ -51,6 +60,7 @@ class AppendRouter:
         self._config = config
         self._spawn = spawn
         self._rules = rules
+        self._quotas = quotas
         self._making: dict[str, list[tuple[Part, Promise, int, Acks | None, Caller]]] = {}
         """Appends that wait for their topic to be made."""
         self.on_made: Callable[[Caller, str, str], None] = lambda caller, act, name: None
@@ -64,6 +74,8 @@ class AppendRouter:
     def append_then(
         self, parts: Sequence[Part], acks: Acks | None, then: Callable[[list[Answer]], None], caller: Caller
     ) -> None:
+        if self._quotas.is_on:
+            self._quotas.charge_parts(caller, parts)
         promise = Promise(then, count_batches(parts), len(parts))
         offset = 0
         for part in parts:
@@ -128,22 +140,23 @@ class AppendRouter:
         if part.topic not in self._making:
             self._rules.check(caller, "create", "topic", part.topic)
             self._config.topics.admit(part.topic, len(self._catalog), self._config.limits, by_write=True)
+            self._quotas.check_topics(caller)
             self._making[part.topic] = []
             self._spawn(self._make(part.topic, caller))
         self._making[part.topic].append((part, promise, offset, acks, caller))
 
-    async def _make(self, name: str, caller: Caller) -> None:
+    async def _make(self, name: str, maker: Caller) -> None:
         error: LogboomError | None = None
         try:
-            await self._catalog.create(name, by="write")
-            self.on_made(caller, MAKE_TOPIC, name)
+            await self._catalog.create(name, by="write", caller=maker)
+            self.on_made(maker, MAKE_TOPIC, name)
         except LogboomError as failure:
             error = failure
         except OSError as failure:
             error = LogboomError(f"topic {name!r} could not be made: {failure}")
         for part, promise, offset, acks, caller in self._making.pop(name):
-            if error is None:
-                self._route(part, promise, offset, acks, caller)
+            if error is None or (isinstance(error, QuotaExceeded) and not caller.is_like(maker)):
+                self._route(part, promise, offset, acks, caller)  # another one's quota is nothing to him
             else:
                 self._rejections.note(said_again(error))
                 promise.settle(offset, [error] * len(part.batches))

@@ -92,7 +92,7 @@ class Counters:
     publishing: Callable[[], Publisher | None]
     """None until the node has started."""
     access: Callable[[], int]
-    """How many users, tokens, roles and rules there are."""
+    """How many users, tokens, roles, rules and quotas there are."""
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
     """How many there are now, by protocol; front-ends say so."""
     meters: dict[str, Meter] = field(default_factory=dict)

@@ -72,6 +72,7 @@ def _origin(node: NodeIdentity, hosted: Hosted, writer: LogWriter, index: int, s
         settings=topic.settings,
         index=index,
         snapshot=snapshot,
+        maker=topic.maker,
     )
 
 
@@ -97,8 +98,12 @@ class LocalFeed:
             self._check()
             data = await self._look(max_bytes)
             if len(data) or not await reading.wait(self._writer, deadline):
-                log = self._log
-                return FeedPiece(data, self._index, log.first, log.committed, log.committed_index)
+                return self.standing()._replace(data=data)
+
+    def standing(self) -> FeedPiece:
+        """Where it is, without anything."""
+        log = self._log
+        return FeedPiece(memoryview(b""), self._index, log.first, log.committed, log.committed_index)
 
     def _check(self) -> None:
         """Raises why there is no more to come."""

@@ -72,6 +72,10 @@ def _pairs(found: NodeStats) -> Iterator[tuple[str, Any]]:
     for title in ("connections", "writes", "reads", "syncs", "staging", "rejections"):
         for name, value in getattr(found, title).items():
             yield f"{title}.{name}", _short(value)
+    if found.quotas is not None and found.quotas.quotas:
+        yield "quotas.resting", found.quotas.resting
+        for name, waited_s in found.quotas.throttled_s.items():
+            yield f"quotas.{name}", f"{found.quotas.throttled[name]:,} waits, {waited_s:,.1f}s"
     if isinstance(found.upkeep, dict):
         yield "upkeep.errors", found.upkeep.get("errors", 0)
         yield "upkeep.last_error", found.upkeep.get("last_error")

@@ -134,7 +134,7 @@ class Session:
         if kind == Kind.ERROR:
             return Event(frame.correlation, decode_failure(_failure.decode(frame.head)))
         if kind == Kind.PONG:
-            return Event(frame.correlation, None)
+            return Event(frame.correlation, None) if frame.correlation else None  # it is there, and rests
         if kind == Kind.WELCOME:
             self.welcome = _welcome.decode(frame.head)
             if self._scram is not None:

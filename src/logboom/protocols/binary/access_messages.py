@@ -1,10 +1,11 @@
-"""Calls about users, tokens, roles and rules, as heads of CALL. Each is named for the broker's method."""
+"""Calls about users, tokens, roles, rules and quotas, as heads of CALL. Each is named for the broker's method."""
 
 from __future__ import annotations
 
 import msgspec
 
 from logboom.access.credential import Credential
+from logboom.access.quota import Quota
 from logboom.access.rule import Rule
 
 
@@ -68,6 +69,23 @@ class ListRoles(msgspec.Struct, tag="list_roles"):
     pass
 
 
+class SetQuota(msgspec.Struct, tag="set_quota"):
+    who: str
+    quota: Quota
+
+
+class RemoveQuota(msgspec.Struct, tag="remove_quota"):
+    who: str
+
+
+class ListQuotas(msgspec.Struct, tag="list_quotas"):
+    pass
+
+
+class ShowQuota(msgspec.Struct, tag="show_quota"):
+    who: str
+
+
 class ExplainAccess(msgspec.Struct, tag="explain_access", omit_defaults=True):
     user: str
     right: str
@@ -93,6 +111,10 @@ AccessCall = (
     | ListRules
     | SetRole
     | ListRoles
+    | SetQuota
+    | RemoveQuota
+    | ListQuotas
+    | ShowQuota
     | ExplainAccess
     | WhoAmI
 )

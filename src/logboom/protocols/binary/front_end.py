@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from logboom.batch import BATCH_SIZE_MAX
+from logboom.broker.access.quotas import Quotas
 from logboom.broker.access.sign_in import SignIn
 from logboom.broker.api import Broker, TopicInfo
 from logboom.broker.caller import Caller
@@ -44,6 +45,7 @@ def make(setup: FrontEndSetup) -> FrontEnd:
         setup.world.now_us,
         setup.sign_in,
         setup.shows_files,
+        setup.quotas,
     )
 
 
@@ -70,8 +72,9 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
         now_us: Callable[[], int] = lambda: 0,
         sign_in: SignIn | None = None,
         shows_files: Callable[[Caller], bool] = lambda _: True,
+        quotas: Quotas | None = None,
     ) -> None:
-        super().__init__("binary", limits, rejections)
+        super().__init__("binary", limits, rejections, quotas)
         self.broker = broker
         self.meter = Meter()
         full = LimitExceeded("limits.connections", limits.connections, "try later, or raise it")

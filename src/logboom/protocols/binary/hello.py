@@ -124,7 +124,7 @@ class Greeting:
         self._connection.become(self._welcome(caller, last))
 
     def _welcome(self, caller: Caller, last: bytes) -> Handler:
-        self._connection.caller = caller
+        self._connection.occupy(caller)
         self._connection.welcome(self._front_end.frame_bytes)
         handler = Handler(self._connection, self._front_end)
         handler.welcome(self.hello, self._said, last)

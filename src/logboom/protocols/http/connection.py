@@ -19,7 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from logboom.access.quota import INTO
+from logboom.broker.caller import Caller
 from logboom.errors import LimitExceeded, LogboomError
+from logboom.protocols.http.origins import SAFE
 from logboom.protocols.http.problem import RequestError, raw_problem
 from logboom.protocols.peer_caller import caller_of_peer, is_private
 
@@ -34,10 +37,14 @@ WRITE_BYTES_HIGH: Final = 256 * 1024
 WRITE_BYTES_LOW: Final = 64 * 1024
 BODY_BYTES_PER_SECOND: Final = 1024
 """The least that must come of a body, on average over http.body_ms."""
+BODY_BYTES_HELD: Final = 64 * 1024
+"""So much comes of a body that nobody asks for, about, before no more is read."""
 STEP_BYTES: Final = 64
 """The least that is looked at of a chunked body, whose end only the parser finds."""
 STRICT: Final = (b"strict-transport-security", b"max-age=31536000")
 _HEAD_END: Final = b"\r\n\r\n"
+_OF_READS: Final = ("requests",)
+"""What a request waits for that brings nothing in: what it takes out, the broker waits for."""
 _FRAMING: Final = (b"content-length", b"transfer-encoding")
 
 
@@ -94,6 +101,13 @@ class HttpConnection(HttpToolsProtocol):
         self._front_end = front_end
         self._active: RequestCycle | None = None
         """The request that is being answered; `cycle` is the last that came."""
+        self._task: asyncio.Task[None] | None = None
+        """That answers it."""
+        self._occupant = ""
+        self._counted: list[str] = []
+        """By what names quotas count its occupant: whoever has sent the last request."""
+        self._is_held = self._is_gone = False
+        """A quota makes the request wait; nobody is there any more."""
         self._rest = b""
         """What came after a request that waits for its turn."""
         self._in_head = True
@@ -140,6 +154,11 @@ class HttpConnection(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._active is not None:
             self._leave(self._active)
+            is_read = self._front_end.quotas.is_on and self._active.scope["method"] in SAFE
+            if self._task is not None and (self._is_held or is_read):
+                self._task.cancel()  # it would wait for nobody
+        self._front_end.quotas.leave(self._counted)
+        self._counted, self._is_gone = [], True
         self.pipeline.clear()
         self._rest, self._head_bytes = b"", 0
         self._count_held()
@@ -236,6 +255,7 @@ class HttpConnection(HttpToolsProtocol):
         scope["query_string"] = url.query or b""
         scope["caller"] = self.caller  # type: ignore[typeddict-unknown-key]
         scope["private"] = self._is_private  # type: ignore[typeddict-unknown-key]
+        scope["admit"] = self.admit  # type: ignore[typeddict-unknown-key]
         if url.host is not None:
             scope["authority"] = _authority(url.host.decode("latin-1"), url.port)  # type: ignore[typeddict-unknown-key]
         self._body_left = _length(self.headers)
@@ -270,7 +290,9 @@ class HttpConnection(HttpToolsProtocol):
 
     def _start(self, cycle: RequestCycle) -> None:
         self._active = cycle
-        self._start_asgi_task(cycle, self.app)
+        self._task = task = self.loop.create_task(cycle.run_asgi(self.app))
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if self._in_head:
@@ -289,6 +311,30 @@ class HttpConnection(HttpToolsProtocol):
         self._in_head, self._head_bytes = True, 0
         self.cycle.more_body = False
         self.cycle.message_event.set()
+
+    async def admit(self, caller: Caller, method: str) -> None:
+        """Returns when a request of this caller may be done. Raises QuotaExceeded, LimitExceeded."""
+        quotas = self._front_end.quotas
+        if caller.principal != self._occupant and not self._is_gone:
+            quotas.leave(self._counted)
+            self._occupant, self._counted = "", []
+            self._counted = quotas.enter(caller)
+            self._occupant = caller.principal
+        if quotas.is_on:
+            quotas.charge(caller, requests=1)
+            kinds = _OF_READS if method in SAFE else INTO
+            if quotas.rest_of(caller, kinds) is not None:
+                await self._rest_for(caller, kinds)
+
+    async def _rest_for(self, caller: Caller, kinds: tuple[str, ...]) -> None:
+        """Raises LimitExceeded where so many wait that there is no room for what they have sent."""
+        self._is_held = True
+        try:
+            self._front_end.hold(BODY_BYTES_HELD)
+            await self._front_end.quotas.rest(caller, kinds)
+        finally:
+            self._front_end.hold(-BODY_BYTES_HELD)
+            self._is_held = False
 
     # What the cycle calls.
 
@@ -379,7 +425,7 @@ class HttpConnection(HttpToolsProtocol):
     def check(self, now: float) -> None:
         """Whether it has been here, or been silent, for too long."""
         settings, active = self._front_end.settings, self._active
-        if self.flow.read_paused:
+        if self.flow.read_paused or self._is_held:
             self._heard_at = self._body_since = now  # it may have said much, and is not listened to
         silent_s = now - self._heard_at
         self.check_at = now + min(settings.head_ms, settings.body_ms, settings.keep_alive_ms, 1000 * STALL_S) / 4000

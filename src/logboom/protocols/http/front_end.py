@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from logboom.broker.access.quotas import Quotas, no_quotas
 from logboom.broker.api import Broker
 from logboom.broker.append.gatherer import GATHER_BYTES, Gatherer
 from logboom.broker.caller import ITSELF, Caller
@@ -68,6 +69,7 @@ def make(setup: FrontEndSetup) -> FrontEnd:
         setup.sign_in,
         setup.shows_files,
         setup.node_id,
+        setup.quotas,
     )
 
 
@@ -89,6 +91,7 @@ class HttpFrontEnd:
         sign_in: SignIn | None = None,
         sees_all: Callable[[Caller], bool] = lambda caller: True,
         node_id: str = "",
+        quotas: Quotas | None = None,
     ) -> None:
         self.broker = broker
         self.limits = limits
@@ -102,6 +105,7 @@ class HttpFrontEnd:
         self.places = places
         """Where results are read from."""
         self.world = world
+        self.quotas = quotas or no_quotas()
         self.sign_in = sign_in
         """Who somebody is; None where nobody is asked."""
         self.sessions = None if sign_in is None else Sessions(sign_in, world, node_id)

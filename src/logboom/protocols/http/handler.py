@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import compile_path
 from starlette.types import Receive, Scope, Send
 
-from logboom.errors import LogboomError
+from logboom.errors import LogboomError, QuotaExceeded
 from logboom.protocols.http.api.operations import ALL
 from logboom.protocols.http.api.write import plain_write, write_plainly
 from logboom.protocols.http.hosts import Hosts
@@ -65,6 +65,7 @@ class Handler:
             self._origins.check(scope)
             if write.authorization:
                 write = write._replace(caller=await self._entrance.identify(scope, write.authorization))
+            await scope["admit"](write.caller, "POST")
             written = await write_plainly(self._front_end, write, receive)
         except Exception as error:
             await self._explain(error, scope)(scope, receive, send)
@@ -103,6 +104,7 @@ class Handler:
         if operation is None:
             raise MethodNotAllowed(method, path.methods)
         await self._entrance.admit(scope)
+        await scope["admit"](scope["caller"], method)
         body.check()
         return await operation.handler(self._front_end, Request(scope, body))
 
@@ -124,6 +126,8 @@ class Handler:
         problem = problem_of(error)
         response = Response(encode_problem(problem), problem.status)
         response.raw_headers += problem_headers(problem)
+        if isinstance(error, QuotaExceeded) and error.limit == "quota.connections":
+            response.headers["connection"] = "close"  # else the one too many would stay
         if problem.status == 401:
             response.raw_headers += challenges(scope)
         if isinstance(error, MethodNotAllowed):

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from logboom.broker.api import Broker, CursorInfo, DiskStats, Measures, NodeStats, ReplicaStats, TopicInfo
+from logboom.broker.api import Broker, CursorInfo, DiskStats, Measures, NodeStats, QuotaStats, ReplicaStats, TopicInfo
 from logboom.broker.caller import Caller
 from logboom.broker.monitor.measures import BOUNDS_S, Durations, Measured
 from logboom.broker.upkeep.stats import UpkeepStats, Waiting
@@ -193,6 +193,14 @@ def _replica(get: Callable[[ReplicaStats], Value | None]) -> Callable[[MetricFac
     return lambda facts: None if facts.stats.replica is None else get(facts.stats.replica)
 
 
+def _quotas(get: Callable[[QuotaStats], Value]) -> Callable[[MetricFacts], Value | None]:
+    return lambda facts: None if facts.stats.quotas is None else get(facts.stats.quotas)
+
+
+def _throttled(what: Literal["throttled", "throttled_s"]) -> Callable[[MetricFacts], Mapping[str, Value]]:
+    return lambda facts: {} if facts.stats.quotas is None else getattr(facts.stats.quotas, what)
+
+
 def _disk(get: Callable[[DiskStats], Value]) -> Callable[[MetricFacts], Value | None]:
     return lambda facts: None if facts.stats.disk is None else get(facts.stats.disk)
 
@@ -291,6 +299,12 @@ FAMILIES: Final[tuple[Family, ...]] = (
     _gauges("connections", "Open connections.", "protocol", lambda facts: facts.stats.connections),
     _gauges("limit", "What the node allows.", "limit", lambda facts: dict(_limits(facts.stats.limits))),
     _counters("rejections", "How often a rule or limit said no.", "reason", lambda facts: facts.stats.rejections),
+    _gauge("quotas", "Quotas of users and groups.", _quotas(lambda quotas: quotas.quotas)),
+    _gauge(
+        "quota_resting", "Connections and requests that a quota makes wait.", _quotas(lambda quotas: quotas.resting)
+    ),
+    _counters("quota_throttles", "How often a quota made somebody wait.", "quota", _throttled("throttled")),
+    _counters("quota_throttled_seconds", "How long quotas made callers wait.", "quota", _throttled("throttled_s")),
     _gauge(
         "failed", "1 where no writes are taken until a restart.", lambda facts: int(facts.stats.failure is not None)
     ),

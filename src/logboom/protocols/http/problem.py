@@ -112,10 +112,12 @@ STATUSES: Final[dict[type[LogboomError], int]] = {
     e.InvalidPrincipal: 400,
     e.InvalidPassword: 400,
     e.InvalidRule: 400,
+    e.InvalidQuota: 400,
     e.UserNotFound: 404,
     e.UserExists: 409,
     e.TokenNotFound: 404,
     e.RuleNotFound: 404,
+    e.QuotaNotFound: 404,
     e.AccessError: 403,
     e.Damage: 500,
     e.StorageError: 500,
@@ -159,6 +161,8 @@ FIXES: Final[dict[type[LogboomError], str]] = {
     e.UserExists: "change the one there is with PATCH /access/users/{user}, or take another name",
     e.TokenNotFound: "GET /access/tokens lists those there are",
     e.RuleNotFound: "GET /access/rules lists those there are",
+    e.QuotaNotFound: "GET /access/quotas lists those there are",
+    e.QuotaExceeded: "close a connection or delete a topic; who manages users can raise it: PUT /access/quotas/{who}",
 }
 """The nearest ancestor counts."""
 

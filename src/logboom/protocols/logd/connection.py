@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, ClassVar
 
+from logboom.access.principal import ANONYMOUS
 from logboom.broker.caller import Caller
 from logboom.protocols.logd.answers import encode_error, encode_refusal
 from logboom.protocols.logd.codec import LINE_BYTES_MAX, Decoder
 from logboom.protocols.logd.handler import Handler
+from logboom.protocols.logd.requests import Auth, count_commands
 from logboom.protocols.stream_connection import StreamConnection
 
 if TYPE_CHECKING:
@@ -33,13 +35,18 @@ class LogdConnection(StreamConnection[Handler, Decoder]):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._decoder.is_locked = self._front_end.demands_sign_in(self.caller)
+        if self._crowd.quotas.is_on and self.caller.principal != ANONYMOUS:  # who may still say who he is
+            self.restrain()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer[:LINE_BYTES_MAX] if self._decoder.is_locked else self._buffer
 
     def _receive(self, nbytes: int) -> None:
         assert self._handler is not None
-        self._handler.take(self._decoder.receive(self._buffer[:nbytes]))
+        requests = self._decoder.receive(self._buffer[:nbytes])
+        if requests and not self._handler.is_new and not isinstance(requests[0], Auth):
+            self.charge(count_commands(requests))
+        self._handler.take(requests)
         if nbytes == len(self._buffer):
             self._rest()
         self.regulate()
@@ -48,7 +55,9 @@ class LogdConnection(StreamConnection[Handler, Decoder]):
         return encode_error(error)
 
     def become(self, caller: Caller) -> None:
-        self.caller = caller
+        self.occupy(caller)
+        if self._crowd.quotas.is_on:
+            self.restrain()
         requests = self._decoder.go_on(is_locked=False)
         if self._handler is not None:
             self._handler.take(requests)

@@ -11,13 +11,14 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from logboom.access.quota import INTO
 from logboom.batch.header import Buffer
 from logboom.broker.caller import Caller
 from logboom.errors import LimitExceeded
 from logboom.protocols.logd.answers import encode_refusal
 from logboom.protocols.logd.errors import INVALID_PROTOCOL
 from logboom.protocols.logd.handler import Handler
-from logboom.protocols.logd.requests import Refusal
+from logboom.protocols.logd.requests import Refusal, count_commands
 
 if TYPE_CHECKING:
     from logboom.protocols.logd.front_end import LogdFrontEnd
@@ -32,6 +33,7 @@ class Conversation:
         self.caller = caller
         self.is_private = False
         self._decoder = front_end.decoder()
+        self._quotas = front_end.quotas
         self._bytes_max = front_end.limits.read_bytes
         self._handler = Handler(self, front_end, takes_endless=False)
         self._out: list[Buffer] = []
@@ -42,7 +44,11 @@ class Conversation:
     async def hold(self, data: bytes) -> bytes:
         try:
             for start in range(0, len(data), PIECE_BYTES):
-                self._handler.take(self._decoder.receive(memoryview(data)[start : start + PIECE_BYTES]))
+                requests = self._decoder.receive(memoryview(data)[start : start + PIECE_BYTES])
+                if self._quotas.is_on:
+                    self._quotas.charge(self.caller, requests=count_commands(requests))
+                    await self._quotas.rest(self.caller, INTO)
+                self._handler.take(requests)
                 await asyncio.sleep(0)
                 await self._until(lambda: not self._handler.is_full(False))
                 if self._is_over:

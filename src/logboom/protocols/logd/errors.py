@@ -16,6 +16,7 @@ TOO_LARGE: Final = b"too large"
 CHECKSUM_MISMATCH: Final = b"checksum mismatch"
 TOPIC_NOT_ALLOWED: Final = b"topic not allowed"
 MAXIMUM_TOPICS: Final = b"maximum topics allowed"
+MAXIMUM_CONNECTIONS: Final = b"maximum connections allowed"
 MISSING_TOPIC: Final = b"request missing topic"
 READ_ONLY: Final = b"read only"
 SIGN_IN_REQUIRED: Final = b"sign-in required"
@@ -68,6 +69,8 @@ REASONS: Final[dict[type[BaseException], bytes]] = {
 LIMITS: Final = {
     "limits.topics": MAXIMUM_TOPICS,
     "limits.topics_per_connection": MAXIMUM_TOPICS,
+    "quota.topics": MAXIMUM_TOPICS,
+    "quota.connections": MAXIMUM_CONNECTIONS,
     "limits.read_bytes": TOO_LARGE,
     "limits.batch_bytes": TOO_LARGE,
 }

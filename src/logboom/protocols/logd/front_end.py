@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final
 
+from logboom.broker.access.quotas import Quotas
 from logboom.broker.access.sign_in import SignIn
 from logboom.broker.api import Broker, Feeds
 from logboom.broker.append.gatherer import Gatherer
@@ -41,6 +42,7 @@ def make(setup: FrontEndSetup) -> FrontEnd:
         next(map(str, setup.endpoints), ""),
         setup.sign_in,
         setup.check_end,
+        setup.quotas,
     )
 
 
@@ -62,8 +64,9 @@ class LogdFrontEnd(Crowd[LogdConnection]):
         address: str = "",
         sign_in: SignIn | None = None,
         check_end: Callable[[Caller], None] = lambda _: None,
+        quotas: Quotas | None = None,
     ) -> None:
-        super().__init__("logd", limits, rejections)
+        super().__init__("logd", limits, rejections, quotas)
         self.broker = broker
         self.settings = settings
         self.config = config

@@ -24,7 +24,7 @@ import msgspec
 from logboom.batch.header import Buffer
 from logboom.broker.api import Feed, LogPlace, ReadRequest, Start, Subscription
 from logboom.broker.caller import Caller
-from logboom.errors import LimitExceeded, LogboomError, PartitionNotFound, SignInFailed
+from logboom.errors import LimitExceeded, LogboomError, PartitionNotFound, QuotaExceeded, SignInFailed
 from logboom.protocols.logd import answers
 from logboom.protocols.logd.answer_line import AnswerLine
 from logboom.protocols.logd.errors import INVALID_REQUEST, SIGN_IN_EXPOSED, SLIPS, reason_of
@@ -87,7 +87,7 @@ class Peer(Protocol):
         ...
 
     def become(self, caller: Caller) -> None:
-        """He has signed in."""
+        """He has signed in. Raises QuotaExceeded."""
         ...
 
     def part(self, reason: bytes | None) -> None:
@@ -283,7 +283,11 @@ class Handler:
         except SignInFailed as error:
             self._end(reason_of(self._front_end.rejections.note(error)))
             return b""
-        peer.become(caller)
+        try:
+            peer.become(caller)
+        except QuotaExceeded as error:
+            self._end(reason_of(self._front_end.rejections.note(error)))
+            return b""
         return answers.DONE
 
     async def _read(self, request: Read) -> bytes:

@@ -7,7 +7,7 @@ that ends the conversation where nobody can tell where the next command begins, 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -264,3 +264,8 @@ LINES: Final[dict[bytes, Callable[[bytes, list[bytes]], Request]]] = {
     b"SHUTDOWN": _alone(Shutdown()),
 }
 WORDS: Final = (*LINES, b"MSG", b"BATCH")
+
+
+def count_commands(requests: Iterable[Request]) -> int:
+    """How many commands these were."""
+    return sum(request.answers_due if isinstance(request, Messages | Mixed) else 1 for request in requests)

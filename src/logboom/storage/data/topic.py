@@ -1,6 +1,6 @@
 """A topic on disk: its directory, its topic.json, its settings.
 
-    DATA/topics/<name, at most 80 characters>~<id, 32 hex digits>/topic.json     id, name, partitions, settings
+    DATA/topics/<name, at most 80 characters>~<id, 32 hex digits>/topic.json   id, name, partitions, settings, maker
 
 A topic exists if and only if its topic.json does: it is written last when a topic is made, so that a topic is whole or
 not there. Deleting renames the directory into DATA/trash/, durably; what is there is unlinked later. What a topic means
@@ -197,6 +197,8 @@ class Topic(msgspec.Struct, frozen=True):
     name: str
     partitions: int = 1
     settings: Settings = Settings()
+    maker: str | msgspec.UnsetType = msgspec.UNSET
+    """The principal that made it; not in the file where nobody knows: of topics of earlier releases and of dumps."""
 
     @classmethod
     def make(

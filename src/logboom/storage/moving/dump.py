@@ -204,7 +204,7 @@ class _Dumper:
             else:
                 partitions = [n for n in _partitions(topic, self._request) if self._origin.log(topic, n) is not None]
                 self._origin.check_there(topic)
-                frame = TopicBegin(topic, tuple(partitions))
+                frame = TopicBegin(msgspec.structs.replace(topic, maker=msgspec.UNSET), tuple(partitions))
                 self._frames.put(stream.TOPIC, encode(frame))
                 self._dump_logs(frame, topic, partitions)
 

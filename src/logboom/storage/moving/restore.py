@@ -63,7 +63,8 @@ class EqualLoader:
         need_space(self._data, sum(listed.size_bytes for listed in head.topics if listed.id not in known))
 
     def begin_topic(self, begun: TopicBegin) -> TopicLoaded:
-        topic = msgspec.structs.replace(begun.topic, name=check_name(self._name or begun.topic.name))
+        name = check_name(self._name or begun.topic.name)
+        topic = msgspec.structs.replace(begun.topic, name=name, maker=msgspec.UNSET)
         loaded = TopicLoaded(topic.name, topic.id, hook=topic.settings.hook.delete)
         for here in self._data.topics():
             if here.name == topic.name and here.id != topic.id:

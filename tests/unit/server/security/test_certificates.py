@@ -74,3 +74,14 @@ def test_an_authority_that_was_taken_out_vouches_for_nobody_any_more(tmp_path: P
     ca.write_text("no certificate")
     assert not found.refresh()
     assert [greet(found.context(), _client(path, old)) for path in (old, new)] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("group", "is_taken"), [(None, True), ("prime256v1", True), ("ffdhe2048", False), ("ffdhe8192", False)]
+)
+def test_nobody_makes_the_node_compute_keys_for_long(old: Path, group: str | None, is_taken: bool) -> None:
+    files = str(old / "server.pem"), str(old / "server.key"), str(old / "ca.pem")
+    client = _client(old, old)
+    if group is not None:
+        client.set_ecdh_curve(group)
+    assert greet(Certificates(TlsSettings(*files, "required")).context(), client) == is_taken

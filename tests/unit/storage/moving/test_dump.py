@@ -30,6 +30,7 @@ from logboom.errors import (
     TopicNotFound,
 )
 from logboom.storage import Appended, DataDirectory, Log
+from logboom.storage.data.topic import Settings, Topic
 from logboom.storage.files.disk import replace_file
 from logboom.storage.health.check import check
 from logboom.storage.health.repair import plan_repair
@@ -143,6 +144,16 @@ def test_a_dump_of_a_loaded_dump_holds_the_same(data: DataDirectory, other: Data
     third = open_data(SimulatedDisk())
     load_equal(third, dumped(other))
     assert_same(data, third)
+
+
+def test_who_made_a_topic_stays_where_his_quota_is(data: DataDirectory, other: DataDirectory) -> None:
+    made = msgspec.structs.replace(Topic.make("hers"), maker="alice")
+    data.adopt_topic(made)
+    content, _ = dump_of(DumpOrigin.of(data), Request(("hers",), compress="none"))
+    assert b"alice" not in content
+    load_equal(other, content)
+    assert other.topic("hers") == msgspec.structs.replace(made, maker=msgspec.UNSET)
+    assert data.configure_topic("hers", Settings()).maker == "alice"
 
 
 def test_a_second_load_of_the_same_dump_changes_nothing(data: DataDirectory) -> None:

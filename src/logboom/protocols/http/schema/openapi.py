@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom import __version__
-from logboom.access.principal import FORM
+from logboom.access.principal import ANONYMOUS, FORM, GROUP
 from logboom.protocols.http.problem import MEDIA_TYPE, Problem
 from logboom.protocols.http.schema.operation import PAGE_RECORDS_MAX, Content, Operation
 from logboom.protocols.http.schema.schemas import Schema, Schemas
@@ -59,6 +59,11 @@ PATH_PARAMETERS: Final[dict[str, tuple[Schema, str, Any]]] = {
     ),
     "user": ({"type": "string", "pattern": _PRINCIPAL}, "The name of a user.", "alice"),
     "role": ({"type": "string", "pattern": _PRINCIPAL}, "The name of a role.", "audit"),
+    "who": (
+        {"type": "string", "pattern": rf"^(\*|{ANONYMOUS}|({GROUP})?{FORM})$"},
+        "A user, `group:NAME`, `*` for every user who has no quota of his own, or `anonymous`.",
+        "alice",
+    ),
     "token": ({"type": "string", "pattern": "^[0-9a-f]{12}$"}, "The id of a token.", "0a1b2c3d4e5f"),
     "rule": ({"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The number of a rule.", 7),
     "id": ({"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The number of a change.", 0),
@@ -69,7 +74,7 @@ PROBLEMS: Final = {
     400: "The request is not what this operation takes.",
     401: "The node wants to know who you are, or what you showed is wrong; `WWW-Authenticate` says how to sign in.",
     403: "The node's rules do not allow it.",
-    404: "There is no such topic, partition, record, cursor, stage, key, user, token or rule.",
+    404: "There is no such topic, partition, record, cursor, stage, key, user, token, rule or quota.",
     405: "This path has other methods; `Allow` names them.",
     406: "None of the media types that were asked for is one this operation can answer with.",
     408: "The request did not come in time.",

@@ -1,16 +1,17 @@
-// Who may do what: oneself, users, tokens, rules and roles. What the reader may not see is not there.
+// Who may do what: oneself, users, tokens, rules, roles and quotas. What the reader may not see is not there.
 
 import { connection } from "../node/api.js";
 import { identity, isAnonymous, signOut, wayOf } from "../node/caller.js";
 import { ready, report } from "../node/shell.js";
 import { el } from "../page/dom.js";
 import { makeExplain } from "./explain.js";
+import { makeQuotas } from "./quotas.js";
 import { makeRoles, makeRules } from "./rules.js";
 import { makeTokens } from "./tokens.js";
 import { changePassword } from "./user_actions.js";
 import { makeUsers } from "./users.js";
 
-const MAKERS = [makeUsers, makeTokens, makeRules, makeRoles];
+const MAKERS = [makeUsers, makeTokens, makeRules, makeRoles, makeQuotas];
 
 export function open(main, route, signal) {
   const self = el("section", { class: "card self", "aria-label": "You" });
