@@ -31,6 +31,7 @@ from logboom.broker.access.audit_trail import AuditTrail
 from logboom.broker.access.audited_acts import audited
 from logboom.broker.access.local_access import LocalAccess
 from logboom.broker.access.sign_in import SignIn
+from logboom.broker.access.write_screen import WriteScreen
 from logboom.broker.admission import Admission, check_not_internal
 from logboom.broker.api import (
     PIPELINE_TOPIC,
@@ -162,6 +163,7 @@ class LocalBroker(LocalAccess):
         self._validation = Validation(loop, reads, self._rounds, validators, config.allowed.validators)
         self._admission = admission = Admission(self.rejections, None if role is None or role.promoted else role.source)
         self._ids = IdIssuer(self._rounds, admission, self._spawn)
+        self._validation.on_refusal = decides.on_refusal
         writing = catalog, self._rounds, self._validation, admission
         self._router = AppendRouter(loop, *writing, self._ids, config, self._spawn, rules)
         self._router.on_made = self.audit.note_act
@@ -363,12 +365,14 @@ class LocalBroker(LocalAccess):
             refused: asyncio.Future[list[Answer]] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             return refused
-        return self._stages.stage(stage, parts)
+        return self._stages.stage(stage, parts, WriteScreen.of(self._rules, caller))
 
     async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
         self._ask(caller, "write", "transaction", key.name)
         with self._admission.counting():
-            return await self._its_publishing().publish(key, stages, partial(self._check_stage, caller))
+            screen = WriteScreen.of(self._rules, caller)
+            look = None if screen is None else partial(self._validation.look_through, screen)
+            return await self._its_publishing().publish(key, stages, partial(self._check_stage, caller), look)
 
     def _check_stage(self, caller: Caller, stage: str, topics: set[str]) -> None:
         """Who publishes it writes to its topics, whoever has filled it, and whatever he was allowed then."""
@@ -382,7 +386,7 @@ class LocalBroker(LocalAccess):
         for part in parts:
             self._ask(caller, "write", "topic", part.topic)
         with self._admission.counting():
-            return await self._its_publishing().publish_batches(key, parts)
+            return await self._its_publishing().publish_batches(key, parts, WriteScreen.of(self._rules, caller))
 
     async def _settle_publishes(self) -> None:
         """What is published holds its topics no longer. Where that cannot be written down, whoever asks is told."""
@@ -443,7 +447,9 @@ class LocalBroker(LocalAccess):
         if partition is None and request.start.bookmark is not None:
             partition = Bookmark.parse(request.start.bookmark).partition
         writer = hosted.writer(partition)
-        return await self._reading.begin(hosted.topic, writer, hosted.writers.index(writer), hosted.meter, request)
+        point = await self._reading.begin(hosted.topic, writer, hosted.writers.index(writer), hosted.meter, request)
+        point.restrict = partial(self._rules.restriction, caller, "read")
+        return point
 
     async def commit_cursor(
         self,
@@ -545,12 +551,21 @@ class LocalBroker(LocalAccess):
 
     async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> LocalFeed:
         """See broker.api.Feeds."""
-        self._ask(caller, "read", "topic", topic)
+        check_reader = partial(self._check_copier, caller, topic)
+        check_reader()
         self._admission.check_open()
         check_not_internal(topic)
         feed = await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
-        feed.check_reader = partial(self._rules.check, caller, "read", "topic", topic)
+        feed.check_reader = check_reader
         return feed
+
+    def _check_copier(self, caller: Caller, topic: str) -> None:
+        """A copy has all records, or it is none."""
+        self._ask(caller, "read", "topic", topic)
+        if self._rules.restriction(caller, "read") is not None:
+            error = NotAllowed(caller.principal, "copy", "topic", topic, "rules on channels or tags leave records out")
+            self.rejections.note(error)
+            raise error
 
     def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         """See broker.api.Feeds."""

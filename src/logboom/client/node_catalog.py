@@ -232,6 +232,8 @@ async def _term_before(broker: RemoteBroker, place: LogPoint) -> Term | None:
         if chunk.next_seqno == seqno:
             return None if chunk.term == TERM_UNKNOWN else Term(chunk.term, chunk.lineage)
     chunk = await broker.read(_request(topic, partition, Start(seqno=seqno - 1)))
+    if chunk.seqnos is not None and chunk.next_seqno != seqno:
+        return None  # records are left out for us, and this is another place
     return None if chunk.term == TERM_UNKNOWN else Term(chunk.term, chunk.lineage)
 
 

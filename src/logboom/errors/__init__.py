@@ -44,6 +44,7 @@ LogboomError
 │   ├── SignInRequired         the node does nothing for callers it does not know
 │   ├── SignInFailed           the name or the secret is wrong
 │   ├── NotAllowed             no rule gives the caller this right
+│   │   └── RecordNotAllowed   rules on channels or tags do not let him write a record of a batch
 │   ├── InvalidPrincipal       a name that no user, group or role can have (also a ValueError)
 │   ├── InvalidPassword        a password that cannot be set (also a ValueError)
 │   ├── InvalidRule            a rule that means nothing (also a ValueError)
@@ -114,6 +115,7 @@ from logboom.errors.access import (
     InvalidPrincipal,
     InvalidRule,
     NotAllowed,
+    RecordNotAllowed,
     RuleNotFound,
     SignInFailed,
     SignInRequired,
@@ -288,6 +290,7 @@ __all__ = [
     "ProtocolError",
     "PublishUnfinished",
     "ReadOnlyReplica",
+    "RecordNotAllowed",
     "RecordsLost",
     "RecordsRejected",
     "RemoteProtocolError",

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from logboom.broker.access.write_screen import WriteScreen
 from logboom.broker.admission import Admission, check_not_internal
 from logboom.broker.api import PIPELINE_TOPIC, Acks, Answer, Part, count_batches
 from logboom.broker.append.id_issuer import IdIssuer, Spawn
@@ -99,8 +100,9 @@ class AppendRouter:
             forgotten.fresh_id = self._ids.issue()
             self._rounds.refuse(entry, forgotten)
             return
-        if settings.validators.urls or writer in self._validation.lanes:
-            self._validation.submit(hosted, part.partition or 0, writer, entry)
+        screen = WriteScreen.of(self._rules, caller)
+        if screen is not None or settings.validators.urls or writer in self._validation.lanes:
+            self._validation.submit(hosted, part.partition or 0, writer, entry, screen)
         else:
             writer.submit(entry)
 

@@ -433,6 +433,12 @@ class StageFile:
         """Every batch that is in no piece, in its order, as views of the file. It has been verified."""
         return (staged for staged in self._batches_here() if staged.number not in self._growing)
 
+    def all_batches(self) -> Iterator[Batch]:
+        """Those in pieces too."""
+        yield from (staged.batch for staged in self.batches())
+        for piece in self.pieces:
+            yield from piece.batches()
+
     def _batches_here(self) -> Iterator[StagedBatch]:
         data = self._sheet.data()
         for position, header in walk(data, 0, len(data), 1):
