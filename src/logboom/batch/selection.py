@@ -7,7 +7,7 @@ levels including none. A trailing `*` makes what stands before it a prefix. Anyt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -180,12 +180,15 @@ def _channel_mask(column: pa.StringArray, text: str) -> Mask:
     return _to_mask(matches)
 
 
-def fitting_channels(column: pa.StringArray, patterns: Iterable[str]) -> Mask:
+def fitting_channels(column: pa.StringArray, patterns: Sequence[str]) -> Mask:
     """The records whose channel one of the patterns fits. Each different channel is looked at once."""
-    return _of_each(column, lambda names: _any(names, [partial(_channel_mask, text=text) for text in patterns]))
+    exact = [text for text in patterns if pattern(text)[0] == "exact"]
+    looks: list[Callable[[pa.StringArray], Mask]] = [partial(_is_in, wanted=exact)] if exact else []
+    looks += [partial(_channel_mask, text=text) for text in patterns if pattern(text)[0] != "exact"]
+    return _of_each(column, lambda names: _any(names, looks))
 
 
-def fitting_tags(column: pa.ListArray, names: Iterable[str]) -> Mask:
+def fitting_tags(column: pa.ListArray, names: Sequence[str]) -> Mask:
     """The records with a tag that is one of these, or begins as one of them does that ends with a `*`."""
     import pyarrow.compute as pc
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -20,6 +20,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from logboom.batch import Batch
 from logboom.broker.access.access_admin import AccessAdmin
 from logboom.broker.access.access_rules import AccessRules
 from logboom.broker.access.access_state import FILE as ACCESS_FILE
@@ -370,14 +371,18 @@ class LocalBroker(LocalAccess):
     async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
         self._ask(caller, "write", "transaction", key.name)
         with self._admission.counting():
-            screen = WriteScreen.of(self._rules, caller)
-            look = None if screen is None else partial(self._validation.look_through, screen)
-            return await self._its_publishing().publish(key, stages, partial(self._check_stage, caller), look)
+            checks = partial(self._check_stage, caller), partial(self._look_through, caller)
+            return await self._its_publishing().publish(key, stages, *checks)
 
     def _check_stage(self, caller: Caller, stage: str, topics: set[str]) -> None:
         """Who publishes it writes to its topics, whoever has filled it, and whatever he was allowed then."""
         if not all(self._rules.allows(caller, "write", "topic", topic) for topic in topics):
             raise NotAllowed(caller.principal, "write", "transaction", stage)
+
+    async def _look_through(self, caller: Caller, batches: Iterable[Batch]) -> LogboomError | None:
+        """So it is with channels and tags of its records."""
+        screen = WriteScreen.of(self._rules, caller)
+        return None if screen is None else await self._validation.look_through(screen, batches)
 
     async def publish_batches(
         self, key: PublishKey, parts: Sequence[Part], *, caller: Caller = EVERYBODY
@@ -434,11 +439,11 @@ class LocalBroker(LocalAccess):
     async def subscribe(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> LocalSubscription:
         position = await self._begin(request, caller)
         self._reading.counts.subscriptions += 1
-        check_reader = partial(self._rules.check, caller, "read", "topic", request.topic)
-        return LocalSubscription(self._reading, position, request.max_records, check_reader)
+        return LocalSubscription(self._reading, position, request.max_records)
 
     async def _begin(self, request: ReadRequest, caller: Caller) -> ReadPoint:
         self._ask(caller, "read", "topic", request.topic)
+        restriction = self._rules.restriction(caller, "read")
         if request.start.cursor is not None:
             self._ask(caller, "read", "cursor", request.start.cursor)
         self._admission.check_open()
@@ -448,7 +453,8 @@ class LocalBroker(LocalAccess):
             partition = Bookmark.parse(request.start.bookmark).partition
         writer = hosted.writer(partition)
         point = await self._reading.begin(hosted.topic, writer, hosted.writers.index(writer), hosted.meter, request)
-        point.restrict = partial(self._rules.restriction, caller, "read")
+        point.restriction, point.restrict = restriction, partial(self._rules.restriction, caller, "read")
+        point.check_reader = partial(self._rules.check, caller, "read", "topic", request.topic)
         return point
 
     async def commit_cursor(
@@ -551,6 +557,7 @@ class LocalBroker(LocalAccess):
 
     async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> LocalFeed:
         """See broker.api.Feeds."""
+        self._ask(caller, "read", "topic", topic)
         check_reader = partial(self._check_copier, caller, topic)
         check_reader()
         self._admission.check_open()
@@ -561,7 +568,7 @@ class LocalBroker(LocalAccess):
 
     def _check_copier(self, caller: Caller, topic: str) -> None:
         """A copy has all records, or it is none."""
-        self._ask(caller, "read", "topic", topic)
+        self._rules.check(caller, "read", "topic", topic)
         if self._rules.restriction(caller, "read") is not None:
             error = NotAllowed(caller.principal, "copy", "topic", topic, "rules on channels or tags leave records out")
             self.rejections.note(error)

@@ -20,6 +20,8 @@ from logboom.errors import LogboomError, NotAllowed, SignInRequired, TopicNotFou
 
 REMEMBERED_MOST: Final = 65_536
 """Decisions. Whoever asks for ever new names makes us forget, and no more."""
+RESTRICTIONS_MOST: Final = 4096
+"""They hold patterns, for each client that calls itself otherwise."""
 VOUCHED: Final = frozenset(("certificate", "bearer"))
 """Whoever signs in so needs no user here: somebody else says who he is."""
 TOKEN: Final = "token:"
@@ -80,7 +82,7 @@ class AccessRules:
             return None
         question = (caller.principal, caller.groups, caller.by, caller.account, right, "record", caller.client)
         if question not in self._restricted:
-            if len(self._restricted) >= REMEMBERED_MOST:
+            if len(self._restricted) >= RESTRICTIONS_MOST:
                 self._restricted.clear()
             subject = None if self.sees_all(caller, "topic") else self.subject_of(caller)
             found = None if subject is None else self._state.book.restriction(subject, right, caller.client)

@@ -80,7 +80,7 @@ logger = logging.getLogger("logboom.broker")
 
 CheckStage = Callable[[str, set[str]], None]
 LookThrough = Callable[[Iterable[Batch]], Awaitable[LogboomError | None]]
-"""Why rules do not let these batches be written by who publishes them."""
+"""Why rules do not let these batches be written by who publishes them. Takes them only where some do not."""
 Label = tuple[str, int]
 """Name and number of a publish."""
 
@@ -129,7 +129,7 @@ class Publisher:
         look: LookThrough | None = None,
     ) -> Publication:
         """What has begun goes on, also when the caller has gone away. `check` raises where he may not publish, or throw
-        away, a stage with records for these topics; `look` is for whoever may write some records only."""
+        away, a stage with records for these topics; `look` is about the records of a stage that he publishes."""
         return await self._publish_once(key, receipts, partial(self._publish, key, receipts, check, look), check)
 
     async def publish_batches(

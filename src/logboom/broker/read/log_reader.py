@@ -73,9 +73,11 @@ class ReadPoint:
     meter: Meter
     filter: Filter | None = None
     restriction: Restriction | None = None
-    """What rules leave of it, as of the last look."""
+    """What rules leave of it, as of when the reader was last found to have the right to read."""
     restrict: Callable[[], Restriction | None] = lambda: None
     """Says what they leave now."""
+    check_reader: Callable[[], None] = lambda: None
+    """Raises where whoever reads may not do so any more."""
     run: Run | None = None
     """What was read last: where it ends need not be looked up."""
 
@@ -192,7 +194,10 @@ class LogReader:
             if point.writer.gone is not None:
                 raise said_again(point.writer.gone)
             looked_at, log, stood = perf_counter(), point.writer.log, point.seqno
-            point.restriction = point.restrict()
+            restriction = point.restrict()
+            if restriction != point.restriction:
+                point.check_reader()  # he may be restricted no more because he may not read any more
+                point.restriction = restriction
             try:
                 chunk = await self._look(point, max_bytes, max_records)
             except Damage:
@@ -424,19 +429,16 @@ class LocalSubscription:
         reading: LogReader,
         point: ReadPoint,
         max_records: int | None,
-        check_reader: Callable[[], None] = lambda: None,
     ) -> None:
-        """`check_reader` raises where whoever reads may not do so any more."""
         self._reading = reading
-        self._check_reader = check_reader
         self._position = point
         self._max_records = max_records
         self._closed = False
 
     async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
-        self._check_reader()
+        self._position.check_reader()
         chunk = await self._reading.next(self._position, max_bytes, self._max_records, None)
-        self._check_reader()
+        self._position.check_reader()
         return chunk
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ from logboom.broker.api import Appended, Chunk, Filter, Part, PublishKey, ReadRe
 from logboom.broker.caller import ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
-from logboom.broker.rules import OpenRules, Right
+from logboom.broker.rules import ObjectKind, OpenRules, Right
 from logboom.errors import BatchError, NotAllowed, RecordNotAllowed
 
 ANN = Caller("ann", by="certificate")
@@ -254,6 +254,11 @@ def test_a_chunk_that_was_looked_for_by_other_rules_is_looked_for_again(tmp_path
 
         def __init__(self) -> None:
             self.coming: list[Restriction | None] = []
+            self.is_over = False
+
+        def check(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
+            if self.is_over and not self.coming:
+                raise NotAllowed(caller.principal, right, kind, name)
 
         def restriction(self, caller: Caller, right: Right) -> Restriction | None:
             return None if caller is ITSELF or right != "read" else self.coming.pop(0)
@@ -264,10 +269,15 @@ def test_a_chunk_that_was_looked_for_by_other_rules_is_looked_for_again(tmp_path
         await broker.create_topic("events", caller=ITSELF)
         await write(broker, ("a",), ("b",), ("c",))
         no_b, no_c = Restriction(channels_denied=("b",)), Restriction(channels_denied=("c",))
-        rules.coming = [None, no_b, no_b, no_c, no_c, no_c]
+        rules.coming = [None, None, no_b, no_b, no_c, no_c, no_c]
         assert [record.value for record in (await read(broker)).records()] == [b"a", b"b"]
-        rules.coming = [Restriction(channels=("d",)), None, None, None]
+        no_d = Restriction(channels=("d",))
+        rules.coming = [no_d, no_d, None, None, None]
         assert [record.value for record in (await read(broker)).records()] == [b"a", b"b", b"c"]
+        rules.coming, rules.is_over = [no_b, no_b, None, None], True
+        with pytest.raises(NotAllowed):  # he is not restricted any more, because he may not read any more
+            await read(broker)
+        rules.is_over = False
         await broker.close()
 
     asyncio.run(live())
