@@ -17,7 +17,7 @@ from logboom.broker.caller import ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.broker.rules import ObjectKind, OpenRules, Right
-from logboom.errors import BatchError, NotAllowed, RecordNotAllowed
+from logboom.errors import BatchError, NotAllowed, RecordNotAllowed, TopicNotFound
 
 ANN = Caller("ann", by="certificate")
 BOB = Caller("bob", by="certificate")
@@ -281,6 +281,27 @@ def test_a_chunk_that_was_looked_for_by_other_rules_is_looked_for_again(tmp_path
         await broker.close()
 
     asyncio.run(live())
+
+
+def test_who_loses_the_group_that_restricts_him_loses_what_it_gave_too(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.remove_rule(1, caller=ITSELF)
+        await broker.add_user("cleo", groups=["guests"], caller=ITSELF)
+        made = await broker.create_token("cleo", caller=ITSELF)
+        caller = await broker.sign_in.with_token(Caller(), made.token)
+        await write(broker, ("a",), ("b",))
+        assert await read_all(broker, caller) == [(0, "a")]
+        subscription = await broker.subscribe(ReadRequest("events", Start(seqno=2)), caller=caller)
+        coming = asyncio.ensure_future(subscription.next())
+        await asyncio.sleep(0.01)
+        await broker.change_user("cleo", groups=[], caller=ITSELF)
+        await write(broker, ("a",), ("b",))
+        with pytest.raises(TopicNotFound):
+            await coming
+        with pytest.raises(TopicNotFound):
+            await read(broker, caller)
+
+    tell(tmp_path, story, "allow group:guests read topic events", "deny group:guests read channel b")
 
 
 def test_a_long_stretch_without_a_readable_record_is_passed(tmp_path: Path) -> None:
