@@ -53,26 +53,26 @@ class Restriction:
 
     def match(self, column: Callable[[str], pa.Array]) -> list[Mask]:
         """True for every record let through, as channels and tags say each by itself; `column` gives a whole column."""
-        return [mask for _, mask in self._masks(column)]
+        return [mask for _, _, mask in self._looks(column)]
 
     def find_refused(self, batch: Batch) -> RefusedRecord | None:
-        """The first record of a verified batch that is not let through, as it is refused for."""
-        for kind, mask in self._masks(partial(arrow.column, batch)):
+        """A record of a verified batch that is not let through, as it is refused for; None where all are."""
+        for kind, column, mask in self._looks(partial(arrow.column, batch)):
             if not mask.all():
-                row = int(mask.argmin())
-                if kind == "channel":
-                    return RefusedRecord(kind, (batch.channels()[row] or "")[:NAME_SHOWN])
-                return RefusedRecord(kind, self._refused_tag(batch.tags()[row])[:NAME_SHOWN])
+                found = column[int(mask.argmin())].as_py()
+                name = (found or "") if kind == "channel" else self._refused_tag(found)
+                return RefusedRecord(kind, name[:NAME_SHOWN])
         return None
 
-    def _masks(self, column: Callable[[str], pa.Array]) -> Iterator[tuple[Literal["channel", "tag"], Mask]]:
+    def _looks(self, column: Callable[[str], pa.Array]) -> Iterator[tuple[Literal["channel", "tag"], pa.Array, Mask]]:
         if self.channels is not None or self.channels_denied:
             channels = column("channel")
             fits = partial(fitting_channels, channels)
-            yield "channel", _let_through(self.channels, self.channels_denied, fits, len(channels))
+            yield "channel", channels, _let_through(self.channels, self.channels_denied, fits, len(channels))
         if self.tags is not None or self.tags_denied:
             tags = column("tags")
-            yield "tag", _let_through(self.tags, self.tags_denied, partial(fitting_tags, tags), len(tags))
+            fits = partial(fitting_tags, tags)
+            yield "tag", tags, _let_through(self.tags, self.tags_denied, fits, len(tags))
 
     def _refused_tag(self, tags: Sequence[str]) -> str:
         denied = (tag for tag in tags if any(fits_tag(name, tag) for name in self.tags_denied))
