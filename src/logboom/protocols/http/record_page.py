@@ -111,6 +111,8 @@ class RecordPage:
     tables: list[pa.Table]
     records: int
     size: int
+    has_gaps: bool
+    """Whether a filter, or rules, leave records out."""
 
     @property
     def at_start(self) -> bool:
@@ -349,6 +351,7 @@ class _Reading:
             tables=self._tables,
             records=self._records,
             size=self._size,
+            has_gaps=chunk.seqnos is not None,
         )
 
 
