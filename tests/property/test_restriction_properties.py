@@ -48,7 +48,7 @@ def test_columns_say_the_same_as_records(
         [b"%d" % number for number in range(len(records))],
         channels=[channel for channel, _ in records],
         tags=[tags for _, tags in records],
-        codec=codec,  # type: ignore[arg-type]
+        codec=codec,
     )
     restriction = book.restriction(ann, "read", client) or Restriction()
     refused = restriction.find_refused(Batch.parse(bytes(batch.data)))

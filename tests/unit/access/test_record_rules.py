@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,9 @@ def book_of(*texts: str) -> RuleBook:
     return book
 
 
-def _words(text: str) -> tuple[str, str, tuple[str, ...], str, str]:
+def _words(text: str) -> tuple[Any, str, tuple[str, ...], str, str]:
     effect, who, rights, kind, name = text.split()
-    return effect, who, tuple(rights.split(",")), kind, name  # type: ignore[return-value]
+    return effect, who, tuple(rights.split(",")), kind, name
 
 
 def may(book: RuleBook, channel: str | None, *tags: str, client: str = "", subject: Subject = ANN) -> bool:

@@ -69,9 +69,9 @@ async def read(broker: LocalBroker, caller: Caller = ANN, seqno: int = 0, **more
     return await broker.read(ReadRequest("events", Start(seqno=seqno), **more), caller=caller)
 
 
-async def read_all(broker: LocalBroker, caller: Caller = ANN, **more: Any) -> list[tuple[int, str]]:
+async def read_all(broker: LocalBroker, caller: Caller = ANN, **more: Any) -> list[tuple[int | None, str]]:
     """Seqnos and values, to the end."""
-    found: list[tuple[int, str]] = []
+    found: list[tuple[int | None, str]] = []
     seqno = 0
     while True:
         chunk = await read(broker, caller, seqno, **more)
