@@ -72,7 +72,7 @@ class RuleBook:
         """Whether this is allowed. Without a name: to any object of the kind at all."""
         if subject.principal in UNBOUND:
             return Decision(True)
-        if kind == "pipeline" and (restricting := self.record_rules(subject)):
+        if kind == "pipeline" and (restricting := self.record_rules(subject, "read")):
             return Decision(False, restricting[0])  # what it makes holds records, and names where they are
         allowing: Rule | None = None
         for rule in self._rules_of(subject):
@@ -91,12 +91,11 @@ class RuleBook:
         speaking = [rule for rule in self._rules_of(subject) if rule.covers_some(kind) and rule.gives(right)]
         return all(rule.effect == "allow" for rule in speaking) and any(rule.name == "*" for rule in speaking)
 
-    def record_rules(self, subject: Subject, right: Right | None = None) -> list[Rule]:
+    def record_rules(self, subject: Subject, right: Right) -> list[Rule]:
         """Those for channels and tags that speak of him, and of this right."""
         if not self.speaks_of_records or subject.principal in UNBOUND:
             return []
-        about = (rule for rule in self._rules_of(subject) if rule.kind in RECORD_KINDS)
-        return [rule for rule in about if right is None or rule.gives(right)]
+        return [rule for rule in self._rules_of(subject) if rule.kind in RECORD_KINDS and rule.gives(right)]
 
     def restriction(self, subject: Subject, right: Right, client: str = "") -> Restriction | None:
         """Which records he may read, or write; None where that is all of them."""

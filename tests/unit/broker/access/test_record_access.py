@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +13,13 @@ import pytest
 from logboom.access.restriction import Restriction
 from logboom.access.rule import Rule
 from logboom.batch import Batch, Producer, build
-from logboom.broker.api import Appended, Chunk, Filter, Part, PublishKey, ReadRequest, Receipt, Start
+from logboom.broker.api import PIPELINE_TOPIC, Appended, Chunk, Filter, Part, PublishKey, ReadRequest, Receipt, Start
 from logboom.broker.caller import ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
 from logboom.broker.rules import ObjectKind, OpenRules, Right
-from logboom.errors import BatchError, NotAllowed, RecordNotAllowed, TopicNotFound
+from logboom.errors import BatchError, LogboomError, NotAllowed, RecordNotAllowed, TopicNotFound
+from support.brokers.every_call import ASKED, arguments
 
 ANN = Caller("ann", by="certificate")
 BOB = Caller("bob", by="certificate")
@@ -157,6 +159,15 @@ def test_appends_keep_their_order_beside_those_that_are_looked_through(tmp_path:
         assert [value for _, value in await read_all(broker, ITSELF)] == [str(number) for number in range(40)]
 
     tell(tmp_path, story, "deny ann write channel b")
+
+
+def test_who_may_write_some_records_only_says_to_the_pipeline_what_he_likes(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        part = Part(PIPELINE_TOPIC, [build([b"{}"])], 0, 0)
+        (answer,) = await broker.append([part], "durable", caller=ANN)
+        assert isinstance(answer, Appended)
+
+    tell(tmp_path, story, "allow ann all pipeline *", "allow ann write channel in/#")
 
 
 def test_what_is_no_batch_is_refused_as_such(tmp_path: Path) -> None:
@@ -404,3 +415,36 @@ def test_which_rule_decides_is_explained(tmp_path: Path, asked: dict[str, Any], 
 
     rules = "allow ann read channel a/#", "deny * read tag secret", "allow ann read channel in/%c"
     tell(tmp_path, story, *rules)
+
+
+@pytest.mark.parametrize("call", sorted(ASKED))
+def test_no_call_shows_what_may_not_be_read(tmp_path: Path, call: str) -> None:
+    """To somebody who has every right, and may not read records of a channel."""
+    hidden = "zz-hidden"
+
+    async def story(broker: LocalBroker) -> None:
+        batch = build(
+            [hidden.encode(), b"seen"],
+            keys=[hidden.encode(), b"seen"],
+            channels=[hidden, "seen"],
+            tags=[(hidden,), ("seen",)],
+            headers=[((hidden, b""),), ()],
+        )
+        await broker.append([Part("events", [batch])], "durable", caller=ITSELF)
+        assert isinstance(await write(broker, (hidden, hidden), caller=BOB), RecordNotAllowed)
+        shown: list[Any] = []
+        try:
+            answer = getattr(broker, call)(**arguments(call, shown), caller=ANN)
+            answer = await answer if inspect.isawaitable(answer) else answer
+            if call == "subscribe":
+                answer = await answer.next()
+            shown.append(answer)
+        except LogboomError as error:
+            shown.append(error)
+        if isinstance(shown[0], Chunk):
+            assert [record.value for record in shown[0].records()] == [b"seen"]
+            shown.append(bytes(shown[0].data))
+        assert hidden not in repr(shown)
+        assert call != "feed" or isinstance(shown[0], NotAllowed)
+
+    tell(tmp_path, story, "allow ann all all *", "deny ann read channel z*", "deny bob write channel z*")
