@@ -1,4 +1,4 @@
-"""Which records somebody may read, or write, by their channels and tags. Evaluated on columns, never record by record.
+"""Which records somebody may read, or write, by their channels and tags. Evaluated on columns, where they are not few.
 
 A record is let through where nothing that is denied fits its channel or any of its tags; where some channels are
 allowed, only if one of them fits its channel; and where some tags are allowed, only if one of them fits one of its
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple
 
 from logboom.batch import arrow
 from logboom.batch.columns import CHANNEL, TAGS
-from logboom.batch.selection import PATTERN_BYTES_MAX, fits_tag, fitting_channels, fitting_tags
+from logboom.batch.selection import PATTERN_BYTES_MAX, fits_channel, fits_tag, fitting_channels, fitting_tags
 from logboom.errors import InvalidPattern
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from logboom.batch.batch import Batch
     from logboom.batch.selection import Mask
 
+FEW: Final = 8
+"""Records that are looked at one by one."""
 NAME_SHOWN: Final = 200
 """Characters of a channel or tag that somebody is told of."""
 
@@ -55,13 +57,36 @@ class Restriction:
         """True for every record let through, as channels and tags say each by itself; `column` gives a whole column."""
         return [mask for _, _, mask in self._looks(column)]
 
+    @property
+    def pattern_count(self) -> int:
+        named = self.channels or (), self.channels_denied, self.tags or (), self.tags_denied
+        return sum(map(len, named))
+
     def find_refused(self, batch: Batch) -> RefusedRecord | None:
         """A record of a verified batch that is not let through, as it is refused for; None where all are."""
+        if len(batch) <= FEW:
+            found = map(self._refuse, batch.channels(), batch.tags())
+            return next(filter(None, found), None)
         for kind, column, mask in self._looks(partial(arrow.column, batch)):
             if not mask.all():
                 found = column[int(mask.argmin())].as_py()
                 name = (found or "") if kind == "channel" else self._refused_tag(found)
                 return RefusedRecord(kind, name[:NAME_SHOWN])
+        return None
+
+    def _refuse(self, channel: str | None, tags: Sequence[str]) -> RefusedRecord | None:
+        """The same of one record: where there are few, Arrow would cost more than the loop."""
+
+        def has_channel(patterns: Sequence[str]) -> bool:
+            return channel is not None and any(fits_channel(pattern, channel) for pattern in patterns)
+
+        def has_tag(names: Sequence[str]) -> bool:
+            return any(fits_tag(name, tag) for tag in tags for name in names)
+
+        if has_channel(self.channels_denied) or not (self.channels is None or has_channel(self.channels)):
+            return RefusedRecord("channel", (channel or "")[:NAME_SHOWN])
+        if has_tag(self.tags_denied) or not (self.tags is None or has_tag(self.tags)):
+            return RefusedRecord("tag", self._refused_tag(tags)[:NAME_SHOWN])
         return None
 
     def _looks(self, column: Callable[[str], pa.Array]) -> Iterator[tuple[Literal["channel", "tag"], pa.Array, Mask]]:

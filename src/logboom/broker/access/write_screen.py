@@ -1,18 +1,23 @@
 """What rules on channels and tags do not let a caller write: a batch with one such record is refused as a whole.
 
-Made for a caller when his append takes its place; looked through with it on a thread, in the order of its log.
+Made for a caller when his append takes its place. A small batch is looked through at once; others on a thread, in the
+order of their log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
-from logboom.access.restriction import Restriction
+from logboom.access.restriction import FEW, Restriction
 from logboom.batch import KIND_DATA, Batch
 from logboom.broker.caller import Caller
 from logboom.broker.rules import Rules
 from logboom.errors import BatchError, LogboomError, RecordNotAllowed
+
+QUICK_BYTES: Final = 16 * 1024
+"""Of a batch of few records that is looked through at once: a hop to a thread would take longer."""
+QUICK_PATTERNS: Final = 32
 
 
 class WriteScreen(NamedTuple):
@@ -24,6 +29,12 @@ class WriteScreen(NamedTuple):
         """None where he may write all records."""
         restriction = rules.restriction(caller, "write")
         return None if restriction is None else cls(caller, restriction)
+
+    def is_quick(self, batches: Sequence[Batch]) -> bool:
+        if len(batches) != 1 or self.restriction.pattern_count > QUICK_PATTERNS:
+            return False
+        header = batches[0].header
+        return header.record_count <= FEW and max(header.size, header.body_size) <= QUICK_BYTES
 
     def refusal(self, batches: Iterable[Batch], limit_bytes: int) -> LogboomError | None:
         """Why these are refused; None where they are not. For a thread: holds what one of them inflates to."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,14 @@ RULES = (
     "allow * all cursor *",
 )
 Story = Callable[[LocalBroker], Awaitable[None]]
+
+
+@pytest.fixture(params=["quick", "on a thread"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a batch: small ones are looked through at once."""
+    if request.param != "quick":
+        monkeypatch.setattr("logboom.broker.access.write_screen.QUICK_BYTES", 0)
+        monkeypatch.setattr("logboom.access.restriction.FEW", 0)
 
 
 def tell(path: Path, story: Story, *rules: str) -> None:
@@ -116,6 +125,7 @@ def test_a_limit_of_records_is_kept_where_some_are_left_out(tmp_path: Path) -> N
     tell(tmp_path, story, "deny ann read channel b")
 
 
+@pytest.mark.usefixtures("way")
 def test_a_record_that_may_not_be_written_refuses_its_batch(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         for codec in ("none", "lz4", "zstd"):
@@ -136,6 +146,7 @@ def test_a_record_that_may_not_be_written_refuses_its_batch(tmp_path: Path) -> N
     tell(tmp_path, story, "allow * write channel a/%u/#", "deny * write tag secret")
 
 
+@pytest.mark.usefixtures("way")
 def test_of_several_batches_those_that_may_be_written_are(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         good, bad = batch_of(("a",)), batch_of(("b",))
@@ -149,18 +160,23 @@ def test_of_several_batches_those_that_may_be_written_are(tmp_path: Path) -> Non
 
 
 def test_appends_keep_their_order_beside_those_that_are_looked_through(tmp_path: Path) -> None:
+    dice = random.Random(1)
+
     async def story(broker: LocalBroker) -> None:
         answers = [
-            broker.append([Part("events", [batch_of((f"{number}",))])], caller=ANN if number % 2 else BOB)
-            for number in range(40)
+            broker.append([Part("events", [batch_of(*[(f"{number}",)] * dice.choice([1, 30]))])], caller=caller)
+            for number, caller in enumerate([ANN, BOB] * 20)
         ]
         placed = [(await answer)[0] for answer in answers]
-        assert [answer.base_seqno for answer in placed if isinstance(answer, Appended)] == list(range(40))
-        assert [value for _, value in await read_all(broker, ITSELF)] == [str(number) for number in range(40)]
+        seqnos = [answer.base_seqno for answer in placed if isinstance(answer, Appended)]
+        assert (len(seqnos), seqnos) == (40, sorted(seqnos))
+        values = [value for _, value in await read_all(broker, ITSELF)]
+        assert list(dict.fromkeys(values)) == [str(number) for number in range(40)]
 
     tell(tmp_path, story, "deny ann write channel b")
 
 
+@pytest.mark.usefixtures("way")
 def test_who_may_write_some_records_only_says_to_the_pipeline_what_he_likes(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         part = Part(PIPELINE_TOPIC, [build([b"{}"])], 0, 0)
@@ -170,6 +186,7 @@ def test_who_may_write_some_records_only_says_to_the_pipeline_what_he_likes(tmp_
     tell(tmp_path, story, "allow ann all pipeline *", "allow ann write channel in/#")
 
 
+@pytest.mark.usefixtures("way")
 def test_what_is_no_batch_is_refused_as_such(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         broken = bytearray(batch_of(("a",), ("b",), codec="zstd").data)
@@ -181,6 +198,7 @@ def test_what_is_no_batch_is_refused_as_such(tmp_path: Path) -> None:
     tell(tmp_path, story, "allow ann write channel a")
 
 
+@pytest.mark.usefixtures("way")
 def test_a_repeat_of_what_another_may_write_is_judged_by_itself(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         batch = batch_of(("b",), producer=Producer(7, 0, 0))
@@ -358,6 +376,7 @@ def test_who_may_read_some_records_only_is_not_sent_to_the_files(tmp_path: Path)
     tell(tmp_path, story, "deny ann write tag secret")
 
 
+@pytest.mark.usefixtures("way")
 def test_what_a_client_calls_itself_stands_for_it_and_for_nothing_else(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         for client, allowed in (("d7", "in/d7"), ("d/7", None), ("+", None), ("", None)):
@@ -380,6 +399,7 @@ def test_a_token_reads_what_its_user_may(tmp_path: Path) -> None:
     tell(tmp_path, story, "deny cleo read channel b")
 
 
+@pytest.mark.usefixtures("way")
 def test_what_is_refused_is_in_the_audit_trail(tmp_path: Path) -> None:
     noted: list[tuple[str, ...]] = []
 
