@@ -53,14 +53,14 @@ class Restriction:
         """A batch without one of these has no record that is let through: bits of its header."""
         return (0 if self.channels is None else CHANNEL) | (0 if self.tags is None else TAGS)
 
-    def match(self, column: Callable[[str], pa.Array]) -> list[Mask]:
-        """True for every record let through, as channels and tags say each by itself; `column` gives a whole column."""
-        return [mask for _, _, mask in self._looks(column)]
-
     @property
     def pattern_count(self) -> int:
         named = self.channels or (), self.channels_denied, self.tags or (), self.tags_denied
         return sum(map(len, named))
+
+    def match(self, column: Callable[[str], pa.Array]) -> list[Mask]:
+        """True for every record let through, as channels and tags say each by itself; `column` gives a whole column."""
+        return [mask for _, _, mask in self._looks(column)]
 
     def find_refused(self, batch: Batch) -> RefusedRecord | None:
         """A record of a verified batch that is not let through, as it is refused for; None where all are."""

@@ -79,7 +79,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
         if other:
             raise InvalidRule(f"nobody can {other[0]} a {self.kind}: rules for them are about read and write")
         if not self.name.isprintable():
-            raise InvalidRule(f"{self.name[:100]!r} has characters that cannot be shown: write + or # for that level")
+            raise InvalidRule(f"{self.name[:100]!r} has characters that cannot be shown: use a pattern that fits it")
         try:
             if self.kind == TAG:
                 check_tag(self.name)

@@ -102,16 +102,14 @@ class RuleBook:
         rules = self.record_rules(subject, right)
         if not rules:
             return None
-        named: dict[tuple[str, str], tuple[str, ...]] = {}
+        named: dict[tuple[str, str], list[str]] = {}
         for rule in rules:
-            text, about = _meant(rule, subject, client), (rule.kind, rule.effect)
-            named[about] = named.get(about, ()) + (() if text is None else (text,))
-        return Restriction(
-            named.get((CHANNEL, "allow")),
-            named.get((CHANNEL, "deny"), ()),
-            named.get((TAG, "allow")),
-            named.get((TAG, "deny"), ()),
-        )
+            text, names = _meant(rule, subject, client), named.setdefault((rule.kind, rule.effect), [])
+            names += () if text is None else (text,)
+        allowed = (named.get((kind, "allow")) for kind in (CHANNEL, TAG))
+        channels, tags = (None if names is None else tuple(names) for names in allowed)
+        channels_denied, tags_denied = (tuple(named.get((kind, "deny"), ())) for kind in (CHANNEL, TAG))
+        return Restriction(channels, channels_denied, tags, tags_denied)
 
     def decide_record(
         self, subject: Subject, right: Right, channel: str | None, tags: Sequence[str], client: str = ""

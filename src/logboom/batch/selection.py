@@ -143,7 +143,15 @@ def fits_channel(text: str, channel: str) -> bool:
         return channel == argument
     if how == "prefix":
         return channel.startswith(argument)
-    return re.match(argument.removesuffix("$") + r"\Z", channel) is not None  # there, $ also fits before a last newline
+    wanted, levels = text.split("/"), channel.split("/")
+    if wanted[-1] == "#":
+        wanted.pop()
+        levels = levels[: len(wanted)]
+    return len(wanted) == len(levels) and all(map(_is_level, wanted, levels))
+
+
+def _is_level(wanted: str, level: str) -> bool:
+    return wanted in ("+", level)
 
 
 def fits_tag(name: str, tag: str) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 
 from logboom.access.credential import ITERATIONS_LEAST, Credential, digest_size
 from logboom.access.principal import GROUP, check_principal
-from logboom.access.rule import CHANNEL, KINDS, RECORD_KINDS, RIGHTS, TAG, Right, Rule, check_who
+from logboom.access.rule import CHANNEL, KINDS, RECORD_KINDS, RECORD_RIGHTS, RIGHTS, TAG, Right, Rule, check_who
 from logboom.access.rule_book import UNBOUND, Decision, Subject
 from logboom.access.token import Token, TokenSecret
 from logboom.broker.access.access_rules import TOKEN, AccessRules
@@ -201,7 +201,8 @@ class AccessAdmin:
         subject = self._decides.subject_of(caller)
         if subject is None:
             return Explanation(False, f"there is no user {asked.user}, or he is disabled")
-        rules = [] if self._decides.sees_all(caller, "topic") else self._state.book.record_rules(subject, right)
+        is_free = right not in RECORD_RIGHTS or self._decides.sees_all(caller, "topic")
+        rules = [] if is_free else self._state.book.record_rules(subject, right)
         if kind in RECORD_KINDS:
             return self._explain_record(subject, right, asked) if rules else Explanation(True, NO_RECORD_RULE)
         found = self._explanation(self._decides.decide(caller, right, kind, asked.name))
