@@ -120,8 +120,9 @@ def test_who_may_read_some_records_only_is_not_told_where_the_files_are(node: Se
     for name, known in (("sue", str(node.process.directory)), ("bob", None)):
         catalog = NodeCatalog(node.profile(name))
         try:
-            catalog.find(["events"])
+            (events,) = catalog.find(["events"])
             assert catalog.directory == known
+            assert catalog.archived(events, 0) is None  # where archives are is not for them: the node reads those
         finally:
             catalog.close()
     with FileReader(str(node.process.directory), "events") as files:  # file modes decide, and no rule
