@@ -105,10 +105,12 @@ class RecordsPage(msgspec.Struct, frozen=True):
 
 
 class RecordNotFound(RequestError):
-    """It was dropped, or is not written yet."""
+    """It was dropped, is not written yet, or rules leave it out for whoever asks."""
 
     def __init__(self, error: SeqnoOutOfRange) -> None:
-        super().__init__(str(error), 404, "record-not-found", "data.first and data.next say what there is")
+        is_there = error.first <= error.seqno < error.next
+        words = f"record {error.seqno} is not for you: rules leave it out" if is_there else str(error)
+        super().__init__(words, 404, "record-not-found", "data.first and data.next say what there is")
         self.seqno, self.first, self.next = error.seqno, error.first, error.next
 
 
@@ -117,7 +119,7 @@ async def read_records(front_end: HttpFrontEnd, request: Request) -> Response:
     choice = choose(", ".join(request.headers.getlist("accept")), query.format)
     wanted = await _wanted(front_end, caller_of(request), topic_of(request), query)
     page = await read_page(front_end, request, wanted)
-    facts = _facts(request, page, wanted.limit, wanted.request.filter is not None)
+    facts = _facts(request, page, wanted.limit)
     pieces = encode(choice.format, page.tables, RecordSource(page.topic, page.partition), facts)
     return await respond(front_end.threads, pieces, page.size, choice.media_type, _headers(facts))
 
@@ -183,10 +185,10 @@ async def _start(front_end: HttpFrontEnd, caller: Caller, topic: str, query: Rec
     return start or Start()
 
 
-def _facts(request: Request, page: RecordPage, limit: int, filtered: bool) -> RecordsPage:
+def _facts(request: Request, page: RecordPage, limit: int) -> RecordsPage:
     """Everything but the records."""
     following = None if page.is_over else _link(request, {"from": page.bookmark})
-    links = Links(_link(request, {}), following, _previous(request, page, limit, filtered))
+    links = Links(_link(request, {}), following, _previous(request, page, limit))
     return RecordsPage(
         [],
         page.topic,
@@ -202,12 +204,12 @@ def _facts(request: Request, page: RecordPage, limit: int, filtered: bool) -> Re
     )
 
 
-def _previous(request: Request, page: RecordPage, limit: int, filtered: bool) -> str | None:
+def _previous(request: Request, page: RecordPage, limit: int) -> str | None:
     count = min(limit, page.start - page.first)
     if count <= 0:
         return None
     start = str(page.start - count)
-    if filtered:
+    if page.has_gaps:
         return _link(request, {"from": start, "until": str(page.start)})
     return _link(request, {"from": start, "limit": str(count)})
 
