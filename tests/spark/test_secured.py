@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from logboom import Writer
+from logboom.access.rule import Rule
 from logboom.client.remote import connect
 from logboom.errors import ConfigError
 from support.nodes.secured import PASSWORD, SecuredNode, secured_node
@@ -84,8 +85,6 @@ def test_a_stream_reads_writes_and_keeps_its_cursor(
 
 
 async def _allow_cursors(node: SecuredNode) -> None:
-    from logboom.access.rule import Rule
-
     async with connect(f"unix:{node.unix}") as broker:
         await broker.add_rule(Rule("allow", "bob", ("all",), "cursor", "spark"))
 
@@ -102,3 +101,28 @@ def test_who_is_not_known_is_told_so(spark: SparkSession, node: SecuredNode) -> 
     reader = spark.read.format("logboom").option("topic", "bob.events").option("ca", node.ca)
     with pytest.raises(Exception, match="sign in"):
         reader.load(f"tls://{node.address}").count()
+
+
+def test_who_may_read_some_records_only_is_sent_to_the_node_and_gets_those(
+    spark: SparkSession, node: SecuredNode, profile: str
+) -> None:
+    asyncio.run(node.add("sam", ("read", "topic", "*")))
+    with Writer("marked", node.profile("ann")) as writer:
+        for number in range(100):
+            writer.write(b"%d" % number, channel="open" if number % 4 else "closed")
+    path = Path(os.environ["LOGBOOM_PROFILES"])
+    path.write_text(path.read_text().replace("[bob]", "[sam]").replace('"bob"', '"sam"'))
+
+    def read() -> tuple[int, set[str], int]:
+        frame = spark.read.format("logboom").option("topic", "marked").load("@sam")
+        rows = frame.select("seqno", "channel").collect()
+        return frame.count(), {row.channel for row in rows}, frame.where("channel = 'closed'").count()
+
+    assert read() == (100, {"open", "closed"}, 25)
+    asyncio.run(_deny_closed(node))
+    assert read() == (75, {"open"}, 0)
+
+
+async def _deny_closed(node: SecuredNode) -> None:
+    async with connect(f"unix:{node.unix}") as broker:
+        await broker.add_rule(Rule("deny", "sam", ("read",), "channel", "closed"))

@@ -16,9 +16,10 @@ import msgspec
 import pytest
 
 from logboom import Reader
+from logboom.access.rule import Rule
 from logboom.batch import Record, Selection, build, build_records
 from logboom.broker.api import Filter, Part, ReadRequest, Settings, Start
-from logboom.broker.caller import EVERYBODY
+from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
 from logboom.broker.monitor.checkup import examine
@@ -156,6 +157,25 @@ async def test_a_filter_finds_the_same_records_in_the_archive_as_in_the_log(tmp_
         assert found == [
             record for record in records[20:] if (record.channel or "")[:2] == "a/" and record.key == b"k1"
         ]
+
+
+@looped
+async def test_rules_leave_out_the_same_records_of_the_archive_as_of_the_log(tmp_path: Path) -> None:
+    async with opened(tmp_path) as broker:
+        records = await fill_and_drop(broker, tmp_path)
+        for effect, kind, name in (("allow", "topic", "*"), ("allow", "channel", "a/+"), ("deny", "tag", "red")):
+            await broker.add_rule(Rule(effect, "ann", ("read",), kind, name))  # type: ignore[arg-type]
+        expected = [record for record in records if record.channel in ("a/b", "a/c") and not set(record.tags) & {"red"}]
+        for most in (None, 1, 3):
+            found, start = list[Record](), Start()
+            while True:
+                request = ReadRequest("events", start, 0, max_bytes=5000, max_records=most)
+                chunk = await broker.read(request, caller=Caller("ann", by="certificate"))
+                found += chunk.records()
+                start = Start(bookmark=chunk.bookmark)
+                if chunk.at_end:
+                    break
+            assert found == expected
 
 
 @looped

@@ -111,9 +111,9 @@ def test_a_guarded_node_is_spoken_to_by_hand_copied_and_taken_over(tmp_path: Pat
             assert "Traceback" not in said
 
 
-def has_copied(replica: Guarded) -> bool:
+def has_copied(replica: Guarded, count: int = 1) -> bool:
     stats = replica.stats().replica
-    return stats is not None and stats.access == "copied" and stats.connected and orders(replica) == 1
+    return stats is not None and stats.access == "copied" and stats.connected and orders(replica) == count
 
 
 def orders(node: Guarded) -> int:

@@ -6,27 +6,46 @@
 `who` is a user, `group:NAME`, `role:NAME`, `*` for all who have signed in, or `anonymous`. An object's name is exact; a
 prefix, with a `*` at its end; or a pattern, with `*` and `?` anywhere. Names that begin with `_` are the node's own:
 only a rule that begins so itself speaks of them.
+
+Rules for channels and tags are about records, inside the topics that other rules give:
+
+    allow sensors write channel devices/%u/#    deny group:guests read tag secret
+
+A channel is a pattern as readers have them (`batch/selection.py`), in which `%u` stands for the principal and `%c` for
+the id that the client gives itself; a tag is exact, or a prefix with a `*` at its end.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Final, Literal, get_args
 
 import msgspec
 
 from logboom.access.principal import ANONYMOUS, EVERYBODY, GROUP, ROLE, check_principal
-from logboom.errors import InvalidRule
+from logboom.access.restriction import check_tag
+from logboom.batch.selection import pattern
+from logboom.errors import InvalidPattern, InvalidRule
 
 Right = Literal["read", "write", "create", "configure", "delete", "describe", "manage"]
-ObjectKind = Literal["topic", "cursor", "transaction", "pipeline", "user", "node"]
+ObjectKind = Literal["topic", "cursor", "transaction", "pipeline", "user", "node", "channel", "tag"]
 Effect = Literal["allow", "deny"]
 RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 KINDS: Final[tuple[ObjectKind, ...]] = get_args(ObjectKind)
+CHANNEL: Final = "channel"
+TAG: Final = "tag"
+RECORD_KINDS: Final = frozenset((CHANNEL, TAG))
+"""What a record has. Only rules of exactly these kinds restrict somebody to some records; those for all do not."""
+RECORD_RIGHTS: Final = ("read", "write")
 ALL: Final = "all"
 """Every right, or every kind."""
 NAME_MAX: Final = 260
+"""Of a name in a rule that is not for channels or tags: those are longer."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._/:*?-]{1,260}", re.ASCII)
+_PLACEHOLDER: Final = re.compile("%[uc]")
+_BREAKING: Final = frozenset("/+#*")
+"""In the place of a placeholder these would make another pattern of the one that was meant."""
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,9 +68,25 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
             raise InvalidRule(f"{wrong}: there are {', '.join(RIGHTS)} and all")
         if self.kind not in (*KINDS, ALL):
             raise InvalidRule(f"{self.kind[:40]!r} is no kind of object: there are {', '.join(KINDS)} and all")
-        if _NAME.fullmatch(self.name) is None:
+        if self.kind in RECORD_KINDS:
+            self._check_record()
+        elif _NAME.fullmatch(self.name) is None:
             raise InvalidRule(f"{self.name[:100]!r} names no object: write a name, a prefix* or a pattern with * and ?")
         return self
+
+    def _check_record(self) -> None:
+        other = [right for right in self.rights if right not in (*RECORD_RIGHTS, ALL)]
+        if other:
+            raise InvalidRule(f"nobody can {other[0]} a {self.kind}: rules for them are about read and write")
+        if not self.name.isprintable():
+            raise InvalidRule(f"{self.name[:100]!r} has characters that cannot be shown: use a pattern that fits it")
+        try:
+            if self.kind == TAG:
+                check_tag(self.name)
+            else:
+                pattern(_PLACEHOLDER.sub("xx", self.name))  # as long as it is, so that it is not too long
+        except InvalidPattern as error:
+            raise InvalidRule(str(error)) from None
 
     def gives(self, right: Right) -> bool:
         """Whether it speaks of this right. Who may do anything to an object may know of it."""
@@ -64,6 +99,24 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def covers_some(self, kind: ObjectKind) -> bool:
         return self.kind in (kind, ALL)
+
+    def filled_in(self, principal: str, client: str) -> str | None:
+        """The channels that it speaks of for this principal, at this client; None where that is none.
+
+        Where a name cannot stand in a pattern (it is empty, or has / + # *), a rule that allows speaks of none, and one
+        that denies of all that it could be about: everything from the level of the placeholder on.
+        """
+        names = {"%u": principal, "%c": client}
+        if all(names[each] and _BREAKING.isdisjoint(names[each]) for each in _PLACEHOLDER.findall(self.name)):
+            filled = _PLACEHOLDER.sub(lambda each: names[each[0]], self.name)
+            with suppress(InvalidPattern):  # it may be too long now
+                pattern(filled)
+                return filled
+        if self.effect == "allow":
+            return None
+        levels = self.name.split("/")
+        before = next((number for number, level in enumerate(levels) if _PLACEHOLDER.search(level)), 0)
+        return "/".join([*levels[:before], "#"])
 
     def __str__(self) -> str:
         return f"{self.effect} {self.who} {','.join(self.rights)} {self.kind} {self.name}"

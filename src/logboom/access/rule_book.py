@@ -1,15 +1,20 @@
 """What all rules together decide: deny wins, then allow; what no rule speaks of is not allowed.
 
+Rules for channels and tags decide which records, of topics that other rules give. Whom none of them speaks of is not
+restricted. Where some of them allow channels, a record needs one that fits; so it does of tags.
+
 Nothing here knows where rules are kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from logboom.access.principal import ANONYMOUS, EVERYBODY, GROUP, NODE, OPERATOR, ROLE
-from logboom.access.rule import ALL, ObjectKind, Right, Rule
+from logboom.access.restriction import Restriction
+from logboom.access.rule import ALL, CHANNEL, RECORD_KINDS, TAG, ObjectKind, Right, Rule
+from logboom.batch.selection import fits_channel, fits_tag
 
 ADMIN: Final = "admin"
 """The role that may do everything: there from the beginning."""
@@ -54,16 +59,21 @@ class RuleBook:
         self._roles: dict[str, frozenset[str]] = {}
         """Who has a role: names as rules write them."""
         self._of: dict[Subject, list[Rule]] = {}
+        self.speaks_of_records = False
+        """Whether any rule is about channels or tags."""
 
     def change(self, rules: Mapping[int, Rule], roles: Mapping[str, frozenset[str]]) -> None:
         """From now on these count."""
         self._rules, self._roles = dict(rules), dict(roles)
+        self.speaks_of_records = any(rule.kind in RECORD_KINDS for rule in rules.values())
         self._of.clear()
 
     def decide(self, subject: Subject, right: Right, kind: ObjectKind, name: str = "") -> Decision:
         """Whether this is allowed. Without a name: to any object of the kind at all."""
         if subject.principal in UNBOUND:
             return Decision(True)
+        if kind == "pipeline" and (restricting := self.record_rules(subject, "read")):
+            return Decision(False, restricting[0])  # what it makes holds records, and names where they are
         allowing: Rule | None = None
         for rule in self._rules_of(subject):
             if not rule.gives(right) or not (rule.covers(kind, name) if name else rule.covers_some(kind)):
@@ -81,6 +91,44 @@ class RuleBook:
         speaking = [rule for rule in self._rules_of(subject) if rule.covers_some(kind) and rule.gives(right)]
         return all(rule.effect == "allow" for rule in speaking) and any(rule.name == "*" for rule in speaking)
 
+    def record_rules(self, subject: Subject, right: Right) -> list[Rule]:
+        """Those for channels and tags that speak of him, and of this right."""
+        if not self.speaks_of_records or subject.principal in UNBOUND:
+            return []
+        return [rule for rule in self._rules_of(subject) if rule.kind in RECORD_KINDS and rule.gives(right)]
+
+    def restriction(self, subject: Subject, right: Right, client: str = "") -> Restriction | None:
+        """Which records he may read, or write; None where that is all of them."""
+        rules = self.record_rules(subject, right)
+        if not rules:
+            return None
+        named: dict[tuple[str, str], list[str]] = {}
+        for rule in rules:
+            text, names = _meant(rule, subject, client), named.setdefault((rule.kind, rule.effect), [])
+            names += () if text is None else (text,)
+        allowed = (named.get((kind, "allow")) for kind in (CHANNEL, TAG))
+        channels, tags = (None if names is None else tuple(names) for names in allowed)
+        channels_denied, tags_denied = (tuple(named.get((kind, "deny"), ())) for kind in (CHANNEL, TAG))
+        return Restriction(channels, channels_denied, tags, tags_denied)
+
+    def decide_record(
+        self, subject: Subject, right: Right, channel: str | None, tags: Sequence[str], client: str = ""
+    ) -> Decision:
+        """Whether he may read, or write, a record that has these. The same as `restriction` says, one by one."""
+        allowed: dict[str, Rule | None] = {}
+        for rule in self.record_rules(subject, right):
+            text = _meant(rule, subject, client)
+            names = tags if rule.kind == TAG else () if channel is None else (channel,)
+            fits = fits_tag if rule.kind == TAG else fits_channel
+            is_meant = text is not None and any(fits(text, name) for name in names)
+            if rule.effect == "deny" and is_meant:
+                return Decision(False, rule)
+            if rule.effect == "allow":
+                allowed[rule.kind] = allowed.get(rule.kind) or (rule if is_meant else None)
+        if not all(allowed.values()):
+            return Decision(False)
+        return Decision(True, next(iter(allowed.values()), None))
+
     def _rules_of(self, subject: Subject) -> list[Rule]:
         found = self._of.get(subject)
         if found is None:
@@ -91,3 +139,8 @@ class RuleBook:
             names = names.union(roles)
             found = self._of[subject] = [rule for rule in (*BUILT_IN, *self._rules.values()) if rule.who in names]
         return found
+
+
+def _meant(rule: Rule, subject: Subject, client: str) -> str | None:
+    """The channels, or tags, that a rule speaks of; None where that is none of them."""
+    return rule.name if rule.kind == TAG else rule.filled_in(subject.principal, client)

@@ -7,7 +7,7 @@ levels including none. A trailing `*` makes what stands before it a prefix. Anyt
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final
@@ -132,6 +132,33 @@ def pattern(text: str) -> tuple[str, str]:
     return "regex", f"(?s)^{body}$"
 
 
+def fits_channel(text: str, channel: str) -> bool:
+    """Whether a pattern fits one channel.
+
+    >>> fits_channel("site/+/temp", "site/7/temp"), fits_channel("site/#", "site"), fits_channel("a/*", "b/c")
+    (True, True, False)
+    """
+    how, argument = pattern(text)
+    if how == "exact":
+        return channel == argument
+    if how == "prefix":
+        return channel.startswith(argument)
+    wanted, levels = text.split("/"), channel.split("/")
+    if wanted[-1] == "#":
+        wanted.pop()
+        levels = levels[: len(wanted)]
+    return len(wanted) == len(levels) and all(map(_is_level, wanted, levels))
+
+
+def _is_level(wanted: str, level: str) -> bool:
+    return wanted in ("+", level)
+
+
+def fits_tag(name: str, tag: str) -> bool:
+    """Whether a tag is this one; or begins so, where the name ends with a `*`."""
+    return tag.startswith(name[:-1]) if name.endswith("*") else tag == name
+
+
 def _encoded(text: str) -> bytes:
     try:
         return text.encode()
@@ -161,6 +188,25 @@ def _channel_mask(column: pa.StringArray, text: str) -> Mask:
     return _to_mask(matches)
 
 
+def fitting_channels(column: pa.StringArray, patterns: Sequence[str]) -> Mask:
+    """The records whose channel one of the patterns fits. Each different channel is looked at once."""
+    exact = [text for text in patterns if pattern(text)[0] == "exact"]
+    looks: list[Callable[[pa.StringArray], Mask]] = [partial(_is_in, wanted=exact)] if exact else []
+    looks += [partial(_channel_mask, text=text) for text in patterns if pattern(text)[0] != "exact"]
+    return _of_each(column, lambda names: _any(names, looks))
+
+
+def fitting_tags(column: pa.ListArray, names: Sequence[str]) -> Mask:
+    """The records with a tag that is one of these, or begins as one of them does that ends with a `*`."""
+    import pyarrow.compute as pc
+
+    whole = [name for name in names if not name.endswith("*")]
+    begun = [name[:-1] for name in names if name.endswith("*")]
+    looks: list[Callable[[pa.StringArray], Mask]] = [partial(_is_in, wanted=whole)] if whole else []
+    looks += [partial(lambda tags, front: _to_mask(pc.starts_with(tags, front)), front=front) for front in begun]
+    return _with_some(column, _of_each(column.values, lambda tags: _any(tags, looks)))
+
+
 def _key_mask(column: pa.BinaryArray, key: bytes) -> Mask:
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -169,15 +215,44 @@ def _key_mask(column: pa.BinaryArray, key: bytes) -> Mask:
 
 
 def _has_tag(column: pa.ListArray, wanted: tuple[str, ...]) -> Mask:
-    import numpy as np
+    return _with_some(column, _is_in(column.values, wanted))
+
+
+def _is_in(column: pa.StringArray, wanted: Sequence[str]) -> Mask:
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    return _to_mask(pc.is_in(column, pa.array(wanted, pa.string())))
+
+
+def _with_some(column: pa.ListArray, found: Mask) -> Mask:
+    """The rows of lists of which an entry was found."""
+    import numpy as np
+
     hits = np.zeros(len(column.values) + 1, np.int32)
-    np.cumsum(_to_mask(pc.is_in(column.values, pa.array(wanted, pa.string()))), out=hits[1:])
+    np.cumsum(found, out=hits[1:])
     steps = column.offsets.to_numpy()
-    found: Mask = hits[steps[1:]] > hits[steps[:-1]]
-    return found
+    rows: Mask = hits[steps[1:]] > hits[steps[:-1]]
+    return rows
+
+
+def _of_each(column: pa.StringArray, look: Callable[[pa.StringArray], Mask]) -> Mask:
+    """What is found of each different text, for all entries that have it. Where there is none nothing is found."""
+    import numpy as np
+
+    encoded = column.dictionary_encode()
+    found = np.append(look(encoded.dictionary), False)
+    rows: Mask = found[encoded.indices.fill_null(len(found) - 1).to_numpy(zero_copy_only=False)]
+    return rows
+
+
+def _any(column: pa.StringArray, looks: Sequence[Callable[[pa.StringArray], Mask]]) -> Mask:
+    import numpy as np
+
+    mask: Mask = np.zeros(len(column), np.bool_)
+    for look in looks:
+        mask |= look(column)
+    return mask
 
 
 def _to_mask(matches: pa.BooleanArray) -> Mask:

@@ -143,6 +143,7 @@ SLIPS: Final = (
     e.InvalidPattern,
     e.InvalidTopicName,
     e.PartitionNotFound,
+    e.RecordNotAllowed,
     e.StageNotFound,
     e.TopicExists,
     e.TopicNotFound,

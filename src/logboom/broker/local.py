@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -21,6 +21,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from logboom.access.quota import OUT_OF
+from logboom.batch import Batch
 from logboom.broker.access.access_admin import AccessAdmin
 from logboom.broker.access.access_rules import AccessRules
 from logboom.broker.access.access_state import FILE as ACCESS_FILE
@@ -34,6 +35,7 @@ from logboom.broker.access.local_access import LocalAccess
 from logboom.broker.access.metered_reads import MeteredFeed, MeteredSubscription
 from logboom.broker.access.quotas import Quotas
 from logboom.broker.access.sign_in import SignIn
+from logboom.broker.access.write_screen import WriteScreen
 from logboom.broker.admission import Admission, check_not_internal
 from logboom.broker.api import (
     PIPELINE_TOPIC,
@@ -173,6 +175,7 @@ class LocalBroker(LocalAccess):
         self._validation = Validation(loop, reads, self._rounds, validators, config.allowed.validators)
         self._admission = admission = Admission(self.rejections, None if role is None or role.promoted else role.source)
         self._ids = IdIssuer(self._rounds, admission, self._spawn)
+        self._validation.on_refusal = decides.on_refusal
         writing = catalog, self._rounds, self._validation, admission
         self._router = AppendRouter(loop, *writing, self._ids, config, self._spawn, rules, quotas)
         self._router.on_made = self.audit.note_act
@@ -376,17 +379,23 @@ class LocalBroker(LocalAccess):
             return refused
         if self.quotas.is_on:
             self.quotas.charge_parts(caller, parts)
-        return self._stages.stage(stage, parts)
+        return self._stages.stage(stage, parts, WriteScreen.of(self._rules, caller))
 
     async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
         self._ask(caller, "write", "transaction", key.name)
         with self._admission.counting():
-            return await self._its_publishing().publish(key, stages, partial(self._check_stage, caller))
+            checks = partial(self._check_stage, caller), partial(self._look_through, caller)
+            return await self._its_publishing().publish(key, stages, *checks)
 
     def _check_stage(self, caller: Caller, stage: str, topics: set[str]) -> None:
         """Who publishes it writes to its topics, whoever has filled it, and whatever he was allowed then."""
         if not all(self._rules.allows(caller, "write", "topic", topic) for topic in topics):
             raise NotAllowed(caller.principal, "write", "transaction", stage)
+
+    async def _look_through(self, caller: Caller, batches: Iterable[Batch]) -> LogboomError | None:
+        """So it is with channels and tags of its records."""
+        screen = WriteScreen.of(self._rules, caller)
+        return None if screen is None else await self._validation.look_through(screen, batches)
 
     async def publish_batches(
         self, key: PublishKey, parts: Sequence[Part], *, caller: Caller = EVERYBODY
@@ -397,7 +406,7 @@ class LocalBroker(LocalAccess):
         if self.quotas.is_on:
             self.quotas.charge_parts(caller, parts)
         with self._admission.counting():
-            return await self._its_publishing().publish_batches(key, parts)
+            return await self._its_publishing().publish_batches(key, parts, WriteScreen.of(self._rules, caller))
 
     async def _settle_publishes(self) -> None:
         """What is published holds its topics no longer. Where that cannot be written down, whoever asks is told."""
@@ -454,8 +463,7 @@ class LocalBroker(LocalAccess):
             return MeteredSubscription(await self._topic_reads.subscribe(request, caller), self.quotas, caller)
         position = await self._begin(request, caller)
         self._reading.counts.subscriptions += 1
-        check_reader = partial(self._rules.check, caller, "read", "topic", request.topic)
-        subscription = LocalSubscription(self._reading, position, request.max_records, check_reader)
+        subscription = LocalSubscription(self._reading, position, request.max_records)
         return MeteredSubscription(subscription, self.quotas, caller)
 
     async def locate(self, request: ReadRequest, *, caller: Caller = EVERYBODY) -> list[LogPlace]:
@@ -478,6 +486,7 @@ class LocalBroker(LocalAccess):
 
     async def _begin(self, request: ReadRequest, caller: Caller) -> ReadPoint:
         self._ask(caller, "read", "topic", request.topic)
+        restriction = self._rules.restriction(caller, "read")
         if request.start.cursor is not None:
             self._ask(caller, "read", "cursor", request.start.cursor)
         self._admission.check_open()
@@ -486,7 +495,10 @@ class LocalBroker(LocalAccess):
         if partition is None and request.start.bookmark is not None:
             partition = Bookmark.parse(request.start.bookmark).partition
         writer = hosted.writer(partition)
-        return await self._reading.begin(hosted.topic, writer, hosted.writers.index(writer), hosted.meter, request)
+        point = await self._reading.begin(hosted.topic, writer, hosted.writers.index(writer), hosted.meter, request)
+        point.restriction, point.restrict = restriction, partial(self._rules.restriction, caller, "read")
+        point.check_reader = partial(self._rules.check, caller, "read", "topic", request.topic)
+        return point
 
     async def commit_cursor(
         self,
@@ -589,11 +601,21 @@ class LocalBroker(LocalAccess):
     async def feed(self, topic: str, partition: int | None, index: int, *, caller: Caller = EVERYBODY) -> MeteredFeed:
         """See broker.api.Feeds."""
         self._ask(caller, "read", "topic", topic)
+        check_reader = partial(self._check_copier, caller, topic)
+        check_reader()
         self._admission.check_open()
         check_not_internal(topic)
         feed = await begin_feed(self._data, self._reading, self._catalog.find(topic), partition, index)
-        feed.check_reader = partial(self._rules.check, caller, "read", "topic", topic)
+        feed.check_reader = check_reader
         return MeteredFeed(feed, self.quotas, caller)
+
+    def _check_copier(self, caller: Caller, topic: str) -> None:
+        """A copy has all records, or it is none."""
+        self._rules.check(caller, "read", "topic", topic)
+        if self._rules.restriction(caller, "read") is not None:
+            error = NotAllowed(caller.principal, "copy", "topic", topic, "rules on channels or tags leave records out")
+            self.rejections.note(error)
+            raise error
 
     def deleted(self, topic_ids: Sequence[str], *, caller: Caller = EVERYBODY) -> list[Deletion]:
         """See broker.api.Feeds."""

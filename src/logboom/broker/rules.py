@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from logboom.access.restriction import Restriction
 from logboom.access.rule import ObjectKind, Right
 from logboom.broker.caller import Caller
 
@@ -32,6 +33,10 @@ class Rules(Protocol):
         """Whether nothing of the kind is to be left out for this caller."""
         ...
 
+    def restriction(self, caller: Caller, right: Right) -> Restriction | None:
+        """Which records he may read, or write, of topics that he may; None where that is all of them."""
+        ...
+
 
 class OpenRules:
     """Everybody may do everything."""
@@ -47,6 +52,9 @@ class OpenRules:
 
     def sees_all(self, caller: Caller, kind: ObjectKind) -> bool:
         return True
+
+    def restriction(self, caller: Caller, right: Right) -> Restriction | None:
+        return None
 
 
 OPEN: Final = OpenRules()

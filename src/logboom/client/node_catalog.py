@@ -20,7 +20,7 @@ from logboom.client.file_catalog import FileCatalog, open_files
 from logboom.client.link.address import Servers, list_servers
 from logboom.client.read.start import CONNECT_PATIENCE_S, Gaps
 from logboom.client.remote import RemoteBroker
-from logboom.errors import Damage, LogboomError, TopicNotFound, Unavailable
+from logboom.errors import Damage, LogboomError, NotAllowed, TopicNotFound, Unavailable
 from logboom.protocols.binary.messages import Welcome
 from logboom.results.archived import ArchivedLogReader, find_archives
 from logboom.results.pipeline_ledger import PipelineLedger
@@ -94,7 +94,10 @@ class NodeCatalog:
         async def refresh(broker: RemoteBroker) -> PipelineState:
             return await self._ledger.refresh()
 
-        return find_archives(self._ask(refresh)).get((topic.id, partition))
+        try:
+            return find_archives(self._ask(refresh)).get((topic.id, partition))
+        except (NotAllowed, TopicNotFound):
+            return None  # where results are is not for everybody: the node reads from them itself
 
     def _meet(self, welcome: Welcome) -> None:
         """Who answers may be another node than before, or have other files."""
@@ -232,6 +235,8 @@ async def _term_before(broker: RemoteBroker, place: LogPoint) -> Term | None:
         if chunk.next_seqno == seqno:
             return None if chunk.term == TERM_UNKNOWN else Term(chunk.term, chunk.lineage)
     chunk = await broker.read(_request(topic, partition, Start(seqno=seqno - 1)))
+    if chunk.seqnos is not None and chunk.next_seqno != seqno:
+        return None  # records are left out for us, and this is another place
     return None if chunk.term == TERM_UNKNOWN else Term(chunk.term, chunk.lineage)
 
 

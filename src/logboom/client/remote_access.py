@@ -131,10 +131,13 @@ class RemoteAccess:
         kind: str,
         name: str = "",
         groups: Sequence[str] = (),
+        channel: str | None = None,
+        tags: Sequence[str] = (),
+        client: str = "",
         *,
         caller: Caller = EVERYBODY,
     ) -> api.Explanation:
-        head = messages.ExplainAccess(user, right, kind, name, list(groups))
+        head = messages.ExplainAccess(user, right, kind, name, list(groups), channel, list(tags), client)
         found: api.Explanation = await self._call(head, _explanation)
         return found
 

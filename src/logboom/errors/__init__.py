@@ -45,6 +45,7 @@ LogboomError
 │   ├── SignInRequired         the node does nothing for callers it does not know
 │   ├── SignInFailed           the name or the secret is wrong
 │   ├── NotAllowed             no rule gives the caller this right
+│   │   └── RecordNotAllowed   rules on channels or tags do not let him write a record of a batch
 │   ├── InvalidPrincipal       a name that no user, group or role can have (also a ValueError)
 │   ├── InvalidPassword        a password that cannot be set (also a ValueError)
 │   ├── InvalidRule            a rule that means nothing (also a ValueError)
@@ -119,6 +120,7 @@ from logboom.errors.access import (
     InvalidRule,
     NotAllowed,
     QuotaNotFound,
+    RecordNotAllowed,
     RuleNotFound,
     SignInFailed,
     SignInRequired,
@@ -297,6 +299,7 @@ __all__ = [
     "QuotaExceeded",
     "QuotaNotFound",
     "ReadOnlyReplica",
+    "RecordNotAllowed",
     "RecordsLost",
     "RecordsRejected",
     "RemoteProtocolError",

@@ -26,9 +26,21 @@ class SignInFailed(AccessError):
 class NotAllowed(AccessError):
     """No rule gives the caller this right, or one takes it away."""
 
-    def __init__(self, principal: str, right: str, kind: str, name: str = "") -> None:
+    def __init__(self, principal: str, right: str, kind: str, name: str = "", reason: str = "") -> None:
         what = f"{kind} {name!r}" if name else f"every {kind}" if kind != "node" else "the node"
-        super().__init__(f"{principal} may not {right} {what}")
+        super().__init__(f"{principal} may not {right} {what}{reason and f': {reason}'}")
+        self.principal = principal
+        self.right = right
+        self.kind = kind
+        self.name = name
+
+
+class RecordNotAllowed(NotAllowed):
+    """Rules on channels or tags do not let the caller write a record of a batch: the whole batch is refused."""
+
+    def __init__(self, principal: str, right: str, kind: str, name: str = "") -> None:
+        what = f"{kind} {name!r}" if name else f"records without a {kind}"
+        AccessError.__init__(self, f"{principal} may not {right} {what}")
         self.principal = principal
         self.right = right
         self.kind = kind

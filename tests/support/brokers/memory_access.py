@@ -103,6 +103,9 @@ class MemoryAccess:
         kind: str,
         name: str = "",
         groups: Sequence[str] = (),
+        channel: str | None = None,
+        tags: Sequence[str] = (),
+        client: str = "",
         *,
         caller: Caller = EVERYBODY,
     ) -> Explanation:

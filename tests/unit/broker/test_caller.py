@@ -64,7 +64,8 @@ def test_a_node_that_is_copied_takes_the_caller(call: str) -> None:
 def test_a_caller_is_a_value_and_everybody_is_anonymous() -> None:
     assert Caller() == EVERYBODY
     assert EVERYBODY.principal == ANONYMOUS
-    assert set(get_type_hints(Caller)) == {"principal", "groups", "protocol", "address", "by", "expires", "account"}
+    fields = {"principal", "groups", "protocol", "address", "by", "expires", "account", "client"}
+    assert set(get_type_hints(Caller)) == fields
     assert not hasattr(EVERYBODY, "__dict__")
     with pytest.raises(AttributeError):
         EVERYBODY.principal = "root"  # type: ignore[misc]
@@ -74,4 +75,5 @@ def test_callers_are_alike_by_principal_and_groups_wherever_they_call_from() -> 
     ann = Caller("ann", frozenset({"ops"}), "http", "127.0.0.1:1")
     assert ann.is_like(Caller("ann", frozenset({"ops"}), "logd", "127.0.0.1:2"))
     assert not ann.is_like(Caller("ann", frozenset(), "http", "127.0.0.1:1"))
+    assert not ann.is_like(Caller("ann", frozenset({"ops"}), "http", "127.0.0.1:1", client="d7"))
     assert not ann.is_like(EVERYBODY)

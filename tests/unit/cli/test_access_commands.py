@@ -197,6 +197,24 @@ def test_rules_are_added_explained_and_removed(call: Call, alice: str) -> None:
     assert "there is no rule" in call("acl", "remove", "999", code=2)
 
 
+def test_rules_for_channels_and_tags_are_made_and_explained(call: Call, alice: str) -> None:
+    call("user", "add", "frank", "--no-password")
+    for words in (("allow", "topic", "orders"), ("allow", "channel", "in/%u/#"), ("deny", "tag", "secret")):
+        effect, kind, name = words
+        assert f"{effect} frank read {kind} {name}" in call("acl", effect, "frank", "read", kind, name)
+    asked = "acl", "explain", "frank", "read"
+    assert "; which records, rules " in call(*asked, "topic", "orders")
+    told = call(*asked, "topic", "orders", "--channel", "in/frank/x", "--tag", "red")
+    assert told.startswith("frank may read topic orders with channel in/frank/x with tag red: rule ")
+    assert "allow frank read channel in/%u/#" in told
+    assert "and not channel in/bob" in call(*asked, "topic", "orders", "--channel", "in/bob", code=1)
+    denied = call(*asked, "topic", "orders", "--channel", "in/frank", "--tag", "red", "--tag", "secret", code=1)
+    assert "deny frank read tag secret" in denied
+    assert "may not read tag secret" in call(*asked, "tag", "secret", code=1)
+    assert "# stands alone" in call("acl", "allow", "frank", "read", "channel", "a/#/b", code=2)
+    assert "about read and write" in call("acl", "allow", "frank", "manage", "tag", "a", code=2)
+
+
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from logboom.access.credential import ITERATIONS_LEAST, Credential, digest_size
 from logboom.access.principal import ANONYMOUS, EVERYBODY, GROUP, check_principal
 from logboom.access.quota import Quota, check_bound
-from logboom.access.rule import KINDS, RIGHTS, Rule, check_who
-from logboom.access.rule_book import UNBOUND, Subject
+from logboom.access.rule import CHANNEL, KINDS, RECORD_KINDS, RECORD_RIGHTS, RIGHTS, TAG, Right, Rule, check_who
+from logboom.access.rule_book import UNBOUND, Decision, Subject
 from logboom.access.token import Token, TokenSecret
 from logboom.broker.access.access_rules import TOKEN, AccessRules
 from logboom.broker.access.access_state import SEED, AccessState, User, key_of
@@ -51,6 +53,20 @@ NOTE_MOST: Final = 200
 ITERATIONS_KEPT_MOST: Final = 100_000
 """All passwords that come in the clear are looked at by one thread: nobody may make his own a burden to others."""
 LASTS_MS_MOST: Final = 10 * 366 * 86_400_000
+NO_RECORD_RULE: Final = "no rule for channels or tags forbids it"
+
+
+class AccessQuestion(NamedTuple):
+    """Might this user do this, with a record of this channel and these tags?"""
+
+    user: str
+    right: Any
+    kind: Any
+    name: str = ""
+    groups: Sequence[str] = ()
+    channel: str | None = None
+    tags: Sequence[str] = ()
+    client: str = ""
 
 
 class AccessAdmin:
@@ -71,7 +87,7 @@ class AccessAdmin:
         return self._decides.is_himself(caller, name)
 
     def reads_all(self, caller: Caller) -> bool:
-        return self._rules.gives_all(caller, "read", "topic")
+        return self._rules.gives_all(caller, "read", "topic") and self._rules.restriction(caller, "read") is None
 
     async def add_user(
         self, name: str, credentials: Sequence[Credential], groups: Sequence[str], roles: Sequence[str]
@@ -217,20 +233,50 @@ class AccessAdmin:
         if who not in self._state.quotas:
             raise QuotaNotFound(who[:200])
 
-    def explain(self, user: str, right: str, kind: str, name: str, groups: Sequence[str]) -> Explanation:
+    def explain(self, asked: AccessQuestion) -> Explanation:
+        right, kind = asked.right, asked.kind
         if right not in RIGHTS or kind not in KINDS:
             raise InvalidRule(f"there are the rights {', '.join(RIGHTS)} and the kinds {', '.join(KINDS)}")
-        caller = Caller(user, frozenset(groups), by="certificate" if groups else "")
-        if user != ANONYMOUS and self._decides.subject_of(caller) is None:
-            return Explanation(False, f"there is no user {user}, or he is disabled")
-        decision = self._decides.decide(caller, right, kind, name)
-        if decision.rule is None:
+        caller = Caller(asked.user, frozenset(asked.groups), by="certificate" if asked.groups else "")
+        subject = self._decides.subject_of(caller)
+        if subject is None:
+            return Explanation(False, f"there is no user {asked.user}, or he is disabled")
+        is_free = right not in RECORD_RIGHTS or self._decides.sees_all(caller, "topic")
+        rules = [] if is_free else self._state.book.record_rules(subject, right)
+        if kind in RECORD_KINDS:
+            return self._explain_record(subject, right, asked) if rules else Explanation(True, NO_RECORD_RULE)
+        found = self._explanation(self._decides.decide(caller, right, kind, asked.name))
+        if not found.allowed or kind != "topic" or not rules:
+            return found
+        if not asked.channel and not asked.tags:
+            numbers = ", ".join(str(self._number_of(rule)) for rule in rules)
+            return msgspec.structs.replace(found, reason=f"{found.reason}; which records, rules {numbers} decide")
+        about = self._explain_record(subject, right, asked)
+        return msgspec.structs.replace(about, reason=f"{found.reason}; {about.reason}") if about.allowed else about
+
+    def _explain_record(self, subject: Subject, right: Right, asked: AccessQuestion) -> Explanation:
+        """As if he might read, or write, the topic."""
+        channel = asked.name if asked.kind == CHANNEL else asked.channel
+        tags = (*asked.tags, asked.name) if asked.kind == TAG else asked.tags
+        decision = self._state.book.decide_record(subject, right, channel or None, tags, asked.client)
+        if decision.rule is not None:
+            return self._explanation(decision)
+        if decision.allowed:
+            return Explanation(True, NO_RECORD_RULE)
+        named = " with ".join((f"channel {channel}" if channel else "no channel", *(f"tag {tag}" for tag in tags)))
+        return Explanation(False, f"rules allow some channels or tags, and not {named}")
+
+    def _explanation(self, decision: Decision) -> Explanation:
+        rule = decision.rule
+        if rule is None:
             reason = "no rule speaks of it" if not decision.allowed else "anonymous callers may do everything here"
             return Explanation(decision.allowed, reason)
-        numbers = (number for number, rule in self._state.rules.items() if rule == decision.rule)
-        number = next(numbers, None)
+        number = self._number_of(rule)
         which = "the built-in rule" if number is None else f"rule {number}"
-        return Explanation(decision.allowed, f"{which}: {decision.rule}", number, decision.rule)
+        return Explanation(decision.allowed, f"{which}: {rule}", number, rule)
+
+    def _number_of(self, rule: Rule) -> int | None:
+        return next((number for number, other in self._state.rules.items() if other == rule), None)
 
     def whoami(self, caller: Caller) -> CallerInfo:
         subject = self._decides.subject_of(caller) or Subject(caller.principal)

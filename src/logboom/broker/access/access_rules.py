@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from logboom.access.principal import ANONYMOUS
+from logboom.access.restriction import Restriction
 from logboom.access.rule import ObjectKind, Right, matches
 from logboom.access.rule_book import UNBOUND, Decision, Subject
 from logboom.broker.access.access_state import TOPIC, AccessState
@@ -19,6 +20,8 @@ from logboom.errors import LogboomError, NotAllowed, SignInRequired, TopicNotFou
 
 REMEMBERED_MOST: Final = 65_536
 """Decisions. Whoever asks for ever new names makes us forget, and no more."""
+RESTRICTIONS_MOST: Final = 4096
+"""They hold patterns, for each client that calls itself otherwise."""
 VOUCHED: Final = frozenset(("certificate", "bearer"))
 """Whoever signs in so needs no user here: somebody else says who he is."""
 TOKEN: Final = "token:"
@@ -38,9 +41,10 @@ class AccessRules:
         self._anonymous_may_all = anonymous_may_all
         self._now_us = now_us
         self._decided: dict[_Question, Decision] = {}
+        self._restricted: dict[_Question, Restriction | None] = {}
         self.on_refusal: Callable[[Caller, str, str, LogboomError], None] = lambda caller, act, name, error: None
         """Called with what was refused: `RIGHT KIND`, the name of the object, and what the caller is told."""
-        state.on_change.append(self._decided.clear)
+        state.on_change += [self._decided.clear, self._restricted.clear]
 
     def check(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
         if not self.decide(caller, right, kind, name).allowed:
@@ -72,6 +76,18 @@ class AccessRules:
                 self._decided.clear()
             found = self._decided[question] = self._find(caller, right, kind, name)
         return found
+
+    def restriction(self, caller: Caller, right: Right) -> Restriction | None:
+        if not self._state.book.speaks_of_records:
+            return None
+        question = (caller.principal, caller.groups, caller.by, caller.account, right, "record", caller.client)
+        if question not in self._restricted:
+            if len(self._restricted) >= RESTRICTIONS_MOST:
+                self._restricted.clear()
+            subject = None if self.sees_all(caller, "topic") else self.subject_of(caller)
+            found = None if subject is None else self._state.book.restriction(subject, right, caller.client)
+            self._restricted[question] = found
+        return self._restricted[question]
 
     def _find(self, caller: Caller, right: Right, kind: ObjectKind, name: str) -> Decision:
         if kind == "topic" and name == TOPIC and caller.principal not in UNBOUND:

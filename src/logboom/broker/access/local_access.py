@@ -11,7 +11,7 @@ from logboom.access.credential import Credential
 from logboom.access.principal import ANONYMOUS
 from logboom.access.quota import Quota
 from logboom.access.rule import Rule
-from logboom.broker.access.access_admin import AccessAdmin, check_not_more
+from logboom.broker.access.access_admin import AccessAdmin, AccessQuestion, check_not_more
 from logboom.broker.access.access_state import AccessState
 from logboom.broker.admission import Admission
 from logboom.broker.api.access import (
@@ -193,11 +193,14 @@ class LocalAccess:
         kind: str,
         name: str = "",
         groups: Sequence[str] = (),
+        channel: str | None = None,
+        tags: Sequence[str] = (),
+        client: str = "",
         *,
         caller: Caller = EVERYBODY,
     ) -> Explanation:
         self._ask(caller, "describe", "user", EVERY)
-        return self._admin.explain(user, right, kind, name, groups)
+        return self._admin.explain(AccessQuestion(user, right, kind, name, groups, channel, tags, client))
 
     async def whoami(self, *, caller: Caller = EVERYBODY) -> CallerInfo:
         return self._admin.whoami(caller)

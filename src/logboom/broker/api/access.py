@@ -86,9 +86,20 @@ class AccessCalls(Protocol):
     async def list_roles(self, *, caller: Caller) -> list[RoleInfo]: ...
 
     async def explain_access(
-        self, user: str, right: str, kind: str, name: str = "", groups: Sequence[str] = (), *, caller: Caller
+        self,
+        user: str,
+        right: str,
+        kind: str,
+        name: str = "",
+        groups: Sequence[str] = (),
+        channel: str | None = None,
+        tags: Sequence[str] = (),
+        client: str = "",
+        *,
+        caller: Caller,
     ) -> Explanation:
-        """What would be decided for this user, and by which rule."""
+        """What would be decided for this user, and by which rule: of a topic also for a record with this channel and
+        these tags, from a client that calls itself so."""
         ...
 
     async def set_quota(self, who: str, quota: Quota, *, caller: Caller) -> None:

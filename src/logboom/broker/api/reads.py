@@ -74,7 +74,7 @@ class ReadRequest(msgspec.Struct, frozen=True, omit_defaults=True):
     """At least one batch comes, however large."""
     max_records: int | None = None
     """No batch comes that begins so many records after the start: what comes may be more, by less than a batch.
-    Not with a filter."""
+    Where records are left out, by a filter or by rules, no more than so many come."""
     wait_ms: int = 0
     filter: Filter | None = None
     gaps: Literal["raise", "skip"] = "raise"
@@ -102,7 +102,8 @@ class LogPlace(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Chunk(NamedTuple):
-    """Some of a log: whole batches as they are stored; or, where there was a filter, the records left, as one batch."""
+    """Some of a log: whole batches as they are stored; or, where a filter or rules leave some out, the records left, as
+    one batch."""
 
     topic_id: str
     partition: int
@@ -116,7 +117,7 @@ class Chunk(NamedTuple):
     """Of the record before `next_seqno`; bookmark.TERM_UNKNOWN where nobody knows."""
     data: memoryview
     seqnos: memoryview | None = None
-    """With a filter: the seqnos of the records in `data`, as i64, little-endian."""
+    """Where records are left out: the seqnos of those in `data`, as i64, little-endian."""
     lineage: int = 0
     """Of `term`; 0 where nobody knows."""
     topic: str = ""

@@ -19,7 +19,14 @@ from typing import Any, Final, NamedTuple
 from logboom.batch import Batch, build
 from logboom.broker.api import Acks, Answer, AppendCalls, Appended, Part
 from logboom.broker.caller import Caller
-from logboom.errors import BatchError, LogboomError, OutcomeUnknown, PartitionNotFound, RecordsRejected
+from logboom.errors import (
+    BatchError,
+    LogboomError,
+    OutcomeUnknown,
+    PartitionNotFound,
+    RecordNotAllowed,
+    RecordsRejected,
+)
 
 GATHER_BYTES: Final = 1024 * 1024
 GATHER_RECORDS: Final = 16 * 1024
@@ -27,7 +34,7 @@ STICKY_MAX: Final = 100_000
 """Topics whose number of partitions is remembered."""
 MOVES_MAX: Final = 4
 """How often a contribution looks for another partition: a topic may be made anew with fewer, or more."""
-_CONTENTS: Final = (RecordsRejected, BatchError)
+_CONTENTS: Final = (RecordsRejected, RecordNotAllowed, BatchError)
 """What a batch is refused with for what is in it."""
 _VALUES_ONLY: Final = (None,) * 5
 

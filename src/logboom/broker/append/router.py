@@ -12,9 +12,11 @@ from functools import partial
 from typing import Final
 
 from logboom.broker.access.quotas import Quotas
+from logboom.broker.access.write_screen import WriteScreen
 from logboom.broker.admission import Admission, check_not_internal
 from logboom.broker.api import PIPELINE_TOPIC, Acks, Answer, Part, count_batches
 from logboom.broker.append.id_issuer import IdIssuer, Spawn
+from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Entry, Promise, fulfil
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.append.validation import Validation
@@ -101,7 +103,6 @@ class AppendRouter:
         if not part.batches:
             promise.settle(offset, [])
             return
-        settings = hosted.topic.settings
         entry = _entry(hosted, part, promise, offset, acks)
         if entry.is_staged:
             self._rounds.refuse(entry, MalformedBatch("its producer id is one that servers give to stages"))
@@ -111,10 +112,21 @@ class AppendRouter:
             forgotten.fresh_id = self._ids.issue()
             self._rounds.refuse(entry, forgotten)
             return
-        if settings.validators.urls or writer in self._validation.lanes:
-            self._validation.submit(hosted, part.partition or 0, writer, entry)
-        else:
-            writer.submit(entry)
+        self._submit(hosted, part, writer, entry, caller)
+
+    def _submit(self, hosted: Hosted, part: Part, writer: LogWriter, entry: Entry, caller: Caller) -> None:
+        """To the owner of the log; by way of the validators, and of rules about records, where there are such."""
+        screen = WriteScreen.of(self._rules, caller)
+        if screen is not None and part.topic == PIPELINE_TOPIC:
+            screen = None  # what jobs say has no channel
+        if screen is not None and screen.is_quick(part.batches):
+            refusal = self._validation.look_at_once(screen, part.batches)
+            if refusal is not None:
+                return writer.refuse(entry, refusal)
+            screen = None
+        if screen is not None or hosted.topic.settings.validators.urls or writer in self._validation.lanes:
+            return self._validation.submit(hosted, part.partition or 0, writer, entry, screen)
+        return writer.submit(entry)
 
     def _refuse(self, part: Part, promise: Promise, offset: int, acks: Acks | None, error: LogboomError) -> None:
         """Nothing is written any more; what was, and is sent again, is told where it is."""

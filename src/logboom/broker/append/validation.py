@@ -14,6 +14,9 @@ the log, is asked about once. The same number with other bytes is no repeat whil
 
 A validator that the node's configuration does not list is not asked, and what it would have to agree to is refused.
 
+What rules on channels and tags do not let a caller write is refused here too, and no validator is asked: also where a
+topic has none.
+
 Closing gives them some time; what is undecided then is refused.
 """
 
@@ -22,7 +25,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import AbstractEventLoop, Task
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,17 +36,20 @@ import msgspec
 from logboom.batch import BATCH_SIZE_MAX, Batch
 from logboom.batch.header import NO_TIMESTAMP
 from logboom.batch.ndjson import encode_record
+from logboom.broker.access.write_screen import WriteScreen
 from logboom.broker.allowances import shown
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import Entry
 from logboom.broker.append.sync_rounds import SyncRounds, logger
 from logboom.broker.append.validator_address import ValidatorRules
+from logboom.broker.caller import Caller
 from logboom.broker.catalog import Hosted
 from logboom.errors import (
     BatchError,
     BatchTooLarge,
     LimitExceeded,
     LogboomError,
+    NotAllowed,
     RecordsRejected,
     ShuttingDown,
     TopicDeleted,
@@ -76,7 +82,7 @@ class Validators(Protocol):
         ...
 
 
-_Identity = tuple[LogWriter, tuple[tuple[int, int, int], ...]]
+_Identity = tuple[LogWriter, tuple[tuple[int, int, int], ...], WriteScreen | None]
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +101,7 @@ class _Case:
     writer: LogWriter
     entry: Entry
     cost: int
+    screen: WriteScreen | None = None
     decided: bool = False
     refusal: LogboomError | None = None
     first: _Case | None = None
@@ -131,16 +138,20 @@ class Validation:
         self._in_hand_bytes = 0
         self._firsts: dict[_Identity, _Case] = {}
         """What producers have numbered, until it is refused or the log has it."""
+        self.on_refusal: Callable[[Caller, str, str, LogboomError], None] = lambda caller, act, name, error: None
+        """Called with what rules have refused: the act, the channel or tag, and what the caller is told."""
 
-    def submit(self, hosted: Hosted, partition: int, writer: LogWriter, entry: Entry) -> None:
-        """As LogWriter.submit, once the validators have agreed."""
+    def submit(
+        self, hosted: Hosted, partition: int, writer: LogWriter, entry: Entry, screen: WriteScreen | None = None
+    ) -> None:
+        """As LogWriter.submit, once the validators have agreed, and the screen lets it through."""
         for piece in entry.split():
             error = self._too_much(writer, piece)
             if error is not None:
                 self._rounds.refuse(piece, error)
                 continue
             line = self._lines.get(hosted) or _Line(hosted)
-            case = _Case(line, partition, writer, piece, _cost(piece))
+            case = _Case(line, partition, writer, piece, _cost(piece), screen)
             writer.count_waiting(piece.size)
             self.lanes.setdefault(writer, deque()).append(case)
             if self._is_repeat(case):
@@ -156,7 +167,7 @@ class Validation:
         if all(writer.log.repeat_of(batch.header) is not None for batch in batches):
             case.entry.is_repeat = case.decided = True
             return True
-        identity = _identity(writer, batches)
+        identity = _identity(writer, batches, case.screen)
         if identity is None:
             return False
         first = self._firsts.setdefault(identity, case)
@@ -216,10 +227,30 @@ class Validation:
                 self._rounds.refuse(case.entry, refusal)
 
     async def _judge(self, case: _Case) -> LogboomError | None:
-        return await self.judge(case.line.hosted, case.partition, case.entry.batches)
+        return await self.judge(case.line.hosted, case.partition, case.entry.batches, case.screen)
 
-    async def judge(self, hosted: Hosted, partition: int, batches: Sequence[Batch]) -> LogboomError | None:
+    async def judge(
+        self, hosted: Hosted, partition: int, batches: Sequence[Batch], screen: WriteScreen | None = None
+    ) -> LogboomError | None:
         """Why these records are refused; None where they are not. Whoever asks sees to it that it is not too much."""
+        refusal = None if screen is None else await self.look_through(screen, batches)
+        return refusal or await self._judge_contents(hosted, partition, batches)
+
+    async def look_through(self, screen: WriteScreen, batches: Iterable[Batch]) -> LogboomError | None:
+        """Why rules on channels and tags do not let these be written."""
+        look = partial(screen.refusal, batches, self._rounds.limits.batch_bytes)
+        return self._told(screen, await self._loop.run_in_executor(self._threads, look))
+
+    def look_at_once(self, screen: WriteScreen, batches: Sequence[Batch]) -> LogboomError | None:
+        """The same, for what is quick."""
+        return self._told(screen, screen.refusal(batches, self._rounds.limits.batch_bytes))
+
+    def _told(self, screen: WriteScreen, refusal: LogboomError | None) -> LogboomError | None:
+        if isinstance(refusal, NotAllowed):
+            self.on_refusal(screen.caller, f"write {refusal.kind}", refusal.name, refusal)
+        return refusal
+
+    async def _judge_contents(self, hosted: Hosted, partition: int, batches: Sequence[Batch]) -> LogboomError | None:
         topic = hosted.topic
         rules = topic.settings.validators
         if not rules.urls:
@@ -324,12 +355,13 @@ def encode_body(topic: str, partition: int, batches: Sequence[Batch], limit_byte
     return b'{"topic":%s,"partition":%d,"records":[%s]}' % (name, partition, b",".join(pieces))
 
 
-def _identity(writer: LogWriter, batches: Sequence[Batch]) -> _Identity | None:
-    """What a producer calls these batches; None where nobody does."""
+def _identity(writer: LogWriter, batches: Sequence[Batch], screen: WriteScreen | None) -> _Identity | None:
+    """What a producer calls these batches; None where nobody does. What one may not write another may."""
     headers = [batch.header for batch in batches]
     if not all(header.producer_id for header in headers):
         return None
-    return writer, tuple((header.producer_id, header.producer_epoch, header.producer_seq) for header in headers)
+    numbers = tuple((header.producer_id, header.producer_epoch, header.producer_seq) for header in headers)
+    return writer, numbers, screen
 
 
 def _cost(entry: Entry) -> int:

@@ -35,6 +35,7 @@ import msgspec
 
 from logboom.batch import Batch
 from logboom.batch.header import STAGED_IDS
+from logboom.broker.access.write_screen import WriteScreen
 from logboom.broker.api import KeyInfo, Part, Publication, PublishKey, Receipt
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.catalog import Catalog, Hosted
@@ -78,6 +79,8 @@ logger = logging.getLogger("logboom.broker")
 
 
 CheckStage = Callable[[str, set[str]], None]
+LookThrough = Callable[[Iterable[Batch]], Awaitable[LogboomError | None]]
+"""Why rules do not let these batches be written by who publishes them. Takes them only where some do not."""
 Label = tuple[str, int]
 """Name and number of a publish."""
 
@@ -119,15 +122,21 @@ class Publisher:
         return len(self._busy.keys() | {name for name, _ in held.difference(self.keys.settled)})
 
     async def publish(
-        self, key: PublishKey, receipts: Sequence[Receipt], check: CheckStage = lambda stage, topics: None
+        self,
+        key: PublishKey,
+        receipts: Sequence[Receipt],
+        check: CheckStage = lambda stage, topics: None,
+        look: LookThrough | None = None,
     ) -> Publication:
         """What has begun goes on, also when the caller has gone away. `check` raises where he may not publish, or throw
-        away, a stage with records for these topics."""
-        return await self._publish_once(key, receipts, partial(self._publish, key, receipts, check), check)
+        away, a stage with records for these topics; `look` is about the records of a stage that he publishes."""
+        return await self._publish_once(key, receipts, partial(self._publish, key, receipts, check, look), check)
 
-    async def publish_batches(self, key: PublishKey, parts: Sequence[Part]) -> Publication:
+    async def publish_batches(
+        self, key: PublishKey, parts: Sequence[Part], screen: WriteScreen | None = None
+    ) -> Publication:
         """The same, of what is here and small."""
-        return await self._publish_once(key, (), partial(self._publish_parts, key, parts))
+        return await self._publish_once(key, (), partial(self._publish_parts, key, parts, screen))
 
     async def _publish_once(
         self,
@@ -170,23 +179,34 @@ class Publisher:
         self.repeats += 1
         return Publication(key.name, key.number, True, known.parts if known.number == key.number else None)
 
-    async def _publish(self, key: PublishKey, receipts: Sequence[Receipt], check: CheckStage) -> Publication:
+    async def _publish(
+        self, key: PublishKey, receipts: Sequence[Receipt], check: CheckStage, look: LookThrough | None
+    ) -> Publication:
         was_lasting = key.name in self.keys
         lasting = key.lasting or was_lasting
         await self.keys.make_room_for(key.name, lasting)
         try:
             stages = self._claim(key, lasting, receipts)
-            return await self._publish_stages(key, lasting, stages, receipts, check)
+            return await self._publish_stages(key, lasting, stages, receipts, check, look)
         finally:
             self.keys.give_back(key.name, was_lasting)
 
     async def _publish_stages(
-        self, key: PublishKey, lasting: bool, stages: Sequence[Stage], receipts: Sequence[Receipt], check: CheckStage
+        self,
+        key: PublishKey,
+        lasting: bool,
+        stages: Sequence[Stage],
+        receipts: Sequence[Receipt],
+        check: CheckStage,
+        look: LookThrough | None,
     ) -> Publication:
         try:
             await self._stages.prepare(stages, receipts)
             for stage in stages:
                 check(stage.id, self._stages.topics_of(stage.id))
+                refusal = None if look is None else await look(stage.loaded.all_batches())
+                if refusal is not None:
+                    raise refusal
             work = await self._commit(key, lasting, stages)
         except OutcomeUnknown:  # a restart may need the stages
             raise
@@ -195,7 +215,7 @@ class Publisher:
             raise
         return await self._finish(work)
 
-    async def _publish_parts(self, key: PublishKey, parts: Sequence[Part]) -> Publication:
+    async def _publish_parts(self, key: PublishKey, parts: Sequence[Part], screen: WriteScreen | None) -> Publication:
         size = self._check_size(parts)
         was_lasting = key.name in self.keys
         lasting = key.lasting or was_lasting
@@ -205,7 +225,7 @@ class Publisher:
             await self.keys.make_room_for(key.name, lasting)
             if not lasting:
                 self.keys.check_fresh(key, self._now_us())
-            work = await self._commit(key, lasting, (), await self._bundle(parts))
+            work = await self._commit(key, lasting, (), await self._bundle(parts, screen))
             return await self._finish(work)
         finally:
             self.keys.give_back(key.name, was_lasting)
@@ -224,8 +244,8 @@ class Publisher:
             raise Overloaded("publishes in one call", self._bundled_bytes, most)
         return size
 
-    async def _bundle(self, parts: Sequence[Part]) -> Bundle:
-        """Verified, and agreed to by the validators of its topics. Raises why it is refused."""
+    async def _bundle(self, parts: Sequence[Part], screen: WriteScreen | None) -> Bundle:
+        """Verified, and agreed to by rules and the validators of its topics. Raises why it is refused."""
         entries: list[tuple[StageTarget, Batch]] = []
         for part in parts:
             if part.expect_seqno is not None:
@@ -240,7 +260,7 @@ class Publisher:
         bundle = make() if work_bytes <= INLINE_BYTES else await asyncio.to_thread(make)
         for part in parts:
             hosted = self._admit(part)
-            refusal = await self._judge(hosted, part.partition or 0, part.batches) if part.batches else None
+            refusal = await self._judge(hosted, part.partition or 0, part.batches, screen) if part.batches else None
             if refusal is not None:
                 raise refusal
         return bundle

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
 from logboom.batch import Batch
+from logboom.broker.access.write_screen import WriteScreen
 from logboom.broker.api import StageInfo
 from logboom.broker.append.promise import Promise
 from logboom.broker.catalog import Hosted
@@ -25,11 +26,12 @@ class StageJob(NamedTuple):
     promise: Promise
     offset: int
     size: int
+    screen: WriteScreen | None = None
 
     def is_same(self, other: StageJob) -> bool:
         """Whether one of them repeats the other."""
         mine, theirs = ([batch.data for batch in job.batches] for job in (self, other))
-        return self.target == other.target and mine == theirs
+        return (self.target, self.screen) == (other.target, other.screen) and mine == theirs
 
 
 @dataclass(slots=True, eq=False)

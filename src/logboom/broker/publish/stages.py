@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 
 from logboom.batch import Batch
 from logboom.batch.header import STAGED_IDS
+from logboom.broker.access.write_screen import WriteScreen
 from logboom.broker.api import Answer, Part, Receipt, StageInfo, count_batches
 from logboom.broker.append.promise import AwaitedPromise, Promise
 from logboom.broker.append.sync_rounds import logger
@@ -59,8 +60,8 @@ LOGS_SHOWN: Final = 8
 NOTE_CHARACTERS: Final = 200
 
 Result = TypeVar("Result")
-Judge = Callable[[Hosted, int, Sequence[Batch]], Awaitable[LogboomError | None]]
-"""Why the topic's validators refuse these batches."""
+Judge = Callable[[Hosted, int, Sequence[Batch], WriteScreen | None], Awaitable[LogboomError | None]]
+"""Why the topic's validators refuse these batches, or rules do not let them be written."""
 
 
 class Stages:
@@ -129,19 +130,19 @@ class Stages:
         self.opened += 1
         self._wake.set()
 
-    def stage(self, name: str, parts: Sequence[Part]) -> Future[list[Answer]]:
+    def stage(self, name: str, parts: Sequence[Part], screen: WriteScreen | None = None) -> Future[list[Answer]]:
         promise = AwaitedPromise(self._loop, count_batches(parts), len(parts))
         offset = 0
         for part in parts:
             try:
-                self._take(name, part, promise, offset)
+                self._take(name, part, promise, offset, screen)
             except LogboomError as error:
                 self._rejections.note(error)
                 promise.settle(offset, [error] * len(part.batches))
             offset += len(part.batches)
         return promise.future
 
-    def _take(self, name: str, part: Part, promise: Promise, offset: int) -> None:
+    def _take(self, name: str, part: Part, promise: Promise, offset: int, screen: WriteScreen | None) -> None:
         stage = self._find_open(name)
         hosted = self._admit(part)
         partition = hosted.writers.index(hosted.writer(part.partition))
@@ -154,7 +155,7 @@ class Stages:
         if self.staged_bytes + self._queued_bytes + size > limits.staged_bytes:
             raise LimitExceeded("limits.staged_bytes", limits.staged_bytes, "publish or discard stages")
         target = StageTarget(hosted.topic.name, hosted.topic.id, partition)
-        stage.jobs.append(StageJob(hosted, target, part.batches, promise, offset, size))
+        stage.jobs.append(StageJob(hosted, target, part.batches, promise, offset, size, screen))
         self._count_queued(stage, size)
         if stage.work is None:
             stage.work = self._loop.create_task(self._work(stage), name=f"logboom-stage-{name}")
@@ -203,17 +204,17 @@ class Stages:
                 self.remove([stage])
 
     async def _judged(self, stage: Stage, jobs: deque[StageJob]) -> deque[StageJob]:
-        """Those that the validators of their topics have nothing against. A repeat is not asked about: neither of what
-        the stage has, nor of what comes before it here."""
+        """Those that rules, and the validators of their topics, have nothing against. A repeat is not asked about:
+        neither of what the stage has, nor of what comes before it here."""
         refused: list[tuple[StageJob, LogboomError]] = []
         asked: list[tuple[StageJob, LogboomError | None]] = []
         for job in jobs:
-            has_validators = bool(job.hosted.topic.settings.validators.urls)
-            if not has_validators or all(stage.loaded.holds(job.target, batch.header) for batch in job.batches):
+            is_judged = job.screen is not None or bool(job.hosted.topic.settings.validators.urls)
+            if not is_judged or all(stage.loaded.holds(job.target, batch.header) for batch in job.batches):
                 continue
             same = next((found for found in asked if found[0].is_same(job)), None)
             if same is None:
-                same = job, await self._judge(job.hosted, job.target.partition, job.batches)
+                same = job, await self._judge(job.hosted, job.target.partition, job.batches, job.screen)
                 asked.append(same)
             refusal = same[1]
             if refusal is not None:

@@ -7,6 +7,9 @@ A filter runs on a thread, and says how far it came even where it left nothing.
 Before the log's own first record the archive is read, where there is one: on a thread, and in batches that nobody can
 tell from the log's own. Which of the two has the next record is asked anew for each chunk: retention may drop a segment
 while somebody reads in it, and a trim hides what is archived at once.
+
+Where rules on channels and tags leave records out for who reads, that is a filter too, joined with his own. It is
+looked up for each chunk, before and after: a chunk is as the rules are when it is given.
 """
 
 from __future__ import annotations
@@ -19,6 +22,8 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Final
 
+from logboom.access.restriction import Restriction
+from logboom.batch import Selection
 from logboom.batch.header import HEADER_SIZE, read_header
 from logboom.broker.api import Chunk, Filter, ReadRequest
 from logboom.broker.append.log_writer import LogWriter
@@ -48,6 +53,8 @@ FILTER_BYTES: Final = 8 * 1024 * 1024
 """A filter looks at so much at once."""
 FILTER_PATIENCE_S: Final = 0.5
 """And says how far it came after so long, whether it found anything or not."""
+CHOICES_MOST: Final = 16
+"""With more channels to choose from no segment is passed over: to ask for each takes too long."""
 
 Fetch = Callable[[str, str, int], Awaitable[str | None]]
 """The bookmark of a cursor: by its name, the topic's name, the partition."""
@@ -65,6 +72,12 @@ class ReadPoint:
     """Whether to go on behind what is gone."""
     meter: Meter
     filter: Filter | None = None
+    restriction: Restriction | None = None
+    """What rules leave of it, as of when the reader was last found to have the right to read."""
+    restrict: Callable[[], Restriction | None] = lambda: None
+    """Says what they leave now."""
+    check_reader: Callable[[], None] = lambda: None
+    """Raises where whoever reads may not do so any more."""
     run: Run | None = None
     """What was read last: where it ends need not be looked up."""
 
@@ -180,7 +193,11 @@ class LogReader:
                 raise ShuttingDown
             if point.writer.gone is not None:
                 raise said_again(point.writer.gone)
-            looked_at, log = perf_counter(), point.writer.log
+            looked_at, log, stood = perf_counter(), point.writer.log, point.seqno
+            restriction = point.restrict()
+            if restriction != point.restriction:
+                point.check_reader()  # he may be restricted no more because he may not read any more
+                point.restriction = restriction
             try:
                 chunk = await self._look(point, max_bytes, max_records)
             except Damage:
@@ -190,6 +207,9 @@ class LogReader:
                     raise
                 if log is point.writer.log:
                     await point.writer.news()  # another one takes its place
+                continue
+            if point.restrict() != point.restriction:
+                point.seqno, point.run = stood, None  # the rules are others by now
                 continue
             if chunk is not None:
                 self.counts.chunks += 1
@@ -222,8 +242,8 @@ class LogReader:
 
     async def _look(self, point: ReadPoint, max_bytes: int, max_records: int | None) -> Chunk | None:
         """What there is to read now; None at the end of the log."""
-        if point.filter is not None:
-            return await self._look_filtered(point, point.filter, max_bytes)
+        if point.filter is not None or point.restriction is not None:
+            return await self._look_filtered(point, max_bytes, max_records)
         while True:
             archived = self._archived(point)
             try:
@@ -305,13 +325,14 @@ class LogReader:
             return await self.loop.run_in_executor(self.threads, run.view)
         return data
 
-    async def _look_filtered(self, point: ReadPoint, wanted: Filter, max_bytes: int) -> Chunk | None:
+    async def _look_filtered(self, point: ReadPoint, max_bytes: int, max_records: int | None) -> Chunk | None:
         log, began = point.writer.log, point.seqno
         patience = self.loop.time() + FILTER_PATIENCE_S
-        selection = wanted.selection()
+        wanted, restriction = point.filter or Filter(), point.restriction
+        choices = _choices(wanted, restriction)
         while True:
-            if log.first <= point.seqno < log.segments[-1].first_seqno:
-                reached = await self.loop.run_in_executor(self.threads, log.skip, point.seqno, selection)
+            if choices and log.first <= point.seqno < log.segments[-1].first_seqno:
+                reached = await self.loop.run_in_executor(self.threads, _skip, log, point.seqno, choices)
                 if reached > point.seqno:
                     self.counts.skips += 1
                     point.seqno, point.run = reached, None
@@ -329,7 +350,10 @@ class LogReader:
                     if run is None:
                         return None
                 self.counts.filtered += 1
-                found = await self.loop.run_in_executor(self.threads, _filter, run, wanted, point.seqno, max_bytes)
+                limits = max_bytes, max_records
+                found = await self.loop.run_in_executor(
+                    self.threads, _filter, run, wanted, restriction, point.seqno, *limits
+                )
             except Damage as damage:
                 self._pass_over(point, damage)
                 continue
@@ -346,7 +370,7 @@ class LogReader:
         self, point: ReadPoint, began: int, term: int, data: memoryview, seqnos: memoryview | None = None
     ) -> Chunk:
         log = point.writer.log
-        if point.filter is not None and seqnos is None:
+        if seqnos is None and (point.filter is not None or point.restriction is not None):
             seqnos = memoryview(b"")
         if term == TERM_UNKNOWN and point.seqno <= log.committed:
             term = term_before(log, point.seqno)
@@ -362,10 +386,26 @@ class LogReader:
         return Chunk(*facts, data, seqnos, log.lineage_of(term))
 
 
-def _filter(run: Run, wanted: Filter, seqno: int, max_bytes: int) -> Found:
+def _choices(wanted: Filter, restriction: Restriction | None) -> list[list[Selection]]:
+    """Of each of these some selection must hold for a record: what segments are passed over by."""
+    allowed = None if restriction is None else restriction.channels
+    choices = [] if wanted == Filter() else [[wanted.selection()]]
+    if allowed and len(allowed) <= CHOICES_MOST:
+        choices.append([Selection(channel=channel) for channel in allowed])
+    return choices
+
+
+def _skip(log: Log, seqno: int, choices: list[list[Selection]]) -> int:
+    """On a thread: the first seqno, from this one on, that may match."""
+    return max(min(log.skip(seqno, selection) for selection in some) for some in choices)
+
+
+def _filter(
+    run: Run, wanted: Filter, restriction: Restriction | None, seqno: int, max_bytes: int, max_records: int | None
+) -> Found:
     """On a thread."""
-    most = min(FOUND_BYTES, max(max_bytes, 1))
-    return filter_run(run.view(), wanted, seqno, path=run.file.path, position=run.position, found_bytes=most)
+    limits = min(FOUND_BYTES, max(max_bytes, 1)), max_records
+    return filter_run(run.view(), wanted, seqno, None, run.file.path, run.position, *limits, restriction)
 
 
 def term_before(log: Log, seqno: int) -> int:
@@ -393,19 +433,16 @@ class LocalSubscription:
         reading: LogReader,
         point: ReadPoint,
         max_records: int | None,
-        check_reader: Callable[[], None] = lambda: None,
     ) -> None:
-        """`check_reader` raises where whoever reads may not do so any more."""
         self._reading = reading
-        self._check_reader = check_reader
         self._position = point
         self._max_records = max_records
         self._closed = False
 
     async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
-        self._check_reader()
+        self._position.check_reader()
         chunk = await self._reading.next(self._position, max_bytes, self._max_records, None)
-        self._check_reader()
+        self._position.check_reader()
         return chunk
 
     async def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a filter leaves of a run of stored batches: one batch of the records that match, and their seqnos.
+"""What a filter, or rules, leave of a run of stored batches: one batch of the records that match, and their seqnos.
 
 Headers are walked first. A batch that lacks a column the filter asks for holds no match: its body is not looked at.
 The others are verified and evaluated on columns, many batches at once. Nothing loops over records.
@@ -17,6 +17,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from logboom.access.restriction import Restriction
 from logboom.batch import Batch, Selection, arrow, build_table, to_table, vector
 from logboom.batch.columns import CHANNEL, KEY, TAGS, TIMESTAMP
 from logboom.batch.facts import ROW_BYTES, TEXTS
@@ -77,13 +78,16 @@ def filter_run(
     path: str = "the log",
     position: int = 0,
     found_bytes: int = FOUND_BYTES,
+    records_max: int | None = None,
+    restriction: Restriction | None = None,
 ) -> Found:
     """The records of whole consecutive batches that are wanted, from `seqno` on, below `until`.
 
     `path` and `position` say where the run lies, for those who are told of damage.
     """
-    search = _Search(data, wanted.selection(), seqno, until, found_bytes)
-    walk = _Walk(data, wanted, seqno, until)
+    records_max = RECORDS_MAX if records_max is None else max(1, min(records_max, RECORDS_MAX))
+    search = _Search(data, wanted.selection(), restriction, seqno, until, (found_bytes, records_max))
+    walk = _Walk(data, wanted, restriction, seqno, until)
     next_seqno, failure = search.look(walk) or (walk.next_seqno, walk.failure)
     found, seqnos, rest = search.batch()
     if rest is not None:
@@ -115,13 +119,15 @@ def _columns_of(wanted: Filter) -> int:
 class _Walk:
     """The headers of a run: which batches may hold a match, and how far it came. Goes no farther than it is asked."""
 
-    def __init__(self, data: memoryview, wanted: Filter, seqno: int, until: int | None) -> None:
+    def __init__(
+        self, data: memoryview, wanted: Filter, restriction: Restriction | None, seqno: int, until: int | None
+    ) -> None:
         self.next_seqno = seqno
         self.failure: BatchFailure | None = None
         self._bases: list[int] = []
         self._terms: list[int] = []
         self._data = data
-        self._columns = _columns_of(wanted)
+        self._columns = _columns_of(wanted) | (0 if restriction is None else restriction.needed_columns)
         self._texts = _texts_of(wanted)
         self._seqno = seqno
         self._until = until
@@ -207,12 +213,23 @@ def _follow(data: memoryview, offset: int, before: Header | None) -> Header:
 class _Search:
     """The records that match, gathered over all candidates of a run."""
 
-    def __init__(self, data: memoryview, selection: Selection, seqno: int, until: int | None, found_bytes: int) -> None:
+    def __init__(
+        self,
+        data: memoryview,
+        selection: Selection,
+        restriction: Restriction | None,
+        seqno: int,
+        until: int | None,
+        most: tuple[int, int],
+    ) -> None:
+        """`most` bytes and records are looked for: then it is enough."""
         self._data = data
         self._selection = selection
+        self._restriction = restriction
         self._seqno = seqno
         self._until = until
-        self._bytes_left = found_bytes
+        self._bytes_left, self._records_max = most
+        self._records_left = self._records_max
         self._tables: list[pa.Table] = []
 
     def look(self, candidates: Iterable[Candidate]) -> tuple[int, BatchFailure | None] | None:
@@ -221,7 +238,7 @@ class _Search:
             failure = self._look_at_plain(piece) if _is_plain(piece[0][1]) else self._look_at(piece)
             if failure is not None:
                 return failure.seqno_from, failure
-            if self._bytes_left <= 0:
+            if self._bytes_left <= 0 or self._records_left <= 0:
                 return piece[-1][1].next_seqno, None
         return None
 
@@ -270,6 +287,8 @@ class _Search:
             mask &= numbers < self._until
         for part in self._selection.match(column):
             mask &= part
+        for part in () if self._restriction is None else self._restriction.match(column):
+            mask &= part
         return mask
 
     def _take(self, table: pa.Table, mask: Mask) -> None:
@@ -277,6 +296,7 @@ class _Search:
             found = table.combine_chunks().filter(vector.pa.array(mask))
             self._tables.append(found)
             self._bytes_left -= found.nbytes
+            self._records_left -= len(found)
 
     def batch(self) -> tuple[memoryview, memoryview, int | None]:
         """The records found, their seqnos, and where they end before all of them: a batch has limits, and a frame."""
@@ -284,7 +304,7 @@ class _Search:
             return memoryview(b""), memoryview(b""), None
         table = vector.pa.concat_tables(self._tables)
         seqnos = table.column("seqno").to_numpy()
-        count = min(len(seqnos), RECORDS_MAX)
+        count = min(len(seqnos), self._records_max)
         while True:
             try:
                 data = build_table(table.slice(0, count)).data
@@ -294,5 +314,5 @@ class _Search:
                 if count == 1:
                     raise
             count //= 2
-        rest = int(seqnos[count]) if count < len(seqnos) else None
+        rest = int(seqnos[count - 1]) + 1 if count < len(seqnos) or count == self._records_max else None
         return data, memoryview(seqnos[:count].tobytes()), rest

@@ -48,7 +48,9 @@ class TopicReads:
         names, starts = LogNames.parse(request.topic), _Starts(request)
         found = list(self.find(names, request, caller))
         starts.check([hosted for hosted, _ in found], names)
-        points = [await self.begin(hosted, number, starts.of(hosted, number), request) for hosted, number in found]
+        points = [
+            await self.begin(hosted, number, starts.of(hosted, number), request, caller) for hosted, number in found
+        ]
         return [_place(self.reading.stand(point), point.topic.name) for point in points]
 
     async def subscribe(self, request: ReadRequest, caller: Caller) -> TopicsSubscription:
@@ -78,10 +80,16 @@ class TopicReads:
             and self.rules.allows(caller, "read", "topic", hosted.topic.name)
         ]
 
-    async def begin(self, hosted: Hosted, partition: int, start: Start, request: ReadRequest) -> ReadPoint:
-        topic = hosted.topic
+    async def begin(
+        self, hosted: Hosted, partition: int, start: Start, request: ReadRequest, caller: Caller
+    ) -> ReadPoint:
+        topic, rules = hosted.topic, self.rules
         one = msgspec.structs.replace(request, topic=topic.name, partition=partition, start=start)
-        return await self.reading.begin(topic, hosted.writer(partition), partition, hosted.meter, one)
+        restriction = rules.restriction(caller, "read")
+        point = await self.reading.begin(topic, hosted.writer(partition), partition, hosted.meter, one)
+        point.restriction, point.restrict = restriction, partial(rules.restriction, caller, "read")
+        point.check_reader = partial(rules.check, caller, "read", "topic", topic.name)
+        return point
 
 
 class _Starts:
@@ -158,7 +166,7 @@ class TopicsSubscription:
             raise LimitExceeded("limits.subscribed_logs", all_most, "too many logs are being followed")
         reads.logs += 1
         try:
-            self._points[key] = await reads.begin(hosted, partition, start, self._request)
+            self._points[key] = await reads.begin(hosted, partition, start, self._request, self._caller)
         finally:
             reads.logs -= key not in self._points
         self._ready.append(key)
@@ -190,9 +198,9 @@ class TopicsSubscription:
         if topic not in self._exact and not self._reads.rules.allows(self._caller, "read", "topic", topic):
             return self._leave(key, point)
         try:
-            self._reads.rules.check(self._caller, "read", "topic", topic)
+            point.check_reader()
             chunk = await self._reads.reading.next(point, max_bytes, self._request.max_records, 0)
-            self._reads.rules.check(self._caller, "read", "topic", topic)
+            point.check_reader()
         except TopicDeleted as error:
             if topic in self._exact and self._request.gaps != "skip":
                 raise named(error, point) from None

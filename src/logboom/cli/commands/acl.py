@@ -23,22 +23,30 @@ forbidden, and deny wins over allow.
 WHO is a user, group:NAME, role:NAME, '*' for all who have signed in, or
 anonymous. RIGHTS are read, write, create, configure, delete, describe and
 manage, separated by commas, or all; whoever has any of them may describe. KIND
-is topic, cursor, transaction, pipeline, user, node or all. NAME is exact, a
-prefix* or a pattern with * and ?; the node has none. Names that begin with _ are
-the node's own: only a NAME that begins so speaks of them.
+is topic, cursor, transaction, pipeline, user, node, channel, tag or all. NAME is
+exact, a prefix* or a pattern with * and ?; the node has none. Names that begin
+with _ are the node's own: only a NAME that begins so speaks of them.
+
+Rules for channels and tags say which records somebody may read and write, of the
+topics that he may. Where some are allowed, all others are not. A channel is a
+pattern, + for one level and # for the rest, with %u for the user and %c for what
+the client calls itself; a tag is exact or a prefix*.
 
 Examples:
   logboom acl allow alice read,write topic 'orders*'
   logboom acl allow alice read,write cursor 'billing*'
   logboom acl allow group:ops manage,describe node
   logboom acl deny '*' write topic orders.closed
+  logboom acl allow group:sensors write channel 'devices/%u/#'
+  logboom acl deny group:guests read tag secret
   logboom acl list
   logboom acl explain alice write topic orders.eu
+  logboom acl explain alice read topic orders --channel eu/paid --tag secret
   logboom acl remove 3
 """
 app = App(name="acl", help="Allow, deny, list, remove and explain rules.", help_epilogue=DETAILS)
 NAMES = ("number", "rule", "who", "rights", "kind", "name")
-Kind = Literal["topic", "cursor", "transaction", "pipeline", "user", "node", "all"]
+Kind = Literal["topic", "cursor", "transaction", "pipeline", "user", "node", "channel", "tag", "all"]
 """KINDS of access.rule, and all."""
 
 
@@ -63,7 +71,7 @@ def allow(
     rights
         One or several, separated by commas; or all.
     kind
-        Of object: topic, cursor, transaction, pipeline, user, node or all.
+        Of object: topic, cursor, transaction, pipeline, user, node, channel, tag or all.
     name
         Of the object: exact, a prefix* or a pattern; '*' for all. The node has none.
     """
@@ -91,7 +99,7 @@ def deny(
     rights
         One or several, separated by commas; or all.
     kind
-        Of object: topic, cursor, transaction, pipeline, user, node or all.
+        Of object: topic, cursor, transaction, pipeline, user, node, channel, tag or all.
     name
         Of the object: exact, a prefix* or a pattern; '*' for all. The node has none.
     """
@@ -133,6 +141,9 @@ def explain(
     /,
     *,
     group: Annotated[list[str] | None, Parameter(name="--group", negative="")] = None,
+    channel: str | None = None,
+    tag: Annotated[list[str] | None, Parameter(name="--tag", negative="")] = None,
+    client: str = "",
     server: Server = None,
     data: Data = None,
     as_json: Json = False,
@@ -153,14 +164,21 @@ def explain(
         Of the object; the node has none.
     group
         A group of somebody who signs in with a certificate; may be given more than once.
+    channel
+        Of a record of the topic.
+    tag
+        Of that record; may be given more than once.
+    client
+        What the client calls itself: %c in rules.
     """
-    found = administer(
-        server, data, lambda node, caller: node.explain_access(user, right, kind, name, group or (), caller=caller)
-    )
+    asked = user, right, kind, name, group or (), channel, tag or (), client
+    found = administer(server, data, lambda node, caller: node.explain_access(*asked, caller=caller))
     if as_json:
         show_json(found)
     else:
         what = f"{kind} {name}" if name else kind if kind != "node" else "the node"
+        record = (f"channel {channel}" if channel else "", *(f"tag {each}" for each in tag or ()))
+        what = " with ".join((what, *filter(None, record)))
         print(f"{user} {'may' if found.allowed else 'may not'} {right} {what}: {found.reason}")
     return ALLOWED if found.allowed else FORBIDDEN
 

@@ -12,7 +12,7 @@ is taken wherever servers are. `@NAME` stands for a profile in a file that nobod
     password = "..."
 
 What is not said comes from the environment: LOGBOOM_PROFILE names a profile, LOGBOOM_SERVERS, LOGBOOM_USER,
-LOGBOOM_PASSWORD, LOGBOOM_TOKEN, LOGBOOM_CA, LOGBOOM_CERTIFICATE and LOGBOOM_KEY the rest.
+LOGBOOM_PASSWORD, LOGBOOM_TOKEN, LOGBOOM_CA, LOGBOOM_CERTIFICATE, LOGBOOM_KEY and LOGBOOM_CLIENT the rest.
 """
 
 from __future__ import annotations
@@ -48,6 +48,8 @@ class Profile:
     key: str | None = None
     server_name: str | None = None
     """What the node's certificate must be for, where that is not the host that was called."""
+    client: str | None = None
+    """What this client calls itself: rules on channels may say `%c` for it. Proves nothing."""
 
     def __repr__(self) -> str:
         shown = {each.name: getattr(self, each.name) for each in fields(self)}

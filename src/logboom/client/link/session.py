@@ -69,6 +69,8 @@ class Session:
         """`profile` says who signs in."""
         self._hello = hello
         self._scram: ScramClient | None = None
+        if profile is not None and profile.client is not None:
+            hello.client = profile.client
         if profile is not None and profile.token is not None:
             hello.mechanism, hello.sign_in = TOKEN, profile.token.encode()
         elif profile is not None and profile.user is not None and profile.password is not None:

@@ -332,7 +332,10 @@ class ReaderCore:
         if chunk is None:
             return
         if chunk.seqnos is not None:
-            raise ValueError("a reader with a filter has no stored batches: take records, lists or tables")
+            raise ValueError(
+                "where a filter, or rules of the node, leave records out there are no stored batches: take records, "
+                "lists or tables"
+            )
         for batch in self._batches(chunk):
             self._move(batch.header.next_seqno, batch.header.term)
             yield batch
@@ -379,7 +382,7 @@ class ReaderCore:
         self._finish(chunk)
 
     def _filtered(self, chunk: Chunk, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        """The records that a filter has left, with their seqnos."""
+        """The records that a filter, or rules of the node, have left, with their seqnos."""
         import pyarrow as pa
 
         if chunk.seqnos is None or not len(chunk.data):

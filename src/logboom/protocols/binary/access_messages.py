@@ -92,6 +92,9 @@ class ExplainAccess(msgspec.Struct, tag="explain_access", omit_defaults=True):
     kind: str
     name: str = ""
     groups: list[str] = []
+    channel: str | None = None
+    tags: list[str] = []
+    client: str = ""
 
 
 class WhoAmI(msgspec.Struct, tag="whoami"):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from msgspec.msgpack import Decoder
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from logboom.protocols.binary.connection import BinaryConnection
     from logboom.protocols.binary.front_end import BinaryFrontEnd
 
+CLIENT_MOST: Final = 256
+"""Characters that a client may call itself. A longer one has no name."""
 _hello = Decoder(Hello)
 _step = Decoder(SignInStep)
 
@@ -67,6 +70,8 @@ class Greeting:
         except MALFORMED as error:
             raise RemoteProtocolError(f"the hello is wrong: {error}") from None
         self.hello = frame.correlation
+        if len(hello.client) <= CLIENT_MOST:
+            self._connection.caller = replace(self._connection.caller, client=hello.client)
         if not hello.version_min <= VERSION <= hello.version_max:
             raise UnsupportedVersion(hello.version_min, hello.version_max, VERSION)
         cluster_id = self._front_end.identity.cluster_id

@@ -54,7 +54,7 @@ class Hello(msgspec.Struct, omit_defaults=True):
     version_min: int = VERSION
     version_max: int = VERSION
     client: str = ""
-    """For people: what this is, such as `logboom-python/0.1`."""
+    """What the client calls itself, such as `logboom-python/0.1`: for people, and `%c` in rules on channels."""
     cluster_id: str | None = None
     """Refuse to talk where the node is of another cluster."""
     topics: list[str] = []

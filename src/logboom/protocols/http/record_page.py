@@ -111,6 +111,8 @@ class RecordPage:
     tables: list[pa.Table]
     records: int
     size: int
+    has_gaps: bool
+    """Whether a filter, or rules, leave records out."""
 
     @property
     def at_start(self) -> bool:
@@ -191,9 +193,12 @@ async def term_before(broker: ReadCalls, caller: Caller, topic: str, place: Chun
     """Of the record before this one, in the log of a chunk; TERM_UNKNOWN where it cannot be looked at."""
     if not seqno:
         return 0
-    request = ReadRequest(topic, Start(seqno=seqno - 1), place.partition, place.topic_id, max_bytes=1)
+    start = Start(seqno=seqno - 1)
+    request = ReadRequest(topic, start, place.partition, place.topic_id, max_bytes=1, max_records=1)
     try:
         chunk = await broker.read(request, caller=caller)
+        if chunk.seqnos is not None:  # some are left out for him: the batch is none of the log's
+            return chunk.term if chunk.next_seqno == seqno else TERM_UNKNOWN
         return read_header(chunk.data).term if len(chunk.data) else TERM_UNKNOWN
     except LogboomError:
         return TERM_UNKNOWN
@@ -211,8 +216,9 @@ async def read_page(front_end: HttpFrontEnd, request: Request, wanted: PageReque
 async def read_record(
     front_end: HttpFrontEnd, request: Request, topic: str, partition: int | None, seqno: Seqno
 ) -> RecordPage:
-    """The page of this record alone. Raises SeqnoOutOfRange where it is not there."""
-    page = await read_page(front_end, request, PageRequest(ReadRequest(topic, Start(seqno=seqno), partition), 1))
+    """The page of this record alone. Raises SeqnoOutOfRange where it is not there, or not for whoever asks."""
+    wanted = ReadRequest(topic, Start(seqno=seqno), partition)
+    page = await read_page(front_end, request, PageRequest(wanted, 1, PageEnd(seqno + 1)))
     if not page.records:
         raise SeqnoOutOfRange(seqno, page.first, page.committed)
     return page
@@ -345,6 +351,7 @@ class _Reading:
             tables=self._tables,
             records=self._records,
             size=self._size,
+            has_gaps=chunk.seqnos is not None,
         )
 
 

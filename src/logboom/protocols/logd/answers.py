@@ -9,6 +9,7 @@ from zlib import crc32
 
 import msgspec
 
+from logboom.batch import Batch
 from logboom.broker.api import Chunk, CursorInfo, Deletion, FeedPiece, TopicInfo
 from logboom.broker.limits import Limits
 from logboom.errors import BatchError, Damage, LogboomError
@@ -122,23 +123,30 @@ def encode_batch(log: LogName, values: list[bytes | None]) -> bytes:
 def encode_chunk(log: LogName, chunk: Chunk, page_bytes: int, most: int | None = None) -> Iterator[ChunkPage]:
     """The records of a chunk from where it begins, no more than `most`; up to the first that cannot be read.
 
-    A little that is stored may be much: each page has about `page_bytes`, and is made when it is asked for.
+    A little that is stored may be much: each page has about `page_bytes`, and is made when it is asked for. Records of
+    a page follow each other: where some are left out another one begins.
     """
-    until = chunk.next_seqno if most is None else min(chunk.next_seqno, chunk.seqno + most)
+    until = chunk.next_seqno if most is None or chunk.seqnos is not None else min(chunk.next_seqno, chunk.seqno + most)
     found: list[bytes] = []
     start = following = chunk.seqno
     size, error = 0, None
     try:
-        for base, values in _pieces(chunk, until):
-            if size >= page_bytes or base - start >= PIECE_RECORDS:
-                yield ChunkPage(chunk.topic_id, start, base, found)
+        for base, values in _pieces(chunk, until) if chunk.seqnos is None else _left(chunk, most):
+            is_behind = base > following  # those between are not for who reads
+            if found and (size >= page_bytes or base - start >= PIECE_RECORDS or is_behind):
+                yield ChunkPage(chunk.topic_id, start, following, found)
                 found, start, size = [], base, 0
+            start = base if not found else start
             found.append(encode_batch(log, values))
             following = base + len(values)
             size += len(found[-1])
     except (BatchError, Damage) as reason:
         error = reason
     else:
+        if chunk.seqnos is not None:
+            if found:
+                yield ChunkPage(chunk.topic_id, start, following, found)
+            start, found = until, []
         following = until
     yield ChunkPage(chunk.topic_id, start, following, found, error)
 
@@ -156,6 +164,19 @@ def _pieces(chunk: Chunk, until: int) -> Iterator[tuple[int, list[bytes | None]]
         column = batch.to_arrow(("value",)).column(0)
         for at in range(start, end, PIECE_RECORDS):
             yield base + at, column.slice(at, min(PIECE_RECORDS, end - at)).to_pylist()
+
+
+def _left(chunk: Chunk, most: int | None) -> Iterator[tuple[int, list[bytes | None]]]:
+    """The same, where records are left out."""
+    if chunk.seqnos is None or not len(chunk.data):
+        return
+    seqnos = chunk.seqnos.cast("B").cast("q").tolist()[:most]
+    values = Batch.parse(chunk.data).values()
+    start = 0
+    for at in range(1, len(seqnos) + 1):
+        if at == len(seqnos) or seqnos[at] != seqnos[at - 1] + 1 or at - start == PIECE_RECORDS:
+            yield seqnos[start], values[start:at]
+            start = at
 
 
 def encode_page(page: ChunkPage) -> bytes:

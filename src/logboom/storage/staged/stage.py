@@ -433,6 +433,16 @@ class StageFile:
         """Every batch that is in no piece, in its order, as views of the file. It has been verified."""
         return (staged for staged in self._batches_here() if staged.number not in self._growing)
 
+    def all_batches(self) -> Iterator[Batch]:
+        """Those in pieces too. Raises WriteFailed where they cannot be opened now."""
+        try:
+            yield from (staged.batch for staged in self.batches())
+            for piece in self.pieces:
+                yield from piece.batches()
+                piece.let_go()
+        except OSError as error:
+            raise WriteFailed(f"{self.path}: {error.strerror}") from error
+
     def _batches_here(self) -> Iterator[StagedBatch]:
         data = self._sheet.data()
         for position, header in walk(data, 0, len(data), 1):

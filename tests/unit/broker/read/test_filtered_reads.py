@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from logboom.access.rule import Rule
+from logboom.access.rule_book import Subject
 from logboom.batch import Record, build, build_records
 from logboom.broker.api import Appended, Chunk, Filter, Part, ReadRequest, Settings, Start
+from logboom.broker.caller import Caller
 from logboom.broker.local import LocalBroker
 from logboom.errors import InvalidPattern
 from logboom.storage.data.topic import SegmentSettings
@@ -132,6 +135,50 @@ def test_whole_segments_are_passed_by_where_their_labels_say_so(tmp_path: Path) 
         reads = (await broker.stats()).reads
         assert reads["skips"] > 0
         assert reads["filtered"] < len(broker._data.open_partition("t", 0).segments) // 2
+
+    tell(tmp_path, story)
+
+
+def test_rules_pass_whole_segments_by_and_leave_what_a_look_at_every_record_does(tmp_path: Path) -> None:
+    ann = Caller("ann", by="certificate")
+    choices = (
+        ("allow channel x1", "allow channel x2/#"),
+        ("allow channel nowhere/#",),
+        ("allow tag rare",),
+        ("deny tag x1", "deny channel x2/+"),
+        ("allow channel #", "allow tag x*", "deny tag x2"),
+    )
+
+    async def story(broker: LocalBroker) -> None:
+        await broker.add_rule(Rule("allow", "ann", ("read",), "topic"))
+        await fill(broker, random.Random(1), 120)
+        label_everything(broker)
+        rows = await everything(broker)
+        for texts in choices:
+            numbers = []
+            for effect, kind, name in map(str.split, texts):
+                rule = Rule(effect, "ann", ("read",), kind, name)  # type: ignore[arg-type]
+                numbers.append((await broker.add_rule(rule)).number)
+            book = broker._access.book
+            for wanted in (None, Filter(tags_any=("x1", "rare")), Filter(channel="x2/#")):
+                got: list[Record] = []
+                seqno = 0
+                while True:
+                    request = ReadRequest("t", Start(seqno=seqno), max_bytes=4000, max_records=7, filter=wanted)
+                    chunk = await broker.read(request, caller=ann)
+                    got += chunk.records()
+                    seqno = chunk.next_seqno
+                    if chunk.at_end:
+                        break
+                assert got == [
+                    row
+                    for row in rows
+                    if book.decide_record(Subject("ann"), "read", row.channel, row.tags).allowed
+                    and (wanted is None or wants(wanted.selection(0), row))
+                ]
+            for number in numbers:
+                await broker.remove_rule(number)
+        assert (await broker.stats()).reads["skips"] > 0
 
     tell(tmp_path, story)
 

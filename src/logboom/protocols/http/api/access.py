@@ -16,6 +16,7 @@ from starlette.responses import Response
 from logboom.access.credential import MECHANISMS, PASSWORD_BYTES_MOST, SALT_BYTES, Credential, check_new_password
 from logboom.access.principal import ANONYMOUS, FORM, GROUP, ROLE
 from logboom.access.rule import NAME_MAX, RIGHTS, Effect, ObjectKind, Right, Rule
+from logboom.batch.selection import PATTERN_BYTES_MAX
 from logboom.broker.api import Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
 from logboom.broker.caller import Caller
 from logboom.errors import SignInRequired, UserNotFound
@@ -38,6 +39,7 @@ Pattern = Annotated[
     str, msgspec.Meta(max_length=NAME_MAX, extra_json_schema={"pattern": r"^[A-Za-z0-9._/:*?-]{1,260}$"})
 ]
 Patterns = Annotated[tuple[Pattern, ...], msgspec.Meta(max_length=100)]
+Named = Annotated[str, msgspec.Meta(max_length=PATTERN_BYTES_MAX)]
 All = Literal["all"]
 Rights = Annotated[tuple[Right | All, ...], msgspec.Meta(max_length=len(RIGHTS))]
 SomeRights = Annotated[tuple[Right | All, ...], msgspec.Meta(min_length=1, max_length=len(RIGHTS))]
@@ -100,8 +102,9 @@ class NewRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A user, `group:NAME`, `role:NAME`, `*` for all who have signed in, or `anonymous`."""
     rights: SomeRights
     kind: ObjectKind | All
-    name: Pattern = "*"
-    """A name, a prefix with `*` at its end, or a pattern with `*` and `?` anywhere."""
+    name: Named = "*"
+    """A name, a prefix with `*` at its end, or a pattern with `*` and `?` anywhere. Of a channel a pattern as readers
+    have them, with `%u` for the user and `%c` for what the client calls itself; of a tag a name or a prefix."""
 
 
 class RuleList(msgspec.Struct, frozen=True):
@@ -121,8 +124,11 @@ class ExplainQuery(msgspec.Struct, frozen=True):
     user: Annotated[str, msgspec.Meta(min_length=1, max_length=140)]
     right: Right
     kind: ObjectKind = "topic"
-    name: Annotated[str, msgspec.Meta(max_length=NAME_MAX)] = ""
+    name: Named = ""
     group: tuple[str, ...] = ()
+    channel: Named | None = None
+    tag: tuple[str, ...] = ()
+    client: Named = ""
 
 
 async def list_users(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -236,7 +242,8 @@ async def set_role(front_end: HttpFrontEnd, request: Request) -> Response:
 
 async def explain_access(front_end: HttpFrontEnd, request: Request) -> Response:
     query = parse_query(request, ExplainQuery)
-    asked = query.user, query.right, query.kind, query.name, query.group
+    record = query.channel, query.tag, query.client
+    asked = query.user, query.right, query.kind, query.name, query.group, *record
     return _json(await front_end.broker.explain_access(*asked, caller=caller_of(request)))
 
 
@@ -403,6 +410,9 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             "kind": "To what.",
             "name": "Its name; without one, to any of the kind at all.",
             "group": "Besides those that the user has, such as those of a certificate.",
+            "channel": "Of a record of the topic, where rules speak of channels.",
+            "tag": "Of that record; may be given more than once.",
+            "client": "What the client calls itself: `%c` in rules on channels.",
         },
         answers={200: _content(Explanation, _EXPLANATION)},
     ),

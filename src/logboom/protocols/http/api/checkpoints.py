@@ -16,7 +16,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.batch.moment import rfc3339
-from logboom.errors import PartitionNotFound
+from logboom.broker.api import ReadCalls, ReadRequest, Start
+from logboom.broker.caller import Caller
+from logboom.errors import NotAllowed, PartitionNotFound
 from logboom.protocols.http.formats import (
     MEDIA_TYPES,
     WHOLE_BYTES,
@@ -63,11 +65,13 @@ class CheckpointShown(msgspec.Struct, frozen=True):
 async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response:
     query, name = parse_query(request, CheckpointQuery), topic_of(request)
     choice = choose(", ".join(request.headers.getlist("accept")), query.format)
-    topic = await front_end.broker.describe_topic(name, caller=caller_of(request))
+    caller = caller_of(request)
+    topic = await front_end.broker.describe_topic(name, caller=caller)
     floors = {log.partition: log.floor for log in topic.partitions}
     partition = next(iter(floors)) if query.partition is None and len(floors) == 1 else query.partition
     if partition is None or partition not in floors:
         raise PartitionNotFound(name, partition, len(floors))
+    await check_reads_all(front_end.broker, caller, name, partition)
     result = find_result(await front_end.pipeline.refresh(), name, topic.id, query.by, query.tag)
     front_end.places.demand(result.place)
     checkpoint, tables = await asyncio.to_thread(_open, result, partition, floors[partition])
@@ -92,6 +96,14 @@ async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response
     }
     pieces = encode(choice.format, tables, RecordSource(name, partition), facts)
     return await respond(front_end.threads, pieces, WHOLE_BYTES, choice.media_type, headers)
+
+
+async def check_reads_all(broker: ReadCalls, caller: Caller, topic: str, partition: int) -> None:
+    """Raises where a caller may not read a log, or not all records of it: for what was made of all of them."""
+    chunk = await broker.read(ReadRequest(topic, Start(at="latest"), partition, max_bytes=1), caller=caller)
+    if chunk.seqnos is not None:
+        reason = "rules on channels or tags leave records out"
+        raise NotAllowed(caller.principal, "read", "topic", topic, f"{reason}, and this was made of all of them")
 
 
 def _open(result: Result, partition: int, floor: int) -> tuple[Checkpoint, Iterator[pa.Table]]:
@@ -135,7 +147,8 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         "The state of a log as the newest checkpoint has it: the latest record of each key, or of each channel, in no "
         "order. What was removed by a tombstone, or lies below what was trimmed, is left out. All of it comes, however "
         "much that is. Go on with the records from `next`: none is missed, and none comes twice. Where the pipeline "
-        "has made no checkpoint of the topic, the problem is `checkpoint-not-found`.",
+        "has made no checkpoint of the topic, the problem is `checkpoint-not-found`. It is for those who may read all "
+        "records of the topic.",
         query=CheckpointQuery,
         meanings={
             "topic": "Its name.",
@@ -152,7 +165,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
                 MEDIA_TYPES["parquet"][0]: Content(bytes),
             }
         },
-        problems=(404, 406),
+        problems=(403, 404, 406),
         answer_headers={
             "Logboom-Next": "A bookmark: where the log goes on.",
             "Logboom-Next-Seqno": "The seqno there.",

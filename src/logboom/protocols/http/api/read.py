@@ -109,10 +109,12 @@ class RecordsPage(msgspec.Struct, frozen=True):
 
 
 class RecordNotFound(RequestError):
-    """It was dropped, or is not written yet."""
+    """It was dropped, is not written yet, or rules leave it out for whoever asks."""
 
     def __init__(self, error: SeqnoOutOfRange) -> None:
-        super().__init__(str(error), 404, "record-not-found", "data.first and data.next say what there is")
+        is_there = error.first <= error.seqno < error.next
+        words = f"record {error.seqno} is not for you: rules leave it out" if is_there else str(error)
+        super().__init__(words, 404, "record-not-found", "data.first and data.next say what there is")
         self.seqno, self.first, self.next = error.seqno, error.first, error.next
 
 
@@ -124,7 +126,7 @@ async def read_records(front_end: HttpFrontEnd, request: Request) -> Response:
     if isinstance(page, TopicsPage):
         facts, source = _topics_facts(request, page), RecordSource(page.topic, 0)
     else:
-        facts = _facts(request, page, wanted.limit, wanted.request.filter is not None)
+        facts = _facts(request, page, wanted.limit)
         source = RecordSource(page.topic, page.partition)
     pieces = encode(choice.format, page.tables, source, facts)
     return await respond(front_end.threads, pieces, page.size, choice.media_type, _headers(facts))
@@ -214,10 +216,10 @@ async def _is_divided(front_end: HttpFrontEnd, caller: Caller, topic: str) -> bo
     return len((await front_end.broker.describe_topic(topic, caller=caller)).partitions) > 1
 
 
-def _facts(request: Request, page: RecordPage, limit: int, filtered: bool) -> RecordsPage:
+def _facts(request: Request, page: RecordPage, limit: int) -> RecordsPage:
     """Everything but the records."""
     following = None if page.is_over else _link(request, {"from": page.bookmark})
-    links = Links(_link(request, {}), following, _previous(request, page, limit, filtered))
+    links = Links(_link(request, {}), following, _previous(request, page, limit))
     return RecordsPage(
         [],
         page.topic,
@@ -239,12 +241,12 @@ def _topics_facts(request: Request, page: TopicsPage) -> RecordsPage:
     return RecordsPage([], page.topic, *nothing, page.bookmark, None, page.at_start, page.at_end, links)
 
 
-def _previous(request: Request, page: RecordPage, limit: int, filtered: bool) -> str | None:
+def _previous(request: Request, page: RecordPage, limit: int) -> str | None:
     count = min(limit, page.start - page.first)
     if count <= 0:
         return None
     start = str(page.start - count)
-    if filtered:
+    if page.has_gaps:
         return _link(request, {"from": start, "until": str(page.start)})
     return _link(request, {"from": start, "limit": str(count)})
 

@@ -8,7 +8,7 @@ import { makeList, namesIn, namesInput, select } from "./lists.js";
 import { fillNames } from "./users.js";
 
 export const RIGHTS = ["read", "write", "create", "configure", "delete", "describe", "manage"];
-export const KINDS = ["topic", "cursor", "transaction", "pipeline", "user", "node"];
+export const KINDS = ["topic", "cursor", "transaction", "pipeline", "user", "node", "channel", "tag"];
 const RULES = [
   { label: "Number", name: "number" },
   { label: "Rule", name: "effect", meaning: "What denies wins over what allows" },
@@ -51,7 +51,7 @@ async function addRule(done) {
   const who = namesInput([], { required: true, maxlength: 140, autofocus: true });
   const rights = RIGHTS.map((right) => el("input", { type: "checkbox", value: right, checked: right === "read" }));
   const kind = select([...KINDS, "all"]);
-  const name = el("input", { value: "*", required: true, maxlength: 260, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
+  const name = el("input", { value: "*", required: true, maxlength: 1024, autocomplete: "off", autocapitalize: "none", spellcheck: "false" });
   const run = () => send("POST", "/access/rules", {
     effect: effect.value, who: who.value.trim(), rights: rights.filter(({ checked }) => checked).map(({ value }) => value), kind: kind.value, name: name.value.trim(),
   });
@@ -60,7 +60,7 @@ async function addRule(done) {
     body: [
       field("Effect", effect), field("Who", who, "A user, group:NAME, role:NAME, * for all who have signed in, or anonymous."),
       el("fieldset", { class: "field" }, el("legend", { text: "Rights" }), rights.map((box) => el("label", { class: "check" }, box, ` ${box.value}`))),
-      field("Kind", kind), field("Name", name, "A name, the beginning of names with * at the end, or a pattern with * and ?."),
+      field("Kind", kind), field("Name", name, "A name, the beginning of names with * at the end, or a pattern with * and ?. Of a channel a pattern with + and #, in which %u is the user and %c the client; of a tag no ?."),
     ],
     actions: [{ label: "Add", run }],
   });
