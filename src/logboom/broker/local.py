@@ -311,12 +311,12 @@ class LocalBroker(LocalAccess):
         return await self._topics.configure(name, settings)
 
     async def describe_topic(self, name: str, create: bool = False, *, caller: Caller = EVERYBODY) -> TopicInfo:
-        if create:
+        is_new = create and self._catalog.get(name) is None
+        if is_new:
             self._rules.check(caller, "describe", "topic", name)
             self._ask(caller, "create", "topic", name)
         else:
             self._ask(caller, "describe", "topic", name)
-        is_new = create and self._catalog.get(name) is None
         found = await self._topics.describe(name, create)
         if is_new:
             self.audit.note_act(caller, MAKE_TOPIC, name)

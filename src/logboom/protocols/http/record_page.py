@@ -187,6 +187,11 @@ async def _gone(request: Request) -> bool:
     return True
 
 
+async def check_reader(broker: ReadCalls, topic: str, caller: Caller) -> None:
+    """Raises where he may not read the topic: asked is for what is behind its end."""
+    await broker.read(ReadRequest(topic, Start(at="latest"), partition=0, max_bytes=1), caller=caller)
+
+
 async def term_before(broker: ReadCalls, caller: Caller, topic: str, place: Chunk, seqno: Seqno) -> int:
     """Of the record before this one, in the log of a chunk; TERM_UNKNOWN where it cannot be looked at."""
     if not seqno:

@@ -27,6 +27,7 @@ from logboom.protocols.http.formats import (
     encode,
     respond,
 )
+from logboom.protocols.http.record_page import check_reader
 from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query, topic_of
 from logboom.results.checkpoint import By, Checkpoint, find_result
 from logboom.results.pipeline_state import Result
@@ -63,6 +64,7 @@ class CheckpointShown(msgspec.Struct, frozen=True):
 async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response:
     query, name = parse_query(request, CheckpointQuery), topic_of(request)
     choice = choose(", ".join(request.headers.getlist("accept")), query.format)
+    await check_reader(front_end.broker, name, caller_of(request))  # its records are what is shown
     topic = await front_end.broker.describe_topic(name, caller=caller_of(request))
     floors = {log.partition: log.floor for log in topic.partitions}
     partition = next(iter(floors)) if query.partition is None and len(floors) == 1 else query.partition
