@@ -15,6 +15,7 @@ from logboom.protocols.binary import access_messages as messages
 
 _user = Decoder(api.UserInfo)
 _users = Decoder(list[api.UserInfo])
+_removed = Decoder(api.RemovedUser)
 _token = Decoder(api.NewToken)
 _tokens = Decoder(list[api.TokenInfo])
 _rule = Decoder(api.RuleInfo)
@@ -62,8 +63,9 @@ class RemoteAccess:
         info: api.UserInfo = await self._call(head, _user)
         return info
 
-    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> None:
-        await self._call(messages.RemoveUser(name), _nothing)
+    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> api.RemovedUser:
+        found: api.RemovedUser = await self._call(messages.RemoveUser(name), _removed)
+        return found
 
     async def list_users(self, *, caller: Caller = EVERYBODY) -> list[api.UserInfo]:
         found: list[api.UserInfo] = await self._call(messages.ListUsers(), _users)

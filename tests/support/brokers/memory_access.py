@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from logboom.access.credential import Credential
 from logboom.access.rule import Rule
-from logboom.broker.api import CallerInfo, Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
+from logboom.broker.api import CallerInfo, Explanation, NewToken, RemovedUser, RoleInfo, RuleInfo, TokenInfo, UserInfo
 from logboom.broker.caller import EVERYBODY, Caller
 from logboom.errors import RuleNotFound, TokenNotFound, UserNotFound
 
@@ -35,7 +35,7 @@ class MemoryAccess:
     ) -> UserInfo:
         raise UserNotFound(name)
 
-    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> None:
+    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> RemovedUser:
         raise UserNotFound(name)
 
     async def list_users(self, *, caller: Caller = EVERYBODY) -> list[UserInfo]:

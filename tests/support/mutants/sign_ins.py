@@ -88,8 +88,8 @@ LINES: Final = (
 class NoBrake(SignInBrake):
     """Guesses are not slowed down: there are many to make."""
 
-    async def wait(self, address: str, user: str) -> None:
-        return None
+    def reserve(self, address: str, user: str) -> float:
+        return 0.0
 
 
 class SignedNode(NamedTuple):

@@ -19,7 +19,16 @@ from logboom.access.token import Token, TokenSecret
 from logboom.broker.access.access_rules import TOKEN, AccessRules
 from logboom.broker.access.access_state import SEED, AccessState, User, key_of
 from logboom.broker.access.sign_in import SEED_BYTES, SignIn
-from logboom.broker.api.access import CallerInfo, Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
+from logboom.broker.api.access import (
+    CallerInfo,
+    Explanation,
+    NewToken,
+    RemovedUser,
+    RoleInfo,
+    RuleInfo,
+    TokenInfo,
+    UserInfo,
+)
 from logboom.broker.caller import Caller
 from logboom.broker.rules import Rules
 from logboom.broker.world import World
@@ -33,6 +42,8 @@ from logboom.errors import (
     UserNotFound,
 )
 
+EVERY: Final = "*"
+"""In the place of a name: only a rule that speaks of all gives this."""
 NAMES_MOST: Final = 100
 """Groups, roles or members in one entry; topics of a token."""
 NOTE_MOST: Final = 200
@@ -92,10 +103,23 @@ class AccessAdmin:
         await self._state.put({key_of("user", name): user})
         return _info(name, user)
 
-    async def remove_user(self, name: str) -> None:
+    async def remove_user(self, name: str, caller: Caller) -> RemovedUser:
+        """What names him goes along, so that the next user of this name begins with nothing: but who may not change
+        rules does not change them by this either."""
         self._find(name)
-        tokens = (token_id for token_id, token in self._state.tokens.items() if token.user == name)
-        await self._state.put({key_of("user", name): None, **{key_of("token", token_id): None for token_id in tokens}})
+        tokens = [token_id for token_id, token in self._state.tokens.items() if token.user == name]
+        rules = [number for number, rule in self._state.rules.items() if rule.who == name]
+        roles = {role: members for role, members in self._state.roles.items() if name in members}
+        changes: dict[str, tuple[str, ...] | None] = {key_of("user", name): None}
+        changes |= dict.fromkeys(key_of("token", token_id) for token_id in tokens)
+        if not self._rules.allows(caller, "manage", "user", EVERY):
+            await self._state.put(changes)
+            return RemovedUser(len(tokens), 0, 0, len(rules) + len(roles))
+        changes |= dict.fromkeys(key_of("rule", number) for number in rules)
+        for role, members in roles.items():
+            changes[key_of("role", role)] = tuple(member for member in members if member != name) or None
+        await self._state.put(changes)
+        return RemovedUser(len(tokens), len(rules), len(roles))
 
     def list_users(self, caller: Caller) -> list[UserInfo]:
         return [_info(name, user) for name, user in sorted(self._state.users.items()) if self._sees(caller, name)]

@@ -5,21 +5,28 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from logboom.access.credential import Credential
 from logboom.access.principal import ANONYMOUS
 from logboom.access.rule import Rule
-from logboom.broker.access.access_admin import AccessAdmin, check_not_more
+from logboom.broker.access.access_admin import EVERY, AccessAdmin, check_not_more
 from logboom.broker.access.access_state import AccessState
 from logboom.broker.admission import Admission
-from logboom.broker.api.access import CallerInfo, Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
+from logboom.broker.api.access import (
+    CallerInfo,
+    Explanation,
+    NewToken,
+    RemovedUser,
+    RoleInfo,
+    RuleInfo,
+    TokenInfo,
+    UserInfo,
+)
 from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.rules import ObjectKind, Right
 from logboom.errors import SignInRequired
 
-EVERY: Final = "*"
-"""In the place of a name: only a rule that speaks of all gives this."""
 Result = TypeVar("Result")
 
 
@@ -102,8 +109,9 @@ class LocalAccess:
 
         return await self._change(ask, lambda: self._admin.change_user(name, credentials, groups, roles, enabled))
 
-    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> None:
-        await self._change(lambda: self._ask(caller, "manage", "user", name), lambda: self._admin.remove_user(name))
+    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> RemovedUser:
+        ask = partial(self._ask, caller, "manage", "user", name)
+        return await self._change(ask, lambda: self._admin.remove_user(name, caller))
 
     async def list_users(self, *, caller: Caller = EVERYBODY) -> list[UserInfo]:
         if not self._admin.is_himself(caller, caller.principal):

@@ -10,12 +10,12 @@ from threading import Event
 
 import pytest
 
-from logboom.access.credential import Credential
+from logboom.access.credential import ITERATIONS, Credential, Mechanism
 from logboom.access.principal import ANONYMOUS, OPERATOR
 from logboom.access.rule import Rule
 from logboom.access.scram import ScramClient
 from logboom.batch import build
-from logboom.broker.api import Filter, Part, PublishKey, ReadRequest, Receipt
+from logboom.broker.api import Filter, Part, PublishKey, ReadRequest, Receipt, RemovedUser, RoleInfo
 from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
@@ -364,6 +364,48 @@ def test_a_user_who_was_removed_is_not_the_next_one_of_his_name(tmp_path: Path) 
         ):
             with pytest.raises(NotAllowed):
                 await call
+
+    tell(tmp_path, story)
+
+
+def test_a_removed_user_takes_along_what_names_him(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        for name in ("ann", "bob", "eve"):
+            await broker.add_user(name, [credential()], caller=ITSELF)
+        await broker.add_rule(allow("eve", "manage", kind="user", name="b*"), caller=ITSELF)
+        stays = [await broker.add_rule(allow(who, "read"), caller=ITSELF) for who in ("ann", "group:bob", "role:bob")]
+        await broker.add_rule(allow("bob", "read"), caller=ITSELF)
+        await broker.add_rule(Rule("deny", "bob", ("write",), "topic", "x"), caller=ITSELF)
+        await broker.set_role("audit", ["bob", "ann"], caller=ITSELF)
+        await broker.set_role("alone", ["bob"], caller=ITSELF)
+        await broker.create_token("bob", caller=ITSELF)
+        eve = await signed_in(broker, "eve")
+        assert await broker.remove_user("bob", caller=eve) == RemovedUser(1, 0, 0, 4)
+        await broker.add_user("bob", [credential()], caller=eve)
+        assert len(await broker.list_rules(caller=ITSELF)) == 6
+        assert await broker.remove_user("bob", caller=ITSELF) == RemovedUser(0, 2, 2)
+        assert [info.number for info in await broker.list_rules(caller=ITSELF)][1:] == [info.number for info in stays]
+        assert await broker.list_roles(caller=ITSELF) == [RoleInfo("audit", ["ann"])]
+        await broker.add_user("bob", [credential()], caller=ITSELF)
+        bob = await signed_in(broker, "bob")
+        with pytest.raises(NotAllowed):
+            await broker.list_topics(caller=bob)
+
+    tell(tmp_path, story)
+
+
+def test_a_name_that_no_user_has_is_challenged_like_one_that_a_user_has(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        def iterations(user: str, mechanism: Mechanism = "SCRAM-SHA-256") -> str:
+            scram = broker.sign_in.with_scram(ADDRESS, mechanism)
+            return scram.begin(f"n,,n={user},r=nonce".encode()).decode().rpartition(",i=")[2]
+
+        assert iterations("nobody") == str(ITERATIONS)
+        for name in ("ann", "bob"):
+            await broker.add_user(name, [credential()], caller=ITSELF)
+        await broker.add_user("eve", [Credential.derive("pencil-box", os.urandom(16))], caller=ITSELF)
+        assert iterations("nobody") == iterations("ann") == str(QUICK)
+        assert iterations("nobody", "SCRAM-SHA-512") == iterations("ann", "SCRAM-SHA-512") == str(ITERATIONS)
 
     tell(tmp_path, story)
 
