@@ -28,6 +28,8 @@ class Caller:
     """Until when that holds, microseconds; 0 for as long as the connection."""
     account: tuple[int, int] = (0, 0)
     """Of who has shown a password: when the user and the password were made. A later user of this name is another."""
+    through: Caller | None = None
+    """Who speaks for him, as a gateway does: that one must be allowed to, whenever something is asked for."""
 
     def is_like(self, other: Caller) -> bool:
         """Whether both are the same principal in the same groups, from wherever they call.
@@ -36,8 +38,8 @@ class Caller:
         """
         if self is other:
             return True
-        ours = self.principal, self.groups, self.by, self.account
-        return ours == (other.principal, other.groups, other.by, other.account)
+        ours = self.principal, self.groups, self.by, self.account, self.through
+        return ours == (other.principal, other.groups, other.by, other.account, other.through)
 
 
 EVERYBODY: Final = Caller()

@@ -27,7 +27,7 @@ _nothing = Decoder(None)
 
 
 class RemoteAccess:
-    async def _call(self, head: Any, result: Decoder[Any]) -> Any:
+    async def _call(self, head: Any, result: Decoder[Any], caller: Caller) -> Any:
         raise NotImplementedError
 
     async def add_user(
@@ -40,7 +40,7 @@ class RemoteAccess:
         caller: Caller = EVERYBODY,
     ) -> api.UserInfo:
         head = messages.AddUser(name, list(credentials), list(groups), list(roles))
-        info: api.UserInfo = await self._call(head, _user)
+        info: api.UserInfo = await self._call(head, _user, caller)
         return info
 
     async def change_user(
@@ -60,15 +60,15 @@ class RemoteAccess:
             None if roles is None else list(roles),
             enabled,
         )
-        info: api.UserInfo = await self._call(head, _user)
+        info: api.UserInfo = await self._call(head, _user, caller)
         return info
 
     async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> api.RemovedUser:
-        found: api.RemovedUser = await self._call(messages.RemoveUser(name), _removed)
+        found: api.RemovedUser = await self._call(messages.RemoveUser(name), _removed, caller)
         return found
 
     async def list_users(self, *, caller: Caller = EVERYBODY) -> list[api.UserInfo]:
-        found: list[api.UserInfo] = await self._call(messages.ListUsers(), _users)
+        found: list[api.UserInfo] = await self._call(messages.ListUsers(), _users, caller)
         return found
 
     async def create_token(
@@ -82,32 +82,32 @@ class RemoteAccess:
         caller: Caller = EVERYBODY,
     ) -> api.NewToken:
         head = messages.CreateToken(user, lasts_ms, note, list(rights), list(topics))
-        made: api.NewToken = await self._call(head, _token)
+        made: api.NewToken = await self._call(head, _token, caller)
         return made
 
     async def revoke_token(self, token_id: str, *, caller: Caller = EVERYBODY) -> None:
-        await self._call(messages.RevokeToken(token_id), _nothing)
+        await self._call(messages.RevokeToken(token_id), _nothing, caller)
 
     async def list_tokens(self, user: str | None = None, *, caller: Caller = EVERYBODY) -> list[api.TokenInfo]:
-        found: list[api.TokenInfo] = await self._call(messages.ListTokens(user), _tokens)
+        found: list[api.TokenInfo] = await self._call(messages.ListTokens(user), _tokens, caller)
         return found
 
     async def add_rule(self, rule: Rule, *, caller: Caller = EVERYBODY) -> api.RuleInfo:
-        info: api.RuleInfo = await self._call(messages.AddRule(rule), _rule)
+        info: api.RuleInfo = await self._call(messages.AddRule(rule), _rule, caller)
         return info
 
     async def remove_rule(self, number: int, *, caller: Caller = EVERYBODY) -> None:
-        await self._call(messages.RemoveRule(number), _nothing)
+        await self._call(messages.RemoveRule(number), _nothing, caller)
 
     async def list_rules(self, *, caller: Caller = EVERYBODY) -> list[api.RuleInfo]:
-        found: list[api.RuleInfo] = await self._call(messages.ListRules(), _rules)
+        found: list[api.RuleInfo] = await self._call(messages.ListRules(), _rules, caller)
         return found
 
     async def set_role(self, role: str, members: Sequence[str], *, caller: Caller = EVERYBODY) -> None:
-        await self._call(messages.SetRole(role, list(members)), _nothing)
+        await self._call(messages.SetRole(role, list(members)), _nothing, caller)
 
     async def list_roles(self, *, caller: Caller = EVERYBODY) -> list[api.RoleInfo]:
-        found: list[api.RoleInfo] = await self._call(messages.ListRoles(), _roles)
+        found: list[api.RoleInfo] = await self._call(messages.ListRoles(), _roles, caller)
         return found
 
     async def explain_access(
@@ -121,9 +121,9 @@ class RemoteAccess:
         caller: Caller = EVERYBODY,
     ) -> api.Explanation:
         head = messages.ExplainAccess(user, right, kind, name, list(groups))
-        found: api.Explanation = await self._call(head, _explanation)
+        found: api.Explanation = await self._call(head, _explanation, caller)
         return found
 
     async def whoami(self, *, caller: Caller = EVERYBODY) -> api.CallerInfo:
-        found: api.CallerInfo = await self._call(messages.WhoAmI(), _caller)
+        found: api.CallerInfo = await self._call(messages.WhoAmI(), _caller, caller)
         return found

@@ -224,9 +224,12 @@ class AccessAdmin:
 
 
 def check_not_more(caller: Caller) -> None:
-    """A token makes no token, for it could give itself more than it has. Raises NotAllowed."""
+    """A token makes no token, for it could give itself more than it has; nor does who speaks with one for others.
+    Raises NotAllowed."""
     if caller.by.startswith(TOKEN) and caller.principal not in UNBOUND:
         raise NotAllowed(caller.principal, "manage", "user", caller.principal)
+    if caller.through is not None:
+        check_not_more(caller.through)
 
 
 def _checked(credentials: Sequence[Credential]) -> tuple[Credential, ...]:

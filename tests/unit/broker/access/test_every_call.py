@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from logboom.access.credential import Credential
+from logboom.access.rule import Rule
 from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
@@ -26,6 +28,7 @@ LISTS = ("list_users", "list_tokens")
 ONLY_HERE = ("feed", "deleted", "access", "append_then")
 """Not over the wire of clients, or there the same as another."""
 ELSEWHERE = Caller(address="192.0.2.1:1")
+CREDENTIAL = Credential.derive(PASSWORD, b"salt" * 4, iterations=4096)
 
 
 def check(call: str, visitor: Visitor, errors: list[LogboomError]) -> None:
@@ -74,6 +77,22 @@ def test_in_the_process(call: str, tmp_path: Path) -> None:
                     assert [known(error) for error in await ask(broker, call, callers[kind])] == told[kind]
         finally:
             await broker.close()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("call", sorted(set(ASKED) - set(ONLY_HERE)))
+def test_through_a_gateway_that_speaks_for_its_callers(call: str, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with closed_node(tmp_path) as node:
+            visitors = await invite(node.broker, ASKED[call])
+            await node.broker.add_user("gateway", [CREDENTIAL], caller=ITSELF)
+            await node.broker.add_rule(Rule("allow", "gateway", ("manage",), "user"), caller=ITSELF)
+            callers = {kind: await sign_in(node.broker, each) for kind, each in visitors.items() if each.user}
+            await node.broker.remove_user("removed", caller=ITSELF)
+            async with connect(profile(node, Visitor("gateway", "gateway")), speaks_for_callers=True) as gateway:
+                for kind, visitor in visitors.items():
+                    check(call, visitor, await ask(gateway, call, callers.get(kind, EVERYBODY)))
 
     asyncio.run(story())
 
