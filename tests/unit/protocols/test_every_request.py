@@ -28,6 +28,7 @@ from logboom.protocols.logd.requests import WORDS
 from logboom.server.node import Node
 from support.callers.closed_node import address, closed_node
 from support.callers.everybody import HIDING, PASSWORD, TOPIC, Visitor, invite, refusal
+from support.callers.gateway import http_gateway
 from support.callers.http_requests import HTTP, HttpRequest
 from support.callers.logd_lines import LOGD, LogdLine
 from support.nodes.guarded import OWN
@@ -81,13 +82,13 @@ async def browsing(node: Node, visitor: Visitor) -> AsyncIterator[httpx.AsyncCli
 
 
 async def request(
-    client: httpx.AsyncClient, name: str, asked: HttpRequest, visitor: Visitor, topic: str = TOPIC
+    client: httpx.AsyncClient, name: str, asked: HttpRequest, visitor: Visitor, topic: str = TOPIC, method: str = ""
 ) -> Told:
     said = {"Content-Type": asked.media, "Idempotency-Key": asked.idempotency_key}
     headers = {name: value for name, value in said.items() if value} | authorization(visitor)
     path = asked.path.replace(TOPIC, topic)
     given: dict[str, Any] = {"json": asked.json} if asked.json is not None else {"content": asked.content}
-    async with client.stream(methods()[name].upper(), path, headers=headers, **given) as answer:
+    async with client.stream(method or methods()[name].upper(), path, headers=headers, **given) as answer:
         is_endless = answer.headers.get("content-type", "").startswith("text/event-stream")
         body = b"" if is_endless else await answer.aread()
     shown = {name: value for name, value in answer.headers.items() if name != "date"}
@@ -123,8 +124,12 @@ def test_over_http(name: str, number: int, tmp_path: Path) -> None:
                 expected = refusal(visitor, asked.asked)
                 if asked.for_oneself and visitor.kind != "anonymous" and not visitor.token:
                     expected = None
+                if methods()[name] == "get":
+                    head = await request(client, name, asked, visitor, method="HEAD")
                 before[kind] = told = await request(client, name, asked, visitor)
                 check_answer(told, expected, asked, kind)
+                if methods()[name] == "get":
+                    assert (head.status, head.body) == (told.status, ""), kind
             await compare_hidden(node, client, visitors, before)
             told = await request(client, name, asked, gone)  # the last: those after it would wait
             assert (told.status, told.code()) == (401, "sign-in-failed")
@@ -140,6 +145,24 @@ def test_over_http(name: str, number: int, tmp_path: Path) -> None:
             if TOPIC in asked.path:
                 never = await request(client, name, asked, visitor, ABSENT)
                 assert never._replace(body=never.body.replace(ABSENT, TOPIC)) == before[visitor.kind]
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize(("name", "number"), REQUESTS)
+def test_over_http_on_a_gateway(name: str, number: int, tmp_path: Path) -> None:
+    asked = HTTP[name][number]
+
+    async def story() -> None:
+        async with closed_node(tmp_path) as node:
+            visitors = await invite(node.broker, asked.asked)
+            del visitors["removed"]
+            async with http_gateway(node) as client:
+                for kind, visitor in visitors.items():
+                    expected = refusal(visitor, asked.asked)
+                    if asked.for_oneself and visitor.kind != "anonymous" and not visitor.token:
+                        expected = None
+                    check_answer(await request(client, name, asked, visitor), expected, asked, kind)
 
     asyncio.run(story())
 

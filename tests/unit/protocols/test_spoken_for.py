@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from logboom.access.credential import Credential
@@ -17,7 +18,6 @@ from logboom.access.rule import Rule
 from logboom.batch import build
 from logboom.broker.api import Part, ReadRequest
 from logboom.broker.caller import EVERYBODY, ITSELF, Caller
-from logboom.broker.limits import Limits, Rejections
 from logboom.client.link.profile import Profile
 from logboom.client.remote import RemoteBroker, connect
 from logboom.errors import (
@@ -29,13 +29,9 @@ from logboom.errors import (
 )
 from logboom.protocols.binary.messages import Kind, SpokenFor
 from logboom.protocols.binary.spoken_for import GATEWAYS_MOST, head_of, spoken_for
-from logboom.protocols.http.front_end import HttpFrontEnd
-from logboom.protocols.http.settings import HttpSettings
 from logboom.server.node import Node
 from support.callers.closed_node import address, closed_node
 from support.callers.everybody import PASSWORD
-from support.nodes.guarded import basic
-from support.nodes.web import plain_client
 from support.peers.binary import serve
 
 CREDENTIAL = Credential.derive(PASSWORD, b"salt" * 4, iterations=4096)
@@ -160,24 +156,15 @@ def test_the_audit_trail_names_both(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
-def test_over_http_on_a_gateway_everybody_has_his_own_rights(tmp_path: Path) -> None:
+def test_what_is_nested_without_end_ends_the_connection_and_no_more(tmp_path: Path) -> None:
     async def story() -> None:
-        rules = allow("gateway", "manage", "user"), allow("alice", "read", name="orders")
-        async with gateway(tmp_path, *rules) as (node, remote):
-            for name in ("alice", "bob"):
-                await node.broker.add_user(name, [CREDENTIAL], caller=ITSELF)
-            front_end = HttpFrontEnd(remote, Limits(), Rejections(), HttpSettings(), dict, sign_in=node.broker.sign_in)
-            server = await asyncio.get_running_loop().create_server(front_end.factory, "127.0.0.1", 0)
-            host, port = server.sockets[0].getsockname()
-            async with server, plain_client(f"http://{host}:{port}") as client:
-                path = "/topics/orders/records"
-                statuses = [
-                    (await client.get(path, headers=headers)).status_code
-                    for headers in (basic("alice", PASSWORD), basic("bob", PASSWORD), {}, basic("alice", PASSWORD))
-                ]
-                assert statuses == [200, 404, 401, 200]
-                server.close()
-                await front_end.close(1)
+        async with gateway(tmp_path) as (node, remote):
+            deep = b"\x82\xa9principal\xa1a\xa7through" * 2_000 + b"\xc0"
+            remote._link.send(Kind.SPEAK_FOR, msgspec.Raw(deep))
+            with pytest.raises(LogboomError):
+                await remote.whoami(caller=ITSELF)
+            async with connect(Profile(address(node, "binary"), "gateway", PASSWORD)) as another:
+                assert (await another.whoami()).principal == "gateway"
 
     asyncio.run(story())
 
