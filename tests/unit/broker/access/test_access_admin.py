@@ -368,6 +368,21 @@ def test_a_user_who_was_removed_is_not_the_next_one_of_his_name(tmp_path: Path) 
     tell(tmp_path, story)
 
 
+def test_who_writes_to_a_topic_that_is_there_need_not_be_allowed_to_make_it(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        await broker.add_rule(allow("ann", "write", name="orders*"), caller=ITSELF)
+        await broker.create_topic("orders", 2, caller=ITSELF)
+        ann = await signed_in(broker)
+        assert len((await broker.describe_topic("orders", create=True, caller=ann)).partitions) == 2
+        with pytest.raises(NotAllowed, match=r"ann may not create topic 'orders\.new'"):
+            await broker.describe_topic("orders.new", create=True, caller=ann)
+        with pytest.raises(TopicNotFound):
+            await broker.describe_topic("secrets", create=True, caller=ann)
+
+    tell(tmp_path, story)
+
+
 def test_a_removed_user_takes_along_what_names_him(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         for name in ("ann", "bob", "eve"):
