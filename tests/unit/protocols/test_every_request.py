@@ -226,9 +226,12 @@ def test_over_logd(word: bytes, number: int, tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+@pytest.mark.parametrize("place", ["node", "gateway"])
 @pytest.mark.parametrize(("word", "number"), [each for each in LINES if not LOGD[each[0]][each[1]].is_endless])
-def test_over_logd_by_way_of_http(word: bytes, number: int, tmp_path: Path) -> None:
+def test_over_logd_by_way_of_http(word: bytes, number: int, place: str, tmp_path: Path) -> None:
     line = LOGD[word][number]
+    if place == "gateway" and word in (b"DELETED", b"SHUTDOWN"):
+        return  # which only a node has
 
     async def told(client: httpx.AsyncClient, visitor: Visitor, line: LogdLine) -> bytes:
         headers = {"Content-Type": "application/logd", **authorization(visitor)}
@@ -237,10 +240,12 @@ def test_over_logd_by_way_of_http(word: bytes, number: int, tmp_path: Path) -> N
         return answer.content.partition(b"\n")[0] + b"\n"
 
     async def story() -> None:
-        async with closed_node(tmp_path) as node, plain_client(f"http://{address(node, 'http')}") as client:
+        async with closed_node(tmp_path) as node:
             visitors = await invite(node.broker, line.asked)
             del visitors["removed"]
-            for visitor in visitors.values():
-                check_line(await told(client, visitor, line), refusal(visitor, line.asked), visitor.kind)
+            url = f"http://{address(node, 'http')}"
+            async with http_gateway(node) if place == "gateway" else plain_client(url) as client:
+                for visitor in visitors.values():
+                    check_line(await told(client, visitor, line), refusal(visitor, line.asked), visitor.kind)
 
     asyncio.run(story())
