@@ -22,7 +22,7 @@ from logboom.access.principal import ANONYMOUS
 from logboom.access.saslprep import saslprep
 from logboom.access.scram import NONCE_BYTES, ScramServer
 from logboom.access.token import PREFIX, TokenSecret
-from logboom.broker.access.access_rules import PASSWORD, TOKEN
+from logboom.broker.access.access_rules import PASSWORD, TOKEN, VOUCHED
 from logboom.broker.access.access_state import AccessState
 from logboom.broker.access.brake import SignInBrake
 from logboom.broker.caller import Caller
@@ -145,8 +145,10 @@ class SignIn:
 
     def basis_of(self, caller: Caller) -> object:
         """What his sign-in rests on, to be compared: another one where the password was changed, the token revoked or
-        the user made anew; None where he may do nothing any more."""
+        the user made anew; None where he may do nothing any more. Whom somebody else vouches for needs no user."""
         account = self._state.users.get(caller.principal)
+        if caller.by in VOUCHED and (account is None or account.enabled):
+            return caller.by
         if account is None or not account.enabled:
             return None
         if not caller.by.startswith(TOKEN):
