@@ -368,7 +368,15 @@ class LocalBroker(LocalAccess):
     async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
         self._ask(caller, "write", "transaction", key.name)
         with self._admission.counting():
-            return await self._its_publishing().publish(key, stages, partial(self._check_stage, caller))
+            done = await self._its_publishing().publish(key, stages, partial(self._check_stage, caller))
+        return self._shown(done, caller)
+
+    def _shown(self, done: Publication, caller: Caller) -> Publication:
+        """Without topics that the caller may not know of: what he repeats, others may have published."""
+        knows = self._sieve(caller, "topic")
+        if knows is None or done.parts is None:
+            return done
+        return msgspec.structs.replace(done, parts=[part for part in done.parts if knows(part.topic)])
 
     def _check_stage(self, caller: Caller, stage: str, topics: set[str]) -> None:
         """Who publishes it writes to its topics, whoever has filled it, and whatever he was allowed then."""
@@ -382,7 +390,8 @@ class LocalBroker(LocalAccess):
         for part in parts:
             self._ask(caller, "write", "topic", part.topic)
         with self._admission.counting():
-            return await self._its_publishing().publish_batches(key, parts)
+            done = await self._its_publishing().publish_batches(key, parts)
+        return self._shown(done, caller)
 
     async def _settle_publishes(self) -> None:
         """What is published holds its topics no longer. Where that cannot be written down, whoever asks is told."""
@@ -407,8 +416,13 @@ class LocalBroker(LocalAccess):
 
     async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[KeyInfo]:
         self._ask(caller, "describe", "transaction")
-        sees, found = self._sieve(caller, "transaction"), await self._its_publishing().list_keys(prefix)
-        return found if sees is None else [info for info in found if sees(info.name)]
+        found = await self._its_publishing().list_keys(prefix)
+        sees, knows = self._sieve(caller, "transaction"), self._sieve(caller, "topic")
+        if sees is None or knows is None:
+            return found
+        shown = [info for info in found if sees(info.name)]
+        known = ({topic: each for topic, each in info.topics.items() if knows(topic)} for info in shown)
+        return [msgspec.structs.replace(info, topics=topics) for info, topics in zip(shown, known, strict=True)]
 
     async def forget_key(self, name: str, *, caller: Caller = EVERYBODY) -> bool:
         self._ask(caller, "delete", "transaction", name)

@@ -524,6 +524,30 @@ def test_what_others_have_staged_nobody_publishes_throws_away_or_learns_of(tmp_p
     tell(tmp_path, story)
 
 
+def test_what_was_published_says_nothing_of_topics_that_are_not_for_the_one_who_asks(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        for topic in ("orders", "secrets"):
+            await broker.create_topic(topic, caller=ITSELF)
+        for name in ("ann", "bob"):
+            await broker.add_user(name, [credential()], caller=ITSELF)
+        await broker.add_rule(allow("bob", "write", kind="transaction"), caller=ITSELF)
+        await broker.add_rule(allow("bob", "write", name="orders"), caller=ITSELF)
+        bob = await signed_in(broker, "bob")
+        parts = [Part(topic, [build([b"x"])]) for topic in ("orders", "secrets")]
+        done = await broker.publish_batches(PublishKey("import", 1), parts, caller=ITSELF)
+        assert [part.topic for part in done.parts or ()] == ["orders", "secrets"]
+        (key,) = await broker.list_keys(caller=bob)
+        assert list(key.topics) == ["orders"]
+        for again in (
+            await broker.publish(PublishKey("import", 1), [], caller=bob),
+            await broker.publish_batches(PublishKey("import", 1), parts[:1], caller=bob),
+        ):
+            assert again.repeat
+            assert [part.topic for part in again.parts or ()] == ["orders"]
+
+    tell(tmp_path, story)
+
+
 def test_nobody_is_called_like_a_role_or_a_group(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         await broker.add_user("ann", [credential()], caller=ITSELF)
