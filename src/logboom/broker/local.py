@@ -68,6 +68,7 @@ from logboom.broker.catalog import Catalog
 from logboom.broker.chores import Chores, drain
 from logboom.broker.config import BrokerConfig
 from logboom.broker.monitor.counters import Counters
+from logboom.broker.monitor.discretion import discreet_incident, discreet_replica
 from logboom.broker.monitor.incidents import listening
 from logboom.broker.monitor.lags import list_with_lags
 from logboom.broker.monitor.segments import SegmentLists
@@ -520,6 +521,8 @@ class LocalBroker(LocalAccess):
     async def stats(self, *, caller: Caller = EVERYBODY) -> NodeStats:
         self._ask(caller, "describe", "node")
         replica = None if self.replica is None else self.replica.stats()
+        if replica is not None and not self._rules.gives_all(caller, "describe", "topic"):
+            replica = discreet_replica(replica, partial(self._rules.allows, caller, "describe", "topic"))
         found = self.counters.stats(self._admission.refused, replica, self.unreadable, self.watcher.disk)
         return msgspec.structs.replace(found, access=self.describe_access())
 
@@ -551,7 +554,8 @@ class LocalBroker(LocalAccess):
 
     async def incidents(self, *, caller: Caller = EVERYBODY) -> list[Incident]:
         self._ask(caller, "describe", "node")
-        return self.rejections.incidents.recent()
+        found = self.rejections.incidents.recent()
+        return found if self._rules.gives_all(caller, "describe", "topic") else list(map(discreet_incident, found))
 
     @property
     def _keeps_users(self) -> bool:
