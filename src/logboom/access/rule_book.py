@@ -8,6 +8,7 @@ Nothing here knows where rules are kept.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -29,7 +30,7 @@ BUILT_IN: Final = (
 )
 UNBOUND: Final = frozenset((NODE, OPERATOR))
 SUBJECTS_MOST: Final = 65_536
-"""Whose rules are kept sorted out. More than that make us forget, and no more."""
+"""Whose rules about which kind are kept sorted out. More than that make us forget, and no more."""
 
 
 class Decision(NamedTuple):
@@ -53,18 +54,44 @@ class Subject(NamedTuple):
         return frozenset((self.principal, *everybody, *groups, *roles))
 
 
+_WILD: Final = re.compile(r"[*?]")
+_Placed = tuple[int, Rule]
+"""A rule, and where it stands among all of them."""
+
+
+class KindRules:
+    """Rules about one kind of object, by how the names begin that they speak of: up to a star, or a question mark."""
+
+    def __init__(self, rules: list[_Placed]) -> None:
+        self._all = rules
+        self._by_start: dict[str, list[_Placed]] = {}
+        for placed in rules:
+            self._by_start.setdefault(_WILD.split(placed[1].name, 1)[0], []).append(placed)
+        self._sizes = sorted(set(map(len, self._by_start)))
+
+    def near(self, name: str) -> list[_Placed]:
+        """Those that may speak of this object, in their order; without a name, all of them."""
+        if not name:
+            return self._all
+        found = [placed for size in self._sizes for placed in self._by_start.get(name[:size], ())]
+        return sorted(found, key=_place)
+
+
 class RuleBook:
     def __init__(self) -> None:
-        self._rules: dict[int, Rule] = {}
         self._roles: dict[str, frozenset[str]] = {}
         """Who has a role: names as rules write them."""
-        self._of: dict[Subject, list[Rule]] = {}
+        self._by_who: dict[str, list[_Placed]] = {}
+        self._of: dict[tuple[Subject, str], KindRules] = {}
         self.speaks_of_records = False
         """Whether any rule is about channels or tags."""
+        self.change({}, {})
 
     def change(self, rules: Mapping[int, Rule], roles: Mapping[str, frozenset[str]]) -> None:
         """From now on these count."""
-        self._rules, self._roles = dict(rules), dict(roles)
+        self._roles, self._by_who = dict(roles), {}
+        for place, rule in enumerate((*BUILT_IN, *rules.values())):
+            self._by_who.setdefault(rule.who, []).append((place, rule))
         self.speaks_of_records = any(rule.kind in RECORD_KINDS for rule in rules.values())
         self._of.clear()
 
@@ -75,7 +102,7 @@ class RuleBook:
         if kind == "pipeline" and (restricting := self.record_rules(subject, "read")):
             return Decision(False, restricting[0])  # what it makes holds records, and names where they are
         allowing: Rule | None = None
-        for rule in self._rules_of(subject):
+        for _, rule in self._rules_of(subject, kind).near(name):
             if not rule.gives(right) or not (rule.covers(kind, name) if name else rule.covers_some(kind)):
                 continue
             if rule.effect == "allow":
@@ -88,14 +115,16 @@ class RuleBook:
         """Whether this is allowed to every object of the kind, and nothing is taken away from that."""
         if subject.principal in UNBOUND:
             return True
-        speaking = [rule for rule in self._rules_of(subject) if rule.covers_some(kind) and rule.gives(right)]
+        speaking = [rule for _, rule in self._rules_of(subject, kind).near("") if rule.gives(right)]
         return all(rule.effect == "allow" for rule in speaking) and any(rule.name == "*" for rule in speaking)
 
     def record_rules(self, subject: Subject, right: Right) -> list[Rule]:
         """Those for channels and tags that speak of him, and of this right."""
         if not self.speaks_of_records or subject.principal in UNBOUND:
             return []
-        return [rule for rule in self._rules_of(subject) if rule.kind in RECORD_KINDS and rule.gives(right)]
+        placed = {*self._rules_of(subject, CHANNEL).near(""), *self._rules_of(subject, TAG).near("")}
+        found = (rule for _, rule in sorted(placed, key=_place))
+        return [rule for rule in found if rule.kind in RECORD_KINDS and rule.gives(right)]
 
     def restriction(self, subject: Subject, right: Right, client: str = "") -> Restriction | None:
         """Which records he may read, or write; None where that is all of them."""
@@ -129,18 +158,23 @@ class RuleBook:
             return Decision(False)
         return Decision(True, next(iter(allowed.values()), None))
 
-    def _rules_of(self, subject: Subject) -> list[Rule]:
-        found = self._of.get(subject)
+    def _rules_of(self, subject: Subject, kind: ObjectKind) -> KindRules:
+        found = self._of.get((subject, kind))
         if found is None:
             if len(self._of) >= SUBJECTS_MOST:
                 self._of.clear()
             names = subject.names()
             roles = (f"{ROLE}{role}" for role, members in self._roles.items() if not members.isdisjoint(names))
-            names = names.union(roles)
-            found = self._of[subject] = [rule for rule in (*BUILT_IN, *self._rules.values()) if rule.who in names]
+            speaking = (self._by_who.get(name, ()) for name in names.union(roles))
+            of_kind = [placed for some in speaking for placed in some if placed[1].covers_some(kind)]
+            found = self._of[subject, kind] = KindRules(sorted(of_kind, key=_place))
         return found
 
 
 def _meant(rule: Rule, subject: Subject, client: str) -> str | None:
     """The channels, or tags, that a rule speaks of; None where that is none of them."""
     return rule.name if rule.kind == TAG else rule.filled_in(subject.principal, client)
+
+
+def _place(placed: _Placed) -> int:
+    return placed[0]

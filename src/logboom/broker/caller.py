@@ -30,6 +30,8 @@ class Caller:
     """Of who has shown a password: when the user and the password were made. A later user of this name is another."""
     client: str = ""
     """What his program calls itself: `%c` in rules. Anybody can say anything here."""
+    through: Caller | None = None
+    """Who speaks for him, as a gateway does: that one must be allowed to, whenever something is asked for."""
 
     def is_like(self, other: Caller) -> bool:
         """Whether both are the same principal in the same groups, from wherever they call.
@@ -38,8 +40,8 @@ class Caller:
         """
         if self is other:
             return True
-        ours = self.principal, self.groups, self.by, self.account, self.client
-        return ours == (other.principal, other.groups, other.by, other.account, other.client)
+        ours = self.principal, self.groups, self.by, self.account, self.client, self.through
+        return ours == (other.principal, other.groups, other.by, other.account, other.client, other.through)
 
 
 EVERYBODY: Final = Caller()

@@ -74,6 +74,7 @@ from logboom.broker.catalog import Catalog
 from logboom.broker.chores import Chores, drain
 from logboom.broker.config import BrokerConfig
 from logboom.broker.monitor.counters import Counters
+from logboom.broker.monitor.discretion import discreet_incident, discreet_replica
 from logboom.broker.monitor.incidents import listening
 from logboom.broker.monitor.lags import list_with_lags
 from logboom.broker.monitor.segments import SegmentLists
@@ -325,12 +326,12 @@ class LocalBroker(LocalAccess):
         return await self._topics.configure(name, settings)
 
     async def describe_topic(self, name: str, create: bool = False, *, caller: Caller = EVERYBODY) -> TopicInfo:
-        if create:
+        is_new = create and self._catalog.get(name) is None
+        if is_new:
             self._rules.check(caller, "describe", "topic", name)
             self._ask(caller, "create", "topic", name)
         else:
             self._ask(caller, "describe", "topic", name)
-        is_new = create and self._catalog.get(name) is None
         found = await self._topics.describe(name, create, caller)
         if is_new:
             self.audit.note_act(caller, MAKE_TOPIC, name)
@@ -385,7 +386,15 @@ class LocalBroker(LocalAccess):
         self._ask(caller, "write", "transaction", key.name)
         with self._admission.counting():
             checks = partial(self._check_stage, caller), partial(self._look_through, caller)
-            return await self._its_publishing().publish(key, stages, *checks)
+            done = await self._its_publishing().publish(key, stages, *checks)
+        return self._shown(done, caller)
+
+    def _shown(self, done: Publication, caller: Caller) -> Publication:
+        """Without topics that the caller may not know of: what he repeats, others may have published."""
+        knows = self._sieve(caller, "topic")
+        if knows is None or done.parts is None:
+            return done
+        return msgspec.structs.replace(done, parts=[part for part in done.parts if knows(part.topic)])
 
     def _check_stage(self, caller: Caller, stage: str, topics: set[str]) -> None:
         """Who publishes it writes to its topics, whoever has filled it, and whatever he was allowed then."""
@@ -406,7 +415,9 @@ class LocalBroker(LocalAccess):
         if self.quotas.is_on:
             self.quotas.charge_parts(caller, parts)
         with self._admission.counting():
-            return await self._its_publishing().publish_batches(key, parts, WriteScreen.of(self._rules, caller))
+            screen = WriteScreen.of(self._rules, caller)
+            done = await self._its_publishing().publish_batches(key, parts, screen)
+        return self._shown(done, caller)
 
     async def _settle_publishes(self) -> None:
         """What is published holds its topics no longer. Where that cannot be written down, whoever asks is told."""
@@ -431,8 +442,13 @@ class LocalBroker(LocalAccess):
 
     async def list_keys(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[KeyInfo]:
         self._ask(caller, "describe", "transaction")
-        sees, found = self._sieve(caller, "transaction"), await self._its_publishing().list_keys(prefix)
-        return found if sees is None else [info for info in found if sees(info.name)]
+        found = await self._its_publishing().list_keys(prefix)
+        sees, knows = self._sieve(caller, "transaction"), self._sieve(caller, "topic")
+        if sees is None or knows is None:
+            return found
+        shown = [info for info in found if sees(info.name)]
+        known = ({topic: each for topic, each in info.topics.items() if knows(topic)} for info in shown)
+        return [msgspec.structs.replace(info, topics=topics) for info, topics in zip(shown, known, strict=True)]
 
     async def forget_key(self, name: str, *, caller: Caller = EVERYBODY) -> bool:
         self._ask(caller, "delete", "transaction", name)
@@ -561,6 +577,8 @@ class LocalBroker(LocalAccess):
     async def stats(self, *, caller: Caller = EVERYBODY) -> NodeStats:
         self._ask(caller, "describe", "node")
         replica = None if self.replica is None else self.replica.stats()
+        if replica is not None and not self._rules.gives_all(caller, "describe", "topic"):
+            replica = discreet_replica(replica, partial(self._rules.allows, caller, "describe", "topic"))
         found = self.counters.stats(self._admission.refused, replica, self.unreadable, self.watcher.disk)
         return msgspec.structs.replace(found, access=self.describe_access(), quotas=self.quotas.stats())
 
@@ -592,7 +610,8 @@ class LocalBroker(LocalAccess):
 
     async def incidents(self, *, caller: Caller = EVERYBODY) -> list[Incident]:
         self._ask(caller, "describe", "node")
-        return self.rejections.incidents.recent()
+        found = self.rejections.incidents.recent()
+        return found if self._rules.gives_all(caller, "describe", "topic") else list(map(discreet_incident, found))
 
     @property
     def _keeps_users(self) -> bool:

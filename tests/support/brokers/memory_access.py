@@ -12,6 +12,7 @@ from logboom.broker.api import (
     Explanation,
     NewToken,
     QuotaUsage,
+    RemovedUser,
     RoleInfo,
     RuleInfo,
     TokenInfo,
@@ -45,7 +46,7 @@ class MemoryAccess:
     ) -> UserInfo:
         raise UserNotFound(name)
 
-    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> None:
+    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> RemovedUser:
         raise UserNotFound(name)
 
     async def list_users(self, *, caller: Caller = EVERYBODY) -> list[UserInfo]:

@@ -42,6 +42,7 @@ from logboom.protocols.binary.messages import (
     ListTopics,
     PublishBatches,
     Read,
+    SpokenFor,
     Stats,
     Trim,
 )
@@ -70,6 +71,8 @@ def sources() -> list[Source]:
     request = ReadRequest("events", Start(seqno=0), 0, None, 1 << 16, 10, 0, Filter(("red",), (), "a/+", b"k"), "skip")
     heads: list[tuple[int, Any, bytes]] = [
         (Kind.PING, None, b""),
+        (Kind.SPEAK_FOR, SpokenFor("alice", ["ops"], "http", "192.0.2.1:9", "password", 0, (1, 2)), b""),
+        (Kind.SPEAK_FOR, SpokenFor("", through=SpokenFor("anonymous")), b""),
         (Kind.APPEND, Append([AppendPart("events", len(ONE))], "leader"), ONE),
         (Kind.APPEND, Append([AppendPart("events", len(ONE) + len(MANY), 0, None, None)], "durable"), ONE + MANY),
         (Kind.APPEND, Append([AppendPart("events", len(ONE)), AppendPart("nothing", len(MANY))]), ONE + MANY),

@@ -1,8 +1,9 @@
 """Broken sign-ins: what strangers say to a node that wants to know who they are, with something wrong, and a judge.
 
-Half of them speak the binary protocol (a hello, a challenge, its answer), half logd (AUTH). What is wrong follows from
-(seed, number); the node's own nonces, and so answers to them, do too. `python -m support.mutants.sign_ins SEED COUNT
-[START]` runs a range in this process.
+A third of them speak the binary protocol (a hello, a challenge, its answer), a third logd (AUTH), and a third sound
+binary frames with SCRAM that is not (`scram`). What is wrong follows from (seed, number); the node's own nonces, and so
+answers to them, from where the range began. `python -m support.mutants.sign_ins SEED COUNT [START]` runs a range in
+this process.
 
 `judge` holds the front-ends to their promise: nothing is raised, whoever is sent away is told why, nobody becomes
 anybody but who he has proven to be, nothing is done for strangers, little is kept of them, and nothing is left behind.
@@ -44,6 +45,7 @@ from logboom.protocols.logd.settings import LogdSettings
 from support.mutants import frames
 from support.mutants.driver import drive, judging
 from support.mutants.logd import read_answers
+from support.mutants.scram import Echoes, Said, is_proven, judge_client, say_first, say_last
 from support.peers.binary import IDENTITY
 from support.peers.wire import Line
 
@@ -86,8 +88,8 @@ LINES: Final = (
 class NoBrake(SignInBrake):
     """Guesses are not slowed down: there are many to make."""
 
-    async def wait(self, address: str, user: str) -> None:
-        return None
+    def reserve(self, address: str, user: str) -> float:
+        return 0.0
 
 
 class SignedNode(NamedTuple):
@@ -95,6 +97,7 @@ class SignedNode(NamedTuple):
     binary: BinaryFrontEnd
     logd: LogdFrontEnd
     token: str
+    echoes: Echoes
 
 
 def broken(random: Random, data: bytes) -> bytes:
@@ -146,19 +149,22 @@ class Talk:
         return None
 
 
-def first_words(random: Random, node: SignedNode) -> tuple[bytes, ScramClient | None]:
+def first_words(random: Random, node: SignedNode) -> tuple[bytes, ScramClient | None, bool]:
+    """A hello, what goes on with it, and whether whoever says it knows a secret."""
     mechanism: Mechanism = random.choice(MECHANISMS)
-    what = random.random()
+    what, knows = random.random(), False
     if what < 0.15:
-        token = node.token if random.random() < 0.5 else "lbt_0123456789ab_" + "0" * 64
+        knows = random.random() < 0.5
+        token = node.token if knows else "lbt_0123456789ab_" + "0" * 64
         hello, scram = Hello(mechanism=TOKEN, sign_in=maybe(random, 0.5, token.encode())), None
     elif what < 0.25:
         hello, scram = Hello(mechanism=random.choice(("", "PLAIN", "x" * 300)), sign_in=random.randbytes(20)), None
     else:
-        password = PASSWORD if random.random() < 0.8 else "wrong"
+        knows = random.random() < 0.8
+        password = PASSWORD if knows else "wrong"
         scram = ScramClient(mechanism, USER if random.random() < 0.9 else "nobody", password, random.randbytes(18))
         hello = Hello(mechanism=mechanism, sign_in=maybe(random, 0.3, scram.begin()))
-    return maybe(random, 0.2, b"".join(map(bytes, encode(Kind.HELLO, 1, hello)))), scram
+    return maybe(random, 0.2, b"".join(map(bytes, encode(Kind.HELLO, 1, hello)))), scram, knows
 
 
 def second_words(random: Random, scram: ScramClient | None, challenge: bytes | None) -> bytes:
@@ -178,7 +184,7 @@ def second_words(random: Random, scram: ScramClient | None, challenge: bytes | N
 
 async def judge_binary(node: SignedNode, random: Random) -> str:
     talk = Talk(node.binary)
-    hello, scram = first_words(random, node)
+    hello, scram, knows = first_words(random, node)
     for piece in cut(random, hello):
         talk.send(piece)
     await settled(node)
@@ -186,6 +192,31 @@ async def judge_binary(node: SignedNode, random: Random) -> str:
         talk.send(piece)
     await settled(node)
     verdict = said_in_binary(talk.wire)
+    assert knows or verdict != "welcomed"
+    talk.connection.connection_lost(None)
+    await settled(node)
+    assert node.binary.receive_memory.own_bytes == 0
+    return verdict
+
+
+async def judge_scram(node: SignedNode, random: Random) -> str:
+    mechanism: Mechanism = random.choice(MECHANISMS)
+    password = PASSWORD if random.random() < 0.7 else "wrong password"
+    first = say_first(random, USER, random.randbytes(18), node.echoes)
+    talk = Talk(node.binary)
+    talk.send(b"".join(map(bytes, encode(Kind.HELLO, 1, Hello(mechanism=mechanism, sign_in=first)))))
+    challenge = talk.challenge()
+    if challenge is not None:
+        final = say_last(random, mechanism, password, first, challenge, node.echoes)
+        said = Said(first, challenge, final)
+        node.echoes.keep(said)
+        talk.send(b"".join(map(bytes, encode(Kind.SIGN_IN, 1, SignInStep(final)))))
+    await settled(node)
+    verdict = said_in_binary(talk.wire)
+    if verdict == "welcomed":
+        assert is_proven(mechanism, said, USER, PASSWORD), said
+    else:
+        assert verdict == "sign-in-failed", verdict
     talk.connection.connection_lost(None)
     await settled(node)
     assert node.binary.receive_memory.own_bytes == 0
@@ -252,7 +283,8 @@ async def judge_logd(node: SignedNode, random: Random) -> str:
     assert b"correct" not in sent
     assert b"wrong" not in sent
     who = line.connection.caller.principal  # type: ignore[attr-defined]
-    assert who in ("anonymous", USER), who
+    knows = PASSWORD.encode() in stream or node.token.encode() in stream
+    assert who == "anonymous" or (who == USER and knows), (who, stream)
     verdict = "signed in" if who == USER else "sent away" if line.wire.closed else "lived"
     line.lose()
     await settled(node)
@@ -297,7 +329,7 @@ async def open_node(path: str, random: Random) -> SignedNode:
     own = broker, LIMITS, Rejections()
     binary = BinaryFrontEnd(*own, None, "fuzzed", IDENTITY, sign_in=broker.sign_in)
     logd = LogdFrontEnd(*own, LogdSettings(), dict, broker, sign_in=broker.sign_in)
-    return SignedNode(broker, binary, logd, token.token)
+    return SignedNode(broker, binary, logd, token.token, Echoes())
 
 
 async def run(seed: int, count: int, start: int = 0) -> Counter[str]:
@@ -310,10 +342,13 @@ async def run(seed: int, count: int, start: int = 0) -> Counter[str]:
         for number in range(start, start + count):
             random = Random(f"{seed}/{number}")
             with judging(seed, number, complaints):
-                if number % 2:
+                if number % 3 == 0:
+                    verdicts[f"binary: {await judge_binary(node, random)}"] += 1
+                elif number % 3 == 1:
                     verdicts[f"logd: {await judge_logd(node, random)}"] += 1
                 else:
-                    verdicts[f"binary: {await judge_binary(node, random)}"] += 1
+                    verdicts[f"scram: {await judge_scram(node, random)}"] += 1
+                    verdicts[f"scram, a client: {judge_client(random)}"] += 1
                 if number % CALL_EVERY == 0:
                     await serve_a_sound_client(node)
         await node.binary.close(0.0)

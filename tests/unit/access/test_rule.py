@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+from random import Random
 
 import pytest
 
@@ -170,3 +171,33 @@ def test_a_change_counts_at_once() -> None:
     assert rules.decide(ANN, "read", "topic", "x").allowed
     rules.change({}, {})
     assert not rules.decide(ANN, "read", "topic", "x").allowed
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rules_that_are_found_by_name_decide_as_if_all_were_looked_at(seed: int) -> None:
+    random = Random(seed)
+    names = ["a", "ab", "abc", "a*", "ab*", "*", "*c", "a?c", "?", "_a", "_*", "b.*", "**", "a*c"]
+    rules = [
+        Rule(
+            random.choice(("allow", "allow", "deny")),
+            random.choice(("ann", "*", "group:ops", "bob")),
+            (random.choice(("read", "write", "describe", "all")),),
+            random.choice(("topic", "cursor", "all")),
+            random.choice(names),
+        )
+        for _ in range(30)
+    ]
+    made = book(*rules)
+    for name in ("", "a", "ab", "abc", "abcd", "b.x", "_a", "_b", "*", "z"):
+        for right in RIGHTS:
+            speaking = [
+                rule
+                for rule in rules
+                if rule.who != "bob"
+                and rule.gives(right)
+                and (rule.covers("topic", name) if name else rule.covers_some("topic"))
+            ]
+            denying = [rule for rule in speaking if rule.effect == "deny" and (name or rule.name == "*")]
+            allowing = [rule for rule in speaking if rule.effect == "allow"]
+            expected = (False, denying[0]) if denying else (bool(allowing), allowing[0] if allowing else None)
+            assert made.decide(ANN, right, "topic", name) == expected, (right, name)

@@ -64,7 +64,7 @@ def test_a_node_that_is_copied_takes_the_caller(call: str) -> None:
 def test_a_caller_is_a_value_and_everybody_is_anonymous() -> None:
     assert Caller() == EVERYBODY
     assert EVERYBODY.principal == ANONYMOUS
-    fields = {"principal", "groups", "protocol", "address", "by", "expires", "account", "client"}
+    fields = {"principal", "groups", "protocol", "address", "by", "expires", "account", "client", "through"}
     assert set(get_type_hints(Caller)) == fields
     assert not hasattr(EVERYBODY, "__dict__")
     with pytest.raises(AttributeError):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from logboom.access.credential import Credential
 from logboom.access.rule import Rule
 from logboom.broker.caller import ITSELF
 from logboom.protocols.http import connection
@@ -34,7 +35,7 @@ def test_a_user_is_added_changed_and_removed(tmp_path: Path) -> None:
         changed = await client.patch(path, json={"roles": ["audit"], "enabled": False}, headers=ROOT)
         assert (changed.json()["roles"], changed.json()["groups"]) == (["audit"], ["staff"])
         assert (await client.get("/access/whoami", headers=bob)).status_code == 401
-        assert (await client.delete(path, headers=ROOT)).status_code == 204
+        assert (await client.delete(path, headers=ROOT)).json() == {"tokens": 0, "rules": 0, "roles": 0, "kept": 0}
         assert (await client.delete(path, headers=ROOT)).status_code == 404
         assert (await client.get(path, headers=ROOT)).json()["code"] == "user-not-found"
 
@@ -250,3 +251,29 @@ def test_quotas_are_set_shown_and_removed_by_those_who_manage_users(tmp_path: Pa
         assert "alice" not in metrics
 
     closed(tmp_path, story)
+
+
+def test_the_page_of_a_report_is_for_those_who_may_read_what_it_is_made_of(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await know_jobs(node, ResultPlace(str(tmp_path / "results")))
+        await node.broker.add_user("bob", [Credential.derive(PASSWORD, b"salt" * 4)], caller=ITSELF)
+        await node.broker.add_rule(Rule("allow", "bob", ("read",), "pipeline", "*"), caller=ITSELF)
+        await node.broker.add_rule(Rule("allow", "bob", ("describe",), "topic", "orders"), caller=ITSELF)
+        jobs = (await node.client.get("/pipeline", headers=basic("bob"))).json()["jobs"]
+        assert [job["job"] for job in jobs] == ["report/orders"]
+        path = "/pipeline/report?job=report/orders"
+        assert (await node.client.get(path, headers=basic("bob"))).json()["code"] == "report-not-found"
+        await node.broker.add_rule(Rule("allow", "bob", ("read",), "topic", "orders"), caller=ITSELF)
+        assert (await node.client.get(path, headers=basic("bob"))).text == "orders"
+
+    assert closed(tmp_path, story) == []
+
+
+def test_metrics_tell_of_no_jobs_where_the_pipeline_is_not_for_the_one_who_asks(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        await know_jobs(node, ResultPlace(str(tmp_path / "results")))
+        await node.broker.add_rule(Rule("allow", "alice", ("describe",), "node"), caller=ITSELF)
+        assert "logboom_job_running" not in (await node.client.get("/metrics", headers=basic())).text
+        assert "logboom_job_running" in (await node.client.get("/metrics", headers=ROOT)).text
+
+    assert closed(tmp_path, story) == []

@@ -28,6 +28,7 @@ from logboom.broker.api.access import (
     Explanation,
     NewToken,
     QuotaUsage,
+    RemovedUser,
     RoleInfo,
     RuleInfo,
     TokenInfo,
@@ -47,6 +48,8 @@ from logboom.errors import (
     UserNotFound,
 )
 
+EVERY: Final = "*"
+"""In the place of a name: only a rule that speaks of all gives this."""
 NAMES_MOST: Final = 100
 """Groups, roles or members in one entry; topics of a token."""
 NOTE_MOST: Final = 200
@@ -123,10 +126,23 @@ class AccessAdmin:
         await self._state.put({key_of("user", name): user})
         return _info(name, user)
 
-    async def remove_user(self, name: str) -> None:
+    async def remove_user(self, name: str, caller: Caller) -> RemovedUser:
+        """What names him goes along, so that the next user of this name begins with nothing: but who may not change
+        rules does not change them by this either."""
         self._find(name)
-        tokens = (token_id for token_id, token in self._state.tokens.items() if token.user == name)
-        await self._state.put({key_of("user", name): None, **{key_of("token", token_id): None for token_id in tokens}})
+        tokens = [token_id for token_id, token in self._state.tokens.items() if token.user == name]
+        rules = [number for number, rule in self._state.rules.items() if rule.who == name]
+        roles = {role: members for role, members in self._state.roles.items() if name in members}
+        changes: dict[str, tuple[str, ...] | None] = {key_of("user", name): None}
+        changes |= dict.fromkeys(key_of("token", token_id) for token_id in tokens)
+        if not self._rules.allows(caller, "manage", "user", EVERY):
+            await self._state.put(changes)
+            return RemovedUser(len(tokens), 0, 0, len(rules) + len(roles))
+        changes |= dict.fromkeys(key_of("rule", number) for number in rules)
+        for role, members in roles.items():
+            changes[key_of("role", role)] = tuple(member for member in members if member != name) or None
+        await self._state.put(changes)
+        return RemovedUser(len(tokens), len(rules), len(roles))
 
     def list_users(self, caller: Caller) -> list[UserInfo]:
         return [_info(name, user) for name, user in sorted(self._state.users.items()) if self._sees(caller, name)]
@@ -287,9 +303,12 @@ class AccessAdmin:
 
 
 def check_not_more(caller: Caller) -> None:
-    """A token makes no token, for it could give itself more than it has. Raises NotAllowed."""
+    """A token makes no token, for it could give itself more than it has; nor does who speaks with one for others.
+    Raises NotAllowed."""
     if caller.by.startswith(TOKEN) and caller.principal not in UNBOUND:
         raise NotAllowed(caller.principal, "manage", "user", caller.principal)
+    if caller.through is not None:
+        check_not_more(caller.through)
 
 
 def _checked(credentials: Sequence[Credential]) -> tuple[Credential, ...]:

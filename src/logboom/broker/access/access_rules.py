@@ -30,7 +30,7 @@ REACHING_FAR: Final = frozenset(("user", "node", "pipeline"))
 """Not for a token that names topics: who manages users, say, could give himself all others."""
 _NO: Final = Decision(False)
 _YES: Final = Decision(True)
-_Question = tuple[str, frozenset[str], str, tuple[int, int], str, str, str]
+_Question = tuple[str, frozenset[str], str, tuple[int, int], Caller | None, str, str, str]
 
 
 class AccessRules:
@@ -64,12 +64,15 @@ class AccessRules:
         return self._state.book.gives_all(subject, right, kind)
 
     def sees_all(self, caller: Caller, kind: ObjectKind) -> bool:
-        return caller.principal in UNBOUND or (caller.principal == ANONYMOUS and self._anonymous_may_all)
+        is_own = caller.through is None
+        return (is_own and caller.principal in UNBOUND) or (caller.principal == ANONYMOUS and self._anonymous_may_all)
 
     def decide(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> Decision:
         if caller.expires and caller.expires <= self._now_us():
             return _NO
-        question = (caller.principal, caller.groups, caller.by, caller.account, right, kind, name)
+        if caller.through is not None and not self._is_spoken_for(caller, caller.through):
+            return _NO
+        question = (caller.principal, caller.groups, caller.by, caller.account, caller.through, right, kind, name)
         found = self._decided.get(question)
         if found is None:
             if len(self._decided) >= REMEMBERED_MOST:
@@ -80,7 +83,8 @@ class AccessRules:
     def restriction(self, caller: Caller, right: Right) -> Restriction | None:
         if not self._state.book.speaks_of_records:
             return None
-        question = (caller.principal, caller.groups, caller.by, caller.account, right, "record", caller.client)
+        who = caller.principal, caller.groups, caller.by, caller.account, caller.through
+        question = (*who, right, "record", caller.client)
         if question not in self._restricted:
             if len(self._restricted) >= RESTRICTIONS_MOST:
                 self._restricted.clear()
@@ -103,15 +107,26 @@ class AccessRules:
 
     def subject_of(self, caller: Caller) -> Subject | None:
         """The caller as rules see him; None where he may do nothing any more."""
-        name = caller.principal
+        name, groups = caller.principal, caller.groups
+        if caller.through is not None:
+            if not self._is_spoken_for(caller, caller.through):
+                return None
+            if groups and not self.allows(caller.through, "manage", "user", "*"):
+                groups = frozenset()  # as nobody else gives groups
         if name in UNBOUND or name == ANONYMOUS:
             return Subject(name)
         if name not in self._state.users and caller.by in VOUCHED:
-            return Subject(name, caller.groups)
+            return Subject(name, groups)
         if caller.by == PASSWORD and caller.account[0] != self._state.account_of(name)[0]:
             return None  # he was removed, and this is another
         known = self._state.subject_of(name)
-        return None if known is None else known._replace(groups=known.groups | caller.groups)
+        return None if known is None else known._replace(groups=known.groups | groups)
+
+    def _is_spoken_for(self, caller: Caller, through: Caller) -> bool:
+        """Whether this one may speak for that one now: who could set his password may. Nobody speaks for the node."""
+        if caller.principal == ANONYMOUS:
+            return True
+        return caller.principal not in UNBOUND and self.allows(through, "manage", "user", caller.principal)
 
     def is_himself(self, caller: Caller, name: str) -> bool:
         """Whether a user speaks of himself: with his password, as it is now. Who has only a token is not himself."""
@@ -134,6 +149,8 @@ class AccessRules:
 
     def _refusal(self, caller: Caller, right: Right, kind: ObjectKind, name: str) -> LogboomError:
         """Whoever may not know of a topic hears what he would hear if there were none."""
+        if caller.through is not None and not self._is_spoken_for(caller, caller.through):
+            return NotAllowed(caller.through.principal, "manage", "user", caller.principal)
         if caller.principal == ANONYMOUS and not self._state.speaks_of_anonymous:
             return SignInRequired()
         is_hidden = kind == "topic" and name and right != "create" and not self.allows(caller, "describe", kind, name)

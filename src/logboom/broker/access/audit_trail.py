@@ -87,6 +87,8 @@ class AuditRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     protocol: str = ""
     detail: dict[str, Any] = {}
     count: int = 1
+    through: str = ""
+    """Who spoke for him."""
 
 
 class _Refused(NamedTuple):
@@ -172,10 +174,9 @@ class AuditTrail:
             self._lose(count)
             return
         time = str(rfc3339(self._world.now_us()))
-        where = caller.by, caller.address, caller.protocol
-        self._queue.append(
-            AuditRecord(time, caller.principal, act, outcome, name[:NAME_MOST], *where, detail or {}, count)
-        )
+        where, through = (caller.by, caller.address, caller.protocol), caller.through
+        what = act, outcome, name[:NAME_MOST], *where, detail or {}, count
+        self._queue.append(AuditRecord(time, caller.principal, *what, "" if through is None else through.principal))
         self._news.set()
 
     def _lose(self, count: int) -> None:

@@ -42,7 +42,17 @@ class SignInBrake:
         """From where users have signed in."""
 
     async def wait(self, address: str, user: str) -> None:
-        """Until it is this one's turn. Raises SignInFailed where too many wait already."""
+        """Until it is this one's turn. Raises SignInFailed where too many wait already.
+
+        Where nothing has failed it is at once: whoever then needs time to find out holds others up meanwhile, so that
+        those who guess at the same time are not all the first.
+        """
+        wait_s = self.reserve(address, user)
+        if wait_s > 0:
+            await asyncio.sleep(wait_s)
+
+    def reserve(self, address: str, user: str) -> float:
+        """In how many seconds it is this one's turn; nobody else has it. Raises SignInFailed."""
         now = self._now()
         found = [failures for key in self._keys_before(address, user) if (failures := self._find(key, now)) is not None]
         wait_s = max((failures.free_at - now for failures in found), default=0.0)
@@ -50,19 +60,19 @@ class SignInBrake:
             raise SignInFailed("too many sign-ins have failed: try again later")
         for failures in found:
             failures.free_at = max(failures.free_at, now) + failures.gap_s
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
+        return wait_s
 
     def _keys_before(self, address: str, user: str) -> list[_Key]:
-        """Whose failures count. Where a user has been before, not those of strangers elsewhere: else anybody could keep
-        him out."""
+        """Whose failures count. Where a user has been before, his own there alone: else anybody could keep him out,
+        from elsewhere or from behind the same proxy."""
         host = _host(address)
-        whose = (host, user) if (host, user) in self._homes else ("", user)
-        return [whose, *([(host, "")] if host else ())]
+        if (host, user) in self._homes:
+            return [(host, user)]
+        return [("", user), *([(host, "")] if host else ())]
 
     def note_failure(self, address: str, user: str) -> None:
-        now = self._now()
-        for key in {("", user), *self._keys_before(address, user)}:
+        now, host = self._now(), _host(address)
+        for key in {("", user), *([(host, "")] if host else ()), *self._keys_before(address, user)}:
             failures = self._find(key, now)
             if failures is None:
                 failures = self._failures[key] = _Failures()
@@ -73,9 +83,10 @@ class SignInBrake:
             failures.free_at = max(failures.free_at, now + failures.gap_s)
 
     def note_success(self, address: str, user: str) -> None:
-        """From this address it was no guess; what others guess of the user still counts."""
+        """It was no guess: this user is at home there. What was guessed of others from there, or of him from elsewhere,
+        still counts: who guesses may have a user of his own."""
         host = _host(address)
-        self._failures.pop((host, ""), None)
+        self._failures.pop((host, user), None)
         self._homes[host, user] = None
         self._homes.move_to_end((host, user))
         if len(self._homes) > KEYS_MOST:

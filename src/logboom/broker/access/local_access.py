@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from logboom.access.credential import Credential
 from logboom.access.principal import ANONYMOUS
 from logboom.access.quota import Quota
 from logboom.access.rule import Rule
-from logboom.broker.access.access_admin import AccessAdmin, AccessQuestion, check_not_more
+from logboom.broker.access.access_admin import EVERY, AccessAdmin, AccessQuestion, check_not_more
 from logboom.broker.access.access_state import AccessState
 from logboom.broker.admission import Admission
 from logboom.broker.api.access import (
@@ -19,6 +19,7 @@ from logboom.broker.api.access import (
     Explanation,
     NewToken,
     QuotaUsage,
+    RemovedUser,
     RoleInfo,
     RuleInfo,
     TokenInfo,
@@ -28,8 +29,6 @@ from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.rules import ObjectKind, Right
 from logboom.errors import SignInRequired
 
-EVERY: Final = "*"
-"""In the place of a name: only a rule that speaks of all gives this."""
 Result = TypeVar("Result")
 
 
@@ -112,8 +111,9 @@ class LocalAccess:
 
         return await self._change(ask, lambda: self._admin.change_user(name, credentials, groups, roles, enabled))
 
-    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> None:
-        await self._change(lambda: self._ask(caller, "manage", "user", name), lambda: self._admin.remove_user(name))
+    async def remove_user(self, name: str, *, caller: Caller = EVERYBODY) -> RemovedUser:
+        ask = partial(self._ask, caller, "manage", "user", name)
+        return await self._change(ask, lambda: self._admin.remove_user(name, caller))
 
     async def list_users(self, *, caller: Caller = EVERYBODY) -> list[UserInfo]:
         if not self._admin.is_himself(caller, caller.principal):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -21,7 +22,7 @@ from logboom.access.principal import ANONYMOUS
 from logboom.access.saslprep import saslprep
 from logboom.access.scram import NONCE_BYTES, ScramServer
 from logboom.access.token import PREFIX, TokenSecret
-from logboom.broker.access.access_rules import PASSWORD, TOKEN
+from logboom.broker.access.access_rules import PASSWORD, TOKEN, VOUCHED
 from logboom.broker.access.access_state import AccessState
 from logboom.broker.access.brake import SignInBrake
 from logboom.broker.caller import Caller
@@ -51,8 +52,11 @@ class SignIn:
         self._threads = threads
         self._world = world
         self._brake = SignInBrake(world.monotonic_s)
+        self._checking = asyncio.Lock()
+        """For whoever has a password looked at."""
         self._secret = world.chance.randbytes(SEED_BYTES)
         self._known: set[bytes] = set()
+        self._usual: dict[Mechanism, int] = {}
         self.last_used: dict[str, int] = {}
         """When tokens were used last, microseconds, by their ids."""
         self.bearers: Bearers | None = None
@@ -61,7 +65,7 @@ class SignIn:
         """Called where somebody has not proven to be this user."""
         self.on_stranger: Callable[[Caller], None] = lambda caller: None
         """Called where somebody has not said who he is, and has to."""
-        state.on_change.append(self._known.clear)
+        state.on_change += (self._known.clear, self._usual.clear)
 
     def demands(self, caller: Caller) -> bool:
         """Whether nothing is done for this one before he has signed in: rules may give him something all the same."""
@@ -77,17 +81,31 @@ class SignIn:
         name = _normal(user)
         mark = hmac.digest(self._secret, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
         if mark not in self._known:
-            await self._brake.wait(caller.address, name)
-            credential = self._credential(name, None)
-            loop = asyncio.get_running_loop()
-            is_right = await loop.run_in_executor(self._threads, credential.is_of, password)
-            if not is_right or not self._has(name, credential):
-                raise self._fail(caller, name)
-            self._brake.note_success(caller.address, name)
+            await self._check(caller, name, password)
             if len(self._known) >= KNOWN_MOST:
                 self._known.clear()
             self._known.add(mark)
         return self._proven(caller, name)
+
+    async def _check(self, caller: Caller, name: str, password: str) -> None:
+        """Raises SignInFailed. There is one thread for it, so who waits for the one before him loses nothing: and knows
+        whether that one has failed, before it is his turn."""
+        async with self._checking:
+            wait_s = self._brake.reserve(caller.address, name)
+            if wait_s <= 0:
+                await self._look_at(caller, name, password)
+                return
+        await asyncio.sleep(wait_s)
+        async with self._checking:
+            await self._look_at(caller, name, password)
+
+    async def _look_at(self, caller: Caller, name: str, password: str) -> None:
+        credential = self._credential(name, None)
+        loop = asyncio.get_running_loop()
+        is_right = await loop.run_in_executor(self._threads, credential.is_of, password)
+        if not is_right or not self._has(name, credential):
+            raise self._fail(caller, name)
+        self._brake.note_success(caller.address, name)
 
     def _proven(self, caller: Caller, name: str) -> Caller:
         account = self._state.account_of(name)
@@ -127,8 +145,10 @@ class SignIn:
 
     def basis_of(self, caller: Caller) -> object:
         """What his sign-in rests on, to be compared: another one where the password was changed, the token revoked or
-        the user made anew; None where he may do nothing any more."""
+        the user made anew; None where he may do nothing any more. Whom somebody else vouches for needs no user."""
         account = self._state.users.get(caller.principal)
+        if caller.by in VOUCHED and (account is None or account.enabled):
+            return caller.by
         if account is None or not account.enabled:
             return None
         if not caller.by.startswith(TOKEN):
@@ -151,7 +171,15 @@ class SignIn:
         mechanism = mechanism or MECHANISMS[0]
         salt = hmac.digest(self._state.seed or self._secret, f"{mechanism}\0{name}".encode(), "sha256")[:16]
         nothing = self._world.chance.randbytes(digest_size(mechanism))
-        return Credential(mechanism, salt, ITERATIONS, nothing, nothing)
+        return Credential(mechanism, salt, self._usual_iterations(mechanism), nothing, nothing)
+
+    def _usual_iterations(self, mechanism: Mechanism) -> int:
+        """What most users have, for those that are none: a number of its own would say so."""
+        if mechanism not in self._usual:
+            known = (each for user in self._state.users.values() for each in user.credentials)
+            counts = Counter(each.iterations for each in known if each.mechanism == mechanism)
+            self._usual[mechanism] = max(counts, key=lambda each: (counts[each], each), default=ITERATIONS)
+        return self._usual[mechanism]
 
     def account_of(self, user: str) -> tuple[int, int]:
         return self._state.account_of(_normal(user))

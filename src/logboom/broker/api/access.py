@@ -48,8 +48,8 @@ class AccessCalls(Protocol):
         """What is None stays. Everybody may change his own credentials."""
         ...
 
-    async def remove_user(self, name: str, *, caller: Caller) -> None:
-        """And all tokens of the user."""
+    async def remove_user(self, name: str, *, caller: Caller) -> RemovedUser:
+        """And all tokens of the user; the rules and roles that name him too, where the caller may manage all users."""
         ...
 
     async def list_users(self, *, caller: Caller) -> list[UserInfo]:
@@ -135,6 +135,17 @@ class UserInfo(msgspec.Struct, frozen=True):
     changed: int
     """When the credentials were set, microseconds."""
     enabled: bool = True
+
+
+class RemovedUser(msgspec.Struct, frozen=True):
+    """What has gone with a user: how many of each."""
+
+    tokens: int
+    rules: int
+    roles: int
+    """That he was named a member of."""
+    kept: int = 0
+    """Rules and roles that still name him: who removed him may not change those."""
 
 
 class TokenInfo(msgspec.Struct, frozen=True):

@@ -135,9 +135,13 @@ def change(
 
 @app.command
 def remove(name: User, /, *, server: Server = None, data: Data = None) -> None:
-    """Remove a user with all his tokens. Rules that name him stay."""
-    administer(server, data, lambda node, caller: node.remove_user(name, caller=caller))
-    print(f"removed {name}")
+    """Remove a user with all his tokens, and with the rules and roles that name him."""
+    removed = administer(server, data, lambda node, caller: node.remove_user(name, caller=caller))
+    counts = {"tokens": removed.tokens, "rules": removed.rules, "roles": removed.roles}
+    gone = ", ".join(f"{what}: {count}" for what, count in counts.items() if count)
+    print(f"removed {name}{f' ({gone})' if gone else ''}")
+    if removed.kept:
+        print(f"logboom: {removed.kept} rules and roles still name {name}: you may not change those", file=sys.stderr)
 
 
 @app.command(name="list")

@@ -22,6 +22,7 @@ from logboom.client.link.address import Address
 from logboom.client.link.pushes import CREDIT_BYTES, Pushes
 from logboom.client.link.session import FRAME_BYTES_LIMIT, Event, Reply, Session
 from logboom.client.link.tls import context_of
+from logboom.client.link.unix_peer import check_listener
 from logboom.errors import ConnectionLost, LogboomError, RemoteProtocolError
 from logboom.protocols.binary.messages import Hello, Kind, Read, Welcome
 
@@ -80,7 +81,8 @@ class AsyncLink(asyncio.BufferedProtocol):
         try:
             async with asyncio.timeout(timeout_s):
                 if address.path is not None:
-                    _, link = await loop.create_unix_connection(lambda: cls(address), address.path)
+                    transport, link = await loop.create_unix_connection(lambda: cls(address), address.path)
+                    check_listener(address, transport.get_extra_info("socket"))
                 else:
                     secure = secured(address)
                     transport, link = await loop.create_connection(

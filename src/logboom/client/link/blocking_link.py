@@ -29,6 +29,7 @@ from logboom.client.link.async_link import (
 )
 from logboom.client.link.pushes import CREDIT_BYTES, TOP_UP_BYTES
 from logboom.client.link.session import Event, Reply, Session
+from logboom.client.link.unix_peer import check_listener
 from logboom.errors import ConnectionLost, LogboomError, RemoteProtocolError
 from logboom.protocols.binary.messages import Credit, Kind, Read, Welcome
 
@@ -260,6 +261,7 @@ def open_socket(address: Address, timeout_s: float) -> socket.socket:
     try:
         sock.settimeout(timeout_s)
         sock.connect(address.path)
+        check_listener(address, sock)
     except BaseException:
         sock.close()
         raise

@@ -124,6 +124,6 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
         )
         directory = self._directory if self._shows_files(caller) else None
         facts = *self.identity, directory, self._server_name, wire, topics
-        own = caller.principal, last
+        own = caller.principal, last, True
         welcome = Welcome(VERSION, *facts, self._replica_of(), self._issue_id(), self._now_us(), *own)
         return encode_front(Kind.WELCOME, correlation, welcome)

@@ -19,12 +19,14 @@ import msgspec
 from msgspec.msgpack import Decoder
 
 from logboom.broker.api import Answer, Outcome, Part, PublishKey, ReadRequest, Start, call_when_done
+from logboom.broker.caller import Caller
 from logboom.broker.publish.publication import BUNDLE_BYTES_MAX
 from logboom.errors import LimitExceeded, LogboomError, ProtocolError, RemoteProtocolError
 from logboom.protocols.binary.append_run import AppendRun, cut
 from logboom.protocols.binary.codec import Frame, encode_front
-from logboom.protocols.binary.messages import Append, Call, Credit, Hello, Kind, PublishBatches, Read
+from logboom.protocols.binary.messages import Append, Call, Credit, Hello, Kind, PublishBatches, Read, SpokenFor
 from logboom.protocols.binary.push import Push, encode_chunk
+from logboom.protocols.binary.spoken_for import spoken_for
 
 if TYPE_CHECKING:
     from logboom.protocols.binary.connection import BinaryConnection
@@ -44,13 +46,24 @@ _append = Decoder(Append)
 _publish = Decoder(PublishBatches)
 _read: Decoder[Read] = Decoder(Read)
 _credit = Decoder(Credit)
+_spoken_for = Decoder(SpokenFor)
 _call: Decoder[Any] = Decoder(Call)
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 class Handler:
-    __slots__ = ("_connection", "_front_end", "_held_bytes", "_pushes", "_queue", "_run", "_tasks", "_topics")
+    __slots__ = (
+        "_caller",
+        "_connection",
+        "_front_end",
+        "_held_bytes",
+        "_pushes",
+        "_queue",
+        "_run",
+        "_tasks",
+        "_topics",
+    )
     is_new: Final = False
     hello: Final = 0
     may_be_silent: Final = False  # the welcome says limits.idle_ms, and clients ping: who does not is gone
@@ -58,6 +71,8 @@ class Handler:
     def __init__(self, connection: BinaryConnection, front_end: BinaryFrontEnd) -> None:
         self._connection = connection
         self._front_end = front_end
+        self._caller = connection.caller
+        """Whose requests come now."""
         self._run: AppendRun | None = None
         self._held_bytes = 0
         """Of appends that have no answer yet."""
@@ -91,6 +106,13 @@ class Handler:
     def _take_hello(self, frame: Frame) -> None:
         raise RemoteProtocolError("there was a hello already")
 
+    def _take_speak_for(self, frame: Frame) -> None:
+        self.end_run()
+        try:
+            self._caller = spoken_for(self._connection.caller, _spoken_for.decode(frame.head))
+        except MALFORMED as error:
+            raise RemoteProtocolError(f"who is spoken for is said wrongly: {error}") from None
+
     def _take_ping(self, frame: Frame) -> None:
         self._connection.send(encode_front(Kind.PONG, frame.correlation, None))
 
@@ -115,7 +137,7 @@ class Handler:
         if run is None:
             return
         self._held_bytes += run.size
-        broker, caller, then = self._front_end.broker, self._connection.caller, partial(self._appended, run)
+        broker, caller, then = self._front_end.broker, self._caller, partial(self._appended, run)
         try:
             if run.stage is None:
                 broker.append_then(run.parts, run.acks, then, caller=caller)
@@ -157,13 +179,14 @@ class Handler:
     def _take_read(self, frame: Frame) -> None:
         request, correlation = _read.decode(frame.head).request, frame.correlation
         self._note_topic(request.topic)
-        self._start(correlation, lambda: self._read(correlation, request), waits=request.wait_ms > 0)
+        caller = self._caller
+        self._start(correlation, lambda: self._read(correlation, request, caller), waits=request.wait_ms > 0)
 
-    async def _read(self, correlation: int, request: ReadRequest) -> None:
+    async def _read(self, correlation: int, request: ReadRequest, caller: Caller) -> None:
         connection = self._connection
         await connection.writable()
         began = perf_counter()
-        chunk = await self._front_end.broker.read(request, caller=connection.caller)
+        chunk = await self._front_end.broker.read(request, caller=caller)
         if request.wait_ms:
             began = perf_counter()  # how much of it was waiting for news nobody says
         while connection.blocked:
@@ -171,7 +194,7 @@ class Handler:
             request = msgspec.structs.replace(request, start=Start(seqno=chunk.seqno), wait_ms=0)
             del chunk
             await connection.writable()
-            chunk = await self._front_end.broker.read(request, caller=connection.caller)
+            chunk = await self._front_end.broker.read(request, caller=caller)
         connection.send_all(encode_chunk(correlation, chunk)[0])
         if chunk.record_count:
             self._front_end.meter.note_read(chunk.record_count, len(chunk.data), perf_counter() - began)
@@ -185,7 +208,9 @@ class Handler:
         if len(pushes) >= most:
             raise LimitExceeded("limits.subscriptions_per_connection", most, "use another connection")
         self._note_topic(head.request.topic)
-        pushes[frame.correlation] = push = Push(self._connection, self._front_end, frame.correlation, head)
+        pushes[frame.correlation] = push = Push(
+            self._connection, self._front_end, frame.correlation, head, self._caller
+        )
         push.task = self._spawn(frame.correlation, lambda: self._push(push), waits=True)
 
     async def _push(self, push: Push) -> None:
@@ -214,13 +239,13 @@ class Handler:
         self._connection.send(encode_front(Kind.RESULT, frame.correlation, _NIL))
 
     def _take_call(self, frame: Frame) -> None:
-        call, correlation = _call.decode(frame.head), frame.correlation
-        self._start(correlation, lambda: self._call(correlation, call))
+        call, correlation, caller = _call.decode(frame.head), frame.correlation, self._caller
+        self._start(correlation, lambda: self._call(correlation, call, caller))
 
-    async def _call(self, correlation: int, call: Any) -> None:
+    async def _call(self, correlation: int, call: Any, caller: Caller) -> None:
         method = getattr(self._front_end.broker, METHODS[type(call)])
         given = {name: getattr(call, name) for name in call.__struct_fields__}
-        result = await method(**given, caller=self._connection.caller)
+        result = await method(**given, caller=caller)
         await self._connection.writable()
         self._connection.send(encode_front(Kind.RESULT, correlation, _NIL if result is None else result))
 
@@ -235,12 +260,13 @@ class Handler:
             raise broken
         self._connection.keep()
         self._held_bytes += size
-        self._start(correlation, lambda: self._publish(correlation, head.key, parts, size))
+        caller = self._caller
+        self._start(correlation, lambda: self._publish(correlation, head.key, parts, size, caller))
         self._connection.regulate()
 
-    async def _publish(self, correlation: int, key: PublishKey, parts: list[Part], size: int) -> None:
+    async def _publish(self, correlation: int, key: PublishKey, parts: list[Part], size: int, caller: Caller) -> None:
         try:
-            result = await self._front_end.broker.publish_batches(key, parts, caller=self._connection.caller)
+            result = await self._front_end.broker.publish_batches(key, parts, caller=caller)
         finally:
             self._held_bytes -= size
         self._connection.send(encode_front(Kind.RESULT, correlation, result))
@@ -336,6 +362,7 @@ class Handler:
 _TAKE: Final[dict[int, Callable[[Handler, Frame], None]]] = {
     Kind.HELLO: Handler._take_hello,
     Kind.PING: Handler._take_ping,
+    Kind.SPEAK_FOR: Handler._take_speak_for,
     Kind.APPEND: Handler._take_append,
     Kind.READ: Handler._take_read,
     Kind.SUBSCRIBE: Handler._take_subscribe,

@@ -32,6 +32,8 @@ class Kind(IntEnum):
     """In place of the welcome: what to answer, with SIGN_IN, to be welcomed."""
     SIGN_IN = 7
     """The answer to a CHALLENGE, with the correlation id of the hello."""
+    SPEAK_FOR = 8
+    """From here on requests are of somebody else, until the next one; has no answer."""
     APPEND = 10
     APPENDED = 11
     READ = 12
@@ -100,12 +102,31 @@ class Welcome(msgspec.Struct):
     """Who the node takes the caller for."""
     sign_in: bytes = b""
     """The last message of SCRAM: it proves that the node knows the password."""
+    speaks_for: bool = False
+    """Whether the node knows SPEAK_FOR."""
 
 
 class SignInStep(msgspec.Struct):
     """CHALLENGE and SIGN_IN."""
 
     data: bytes
+
+
+class SpokenFor(msgspec.Struct, omit_defaults=True):
+    """SPEAK_FOR: who asks, as the one who speaks for him knows him."""
+
+    principal: str
+    """Empty: the connection's own."""
+    groups: list[str] = []
+    protocol: str = ""
+    address: str = ""
+    by: str = ""
+    expires: int = 0
+    account: tuple[int, int] = (0, 0)
+    through: SpokenFor | None = None
+    """Who speaks for him to the one who speaks here."""
+    client: str = ""
+    """What his program calls itself."""
 
 
 class Failure(msgspec.Struct, omit_defaults=True):

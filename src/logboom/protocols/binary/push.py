@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from logboom.batch.header import Buffer
 from logboom.broker.api import Chunk
+from logboom.broker.caller import Caller
 from logboom.errors import RemoteProtocolError
 from logboom.protocols.binary.codec import encode_front
 from logboom.protocols.binary.messages import ChunkHead, Kind, Read
@@ -25,14 +26,27 @@ if TYPE_CHECKING:
 
 
 class Push:
-    __slots__ = ("_connection", "_credit", "_front_end", "_least", "_request", "_wake", "correlation", "task")
+    __slots__ = (
+        "_caller",
+        "_connection",
+        "_credit",
+        "_front_end",
+        "_least",
+        "_request",
+        "_wake",
+        "correlation",
+        "task",
+    )
     task: asyncio.Task[None]
 
-    def __init__(self, connection: BinaryConnection, front_end: BinaryFrontEnd, correlation: int, head: Read) -> None:
+    def __init__(
+        self, connection: BinaryConnection, front_end: BinaryFrontEnd, correlation: int, head: Read, caller: Caller
+    ) -> None:
         if head.credit < 0:
             raise RemoteProtocolError("credit is not negative")
         self._connection = connection
         self._front_end = front_end
+        self._caller = caller
         self._request = head.request
         self._credit = head.credit
         self._least = head.credit // 2
@@ -45,7 +59,7 @@ class Push:
 
     async def run(self, share: Callable[[], int]) -> None:
         connection = self._connection
-        subscription = await self._front_end.broker.subscribe(self._request, caller=connection.caller)
+        subscription = await self._front_end.broker.subscribe(self._request, caller=self._caller)
         try:
             while True:
                 while self._credit <= 0:

@@ -89,7 +89,7 @@ class HttpFrontEnd:
         places: PlaceRules = PlaceRules(),  # noqa: B008
         world: World = REAL,
         sign_in: SignIn | None = None,
-        sees_all: Callable[[Caller], bool] = lambda caller: True,
+        sees_all: Callable[[Caller], bool] = lambda caller: False,
         node_id: str = "",
         quotas: Quotas | None = None,
     ) -> None:
@@ -111,7 +111,7 @@ class HttpFrontEnd:
         self.sessions = None if sign_in is None else Sessions(sign_in, world, node_id)
         """Of people with browsers."""
         self.sees_all = sees_all
-        """Whether a caller may read every topic."""
+        """Whether a caller may read every topic; where nobody can say so, as on a gateway, nobody does."""
         self.threads = world.threads(FORMAT_THREADS, "logboom-http")
         """They make records into what goes out."""
         self.examiners = Examiners(broker, world.monotonic_s)

@@ -24,7 +24,7 @@ from logboom.batch.moment import parse_rfc3339
 from logboom.batch.tables import BatchFailure, TableStretch
 from logboom.broker.api import Chunk, Filter, ReadCalls, ReadRequest, Start
 from logboom.broker.caller import Caller
-from logboom.errors import BatchError, Damage, InvalidBookmark, LogboomError, SeqnoOutOfRange
+from logboom.errors import BatchError, Damage, InvalidBookmark, LogboomError, NotAllowed, SeqnoOutOfRange
 from logboom.protocols.http.problem import BadParameter
 from logboom.protocols.http.schema.operation import Text, caller_of
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark, BookmarkSet
@@ -187,6 +187,17 @@ async def _gone(request: Request) -> bool:
     while (await request.receive())["type"] != "http.disconnect":
         pass
     return True
+
+
+async def check_reader(broker: ReadCalls, topic: str, caller: Caller) -> None:
+    """Raises where he may not read the topic, or not all records of it: for what was made of all of them.
+
+    Asked is for what is behind its end.
+    """
+    chunk = await broker.read(ReadRequest(topic, Start(at="latest"), partition=0, max_bytes=1), caller=caller)
+    if chunk.seqnos is not None:
+        reason = "rules on channels or tags leave records out"
+        raise NotAllowed(caller.principal, "read", "topic", topic, f"{reason}, and this was made of all of them")
 
 
 async def term_before(broker: ReadCalls, caller: Caller, topic: str, place: Chunk, seqno: Seqno) -> int:

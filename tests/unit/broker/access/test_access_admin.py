@@ -10,12 +10,12 @@ from threading import Event
 
 import pytest
 
-from logboom.access.credential import Credential
+from logboom.access.credential import ITERATIONS, Credential, Mechanism
 from logboom.access.principal import ANONYMOUS, OPERATOR
 from logboom.access.rule import Rule
 from logboom.access.scram import ScramClient
 from logboom.batch import build
-from logboom.broker.api import Filter, Part, PublishKey, ReadRequest, Receipt
+from logboom.broker.api import Filter, Part, PublishKey, ReadRequest, Receipt, RemovedUser, RoleInfo
 from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
@@ -368,6 +368,63 @@ def test_a_user_who_was_removed_is_not_the_next_one_of_his_name(tmp_path: Path) 
     tell(tmp_path, story)
 
 
+def test_who_writes_to_a_topic_that_is_there_need_not_be_allowed_to_make_it(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        await broker.add_rule(allow("ann", "write", name="orders*"), caller=ITSELF)
+        await broker.create_topic("orders", 2, caller=ITSELF)
+        ann = await signed_in(broker)
+        assert len((await broker.describe_topic("orders", create=True, caller=ann)).partitions) == 2
+        with pytest.raises(NotAllowed, match=r"ann may not create topic 'orders\.new'"):
+            await broker.describe_topic("orders.new", create=True, caller=ann)
+        with pytest.raises(TopicNotFound):
+            await broker.describe_topic("secrets", create=True, caller=ann)
+
+    tell(tmp_path, story)
+
+
+def test_a_removed_user_takes_along_what_names_him(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        for name in ("ann", "bob", "eve"):
+            await broker.add_user(name, [credential()], caller=ITSELF)
+        await broker.add_rule(allow("eve", "manage", kind="user", name="b*"), caller=ITSELF)
+        stays = [await broker.add_rule(allow(who, "read"), caller=ITSELF) for who in ("ann", "group:bob", "role:bob")]
+        await broker.add_rule(allow("bob", "read"), caller=ITSELF)
+        await broker.add_rule(Rule("deny", "bob", ("write",), "topic", "x"), caller=ITSELF)
+        await broker.set_role("audit", ["bob", "ann"], caller=ITSELF)
+        await broker.set_role("alone", ["bob"], caller=ITSELF)
+        await broker.create_token("bob", caller=ITSELF)
+        eve = await signed_in(broker, "eve")
+        assert await broker.remove_user("bob", caller=eve) == RemovedUser(1, 0, 0, 4)
+        await broker.add_user("bob", [credential()], caller=eve)
+        assert len(await broker.list_rules(caller=ITSELF)) == 6
+        assert await broker.remove_user("bob", caller=ITSELF) == RemovedUser(0, 2, 2)
+        assert [info.number for info in await broker.list_rules(caller=ITSELF)][1:] == [info.number for info in stays]
+        assert await broker.list_roles(caller=ITSELF) == [RoleInfo("audit", ["ann"])]
+        await broker.add_user("bob", [credential()], caller=ITSELF)
+        bob = await signed_in(broker, "bob")
+        with pytest.raises(NotAllowed):
+            await broker.list_topics(caller=bob)
+
+    tell(tmp_path, story)
+
+
+def test_a_name_that_no_user_has_is_challenged_like_one_that_a_user_has(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        def iterations(user: str, mechanism: Mechanism = "SCRAM-SHA-256") -> str:
+            scram = broker.sign_in.with_scram(ADDRESS, mechanism)
+            return scram.begin(f"n,,n={user},r=nonce".encode()).decode().rpartition(",i=")[2]
+
+        assert iterations("nobody") == str(ITERATIONS)
+        for name in ("ann", "bob"):
+            await broker.add_user(name, [credential()], caller=ITSELF)
+        await broker.add_user("eve", [Credential.derive("pencil-box", os.urandom(16))], caller=ITSELF)
+        assert iterations("nobody") == iterations("ann") == str(QUICK)
+        assert iterations("nobody", "SCRAM-SHA-512") == iterations("ann", "SCRAM-SHA-512") == str(ITERATIONS)
+
+    tell(tmp_path, story)
+
+
 def test_who_is_disabled_or_removed_cannot_take_it_back_while_that_is_written(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         await broker.add_user("ann", [credential()], roles=["admin"], caller=ITSELF)
@@ -463,6 +520,30 @@ def test_what_others_have_staged_nobody_publishes_throws_away_or_learns_of(tmp_p
             await broker.publish(PublishKey("ann", 1), [Receipt(stage)], caller=ann)
         await broker.add_rule(writes.rule, caller=ITSELF)
         assert not (await broker.publish(PublishKey("ann", 1), [Receipt(stage)], caller=ann)).repeat
+
+    tell(tmp_path, story)
+
+
+def test_what_was_published_says_nothing_of_topics_that_are_not_for_the_one_who_asks(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        for topic in ("orders", "secrets"):
+            await broker.create_topic(topic, caller=ITSELF)
+        for name in ("ann", "bob"):
+            await broker.add_user(name, [credential()], caller=ITSELF)
+        await broker.add_rule(allow("bob", "write", kind="transaction"), caller=ITSELF)
+        await broker.add_rule(allow("bob", "write", name="orders"), caller=ITSELF)
+        bob = await signed_in(broker, "bob")
+        parts = [Part(topic, [build([b"x"])]) for topic in ("orders", "secrets")]
+        done = await broker.publish_batches(PublishKey("import", 1), parts, caller=ITSELF)
+        assert [part.topic for part in done.parts or ()] == ["orders", "secrets"]
+        (key,) = await broker.list_keys(caller=bob)
+        assert list(key.topics) == ["orders"]
+        for again in (
+            await broker.publish(PublishKey("import", 1), [], caller=bob),
+            await broker.publish_batches(PublishKey("import", 1), parts[:1], caller=bob),
+        ):
+            assert again.repeat
+            assert [part.topic for part in again.parts or ()] == ["orders"]
 
     tell(tmp_path, story)
 

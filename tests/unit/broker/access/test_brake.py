@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import doctest
+from collections.abc import Awaitable
+from pathlib import Path
 
 import pytest
 
+from logboom.access.credential import Credential
+from logboom.access.scram import ScramClient
 from logboom.broker.access import brake
 from logboom.broker.access.brake import FORGOTTEN_AFTER_S, KEYS_MOST, LONGEST_S, SignInBrake
+from logboom.broker.access.sign_in import SignIn
+from logboom.broker.caller import ITSELF, Caller
+from logboom.broker.config import BrokerConfig
+from logboom.broker.local import LocalBroker
 from logboom.errors import SignInFailed
 
 
@@ -75,15 +83,66 @@ def test_a_crowd_that_guesses_at_once_stands_in_line_and_the_rest_is_sent_away(m
     asyncio.run(story())
 
 
-def test_failures_are_forgotten_and_success_clears_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_are_forgotten_and_success_clears_what_was_the_users_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> None:
         clock = Clock()
         found = SignInBrake(clock)
         found.note_failure("192.0.2.1:1", "ann")
         found.note_success("192.0.2.1:1", "ann")
-        assert await waited(found, clock, "192.0.2.1:1", "bob", monkeypatch) == 0
-        clock.now += FORGOTTEN_AFTER_S + 1
+        found.note_failure("192.0.2.1:1", "ann")
+        assert await waited(found, clock, "192.0.2.1:1", "ann", monkeypatch) > 0
+        found.note_success("192.0.2.1:1", "ann")
         assert await waited(found, clock, "192.0.2.1:1", "ann", monkeypatch) == 0
+        clock.now += FORGOTTEN_AFTER_S + 1
+        assert await waited(found, clock, "192.0.2.2:1", "ann", monkeypatch) == 0
+
+    asyncio.run(story())
+
+
+def test_who_has_a_user_of_his_own_cannot_make_his_guesses_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        clock = Clock()
+        found = SignInBrake(clock)
+        for number in range(12):
+            found.note_failure("192.0.2.1:1", f"user{number}")
+            found.note_success("192.0.2.1:1", "mallory")
+        assert await waited(found, clock, "192.0.2.1:1", "ann", monkeypatch) == LONGEST_S
+        assert await waited(found, clock, "192.0.2.1:1", "mallory", monkeypatch) == 0
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("way", ["password", "SCRAM"])
+def test_guesses_that_come_at_once_are_not_all_the_first(
+    way: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    slept: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        slept.append(seconds)
+
+    def guess(sign_in: SignIn, caller: Caller, password: str) -> Awaitable[object]:
+        if way == "password":
+            return sign_in.with_password(caller, "ann", password)
+        scram = sign_in.with_scram(caller, "SCRAM-SHA-256")
+        client = ScramClient("SCRAM-SHA-256", "ann", password, b"nonce")
+        return scram.finish(client.answer(scram.begin(client.begin())))
+
+    async def story() -> None:
+        broker = await LocalBroker.open(str(tmp_path), BrokerConfig(anonymous="none"))
+        try:
+            credential = Credential.derive("correct horse", b"salt" * 4, iterations=4096)
+            await broker.add_user("ann", [credential], caller=ITSELF)
+            elsewhere = Caller(address="192.0.2.1:1")
+            with monkeypatch.context() as patched:
+                patched.setattr("logboom.broker.access.sign_in.asyncio.sleep", sleep)
+                guesses = (guess(broker.sign_in, elsewhere, f"guess {number}") for number in range(10))
+                answers = await asyncio.gather(*guesses, return_exceptions=True)
+            assert {type(answer) for answer in answers} == {SignInFailed}
+            sent_away = [answer for answer in answers if "too many" in str(answer)]
+            assert len([seconds for seconds in slept if seconds > 0]) + len(sent_away) == 9
+        finally:
+            await broker.close()
 
     asyncio.run(story())
 

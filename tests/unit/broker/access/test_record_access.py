@@ -468,3 +468,46 @@ def test_no_call_shows_what_may_not_be_read(tmp_path: Path, call: str) -> None:
         assert call != "feed" or isinstance(shown[0], NotAllowed)
 
     tell(tmp_path, story, "allow ann all all *", "deny ann read channel z*", "deny bob write channel z*")
+
+
+def test_subscriptions_of_whole_topics_leave_out_the_same_records(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await write(broker, *MIXED)
+        whole = ReadRequest("ev*", whole=True)
+        subscription = await broker.subscribe(whole, caller=ANN)
+        chunk = await subscription.next()
+        assert [record.seqno for record in chunk.records()] == [0, 4]
+        await add(broker, "deny ann read channel a/1")
+        await write(broker, *MIXED)
+        chunk = await subscription.next()
+        while not chunk.record_count:
+            chunk = await subscription.next()
+        assert [record.seqno for record in chunk.records()] == [9], "rules count at once"
+        await subscription.close()
+
+    tell(tmp_path, story, "allow ann read channel a/#", "deny ann read tag secret")
+
+
+def test_whole_topics_are_those_that_a_caller_may_read(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.create_topic("hidden", caller=ITSELF)
+        for topic in ("events", "hidden"):
+            await broker.append([Part(topic, [build([topic.encode()])])], caller=ITSELF)
+        denied = await add(broker, "deny ann all topic hidden")
+        whole = ReadRequest("*", whole=True)
+        assert [place.topic for place in await broker.locate(whole, caller=ANN)] == ["events"]
+        assert [place.topic for place in await broker.locate(whole, caller=BOB)] == ["events", "hidden"]
+        for named in ("hidden", "events,hidden", "hidden/0"):
+            with pytest.raises(TopicNotFound):
+                await broker.locate(ReadRequest(named, whole=True), caller=ANN)
+        subscription = await broker.subscribe(whole, caller=ANN)
+        assert (await subscription.next()).topic == "events"
+        await broker.remove_rule(denied, caller=ITSELF)
+        assert (await subscription.next()).topic == "hidden", "it joins as soon as he may read it"
+        await add(broker, "deny ann read topic hidden")
+        await broker.append([Part("hidden", [build([b"more"])])], caller=ITSELF)
+        gone = await subscription.next()
+        assert (gone.topic, gone.is_gone) == ("hidden", True)
+        await subscription.close()
+
+    tell(tmp_path, story)

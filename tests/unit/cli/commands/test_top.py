@@ -17,6 +17,7 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from logboom.broker.api import CursorInfo, NodeStats, PartitionInfo, ReplicaStats, Settings, TopicInfo
+from logboom.broker.caller import EVERYBODY
 from logboom.broker.monitor.activity import (
     Activity,
     DiskStats,
@@ -375,7 +376,8 @@ def test_a_node_that_does_not_know_what_it_is_asked_is_said_to_be_of_another_rel
     node: NodeProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def ask_what_nobody_knows(broker: RemoteBroker, since: int = 0) -> History:
-        return await broker._call(cast(messages.Call, UnknownCall(since)), msgspec.msgpack.Decoder(History))
+        asked = cast(messages.Call, UnknownCall(since))
+        return await broker._call(asked, msgspec.msgpack.Decoder(History), EVERYBODY)
 
     monkeypatch.setattr(RemoteBroker, "history", ask_what_nobody_knows)
     assert run(["top", "--once", "--server", node.address]) == 2

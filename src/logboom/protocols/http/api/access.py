@@ -17,7 +17,7 @@ from logboom.access.credential import MECHANISMS, PASSWORD_BYTES_MOST, SALT_BYTE
 from logboom.access.principal import ANONYMOUS, FORM, GROUP, ROLE
 from logboom.access.rule import NAME_MAX, RIGHTS, Effect, ObjectKind, Right, Rule
 from logboom.batch.selection import PATTERN_BYTES_MAX
-from logboom.broker.api import Explanation, NewToken, RoleInfo, RuleInfo, TokenInfo, UserInfo
+from logboom.broker.api import Explanation, NewToken, RemovedUser, RoleInfo, RuleInfo, TokenInfo, UserInfo
 from logboom.broker.caller import Caller
 from logboom.errors import SignInRequired, UserNotFound
 from logboom.protocols.http.identity.entrance import check_private
@@ -188,8 +188,7 @@ def _check_known(front_end: HttpFrontEnd, caller: Caller) -> None:
 
 async def remove_user(front_end: HttpFrontEnd, request: Request) -> Response:
     parse_query(request, NoQuery)
-    await front_end.broker.remove_user(request.path_params["user"], caller=caller_of(request))
-    return Response(status_code=204)
+    return _json(await front_end.broker.remove_user(request.path_params["user"], caller=caller_of(request)))
 
 
 async def list_tokens(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -314,9 +313,10 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         remove_user,
         "Remove a user",
         TAG,
-        "And all tokens of the user. It counts at once, for open connections too.",
+        "And all tokens of the user, and the rules and roles that name the user: those stay where whoever asks may not "
+        "manage all users, and `kept` says how many. It counts at once, for open connections too.",
         query=NoQuery,
-        answers={204: {}},
+        answers={200: _content(RemovedUser, RemovedUser(2, 1, 0))},
     ),
     Operation(
         "GET",

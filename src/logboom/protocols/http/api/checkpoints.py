@@ -16,9 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from logboom.batch.moment import rfc3339
-from logboom.broker.api import ReadCalls, ReadRequest, Start
-from logboom.broker.caller import Caller
-from logboom.errors import NotAllowed, PartitionNotFound
+from logboom.errors import PartitionNotFound
 from logboom.protocols.http.formats import (
     MEDIA_TYPES,
     WHOLE_BYTES,
@@ -29,6 +27,7 @@ from logboom.protocols.http.formats import (
     encode,
     respond,
 )
+from logboom.protocols.http.record_page import check_reader
 from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query, topic_of
 from logboom.results.checkpoint import By, Checkpoint, find_result
 from logboom.results.pipeline_state import Result
@@ -66,12 +65,12 @@ async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response
     query, name = parse_query(request, CheckpointQuery), topic_of(request)
     choice = choose(", ".join(request.headers.getlist("accept")), query.format)
     caller = caller_of(request)
+    await check_reader(front_end.broker, name, caller)  # its records are what is shown
     topic = await front_end.broker.describe_topic(name, caller=caller)
     floors = {log.partition: log.floor for log in topic.partitions}
     partition = next(iter(floors)) if query.partition is None and len(floors) == 1 else query.partition
     if partition is None or partition not in floors:
         raise PartitionNotFound(name, partition, len(floors))
-    await check_reads_all(front_end.broker, caller, name, partition)
     result = find_result(await front_end.pipeline.refresh(), name, topic.id, query.by, query.tag)
     front_end.places.demand(result.place)
     checkpoint, tables = await asyncio.to_thread(_open, result, partition, floors[partition])
@@ -96,14 +95,6 @@ async def read_checkpoint(front_end: HttpFrontEnd, request: Request) -> Response
     }
     pieces = encode(choice.format, tables, RecordSource(name, partition), facts)
     return await respond(front_end.threads, pieces, WHOLE_BYTES, choice.media_type, headers)
-
-
-async def check_reads_all(broker: ReadCalls, caller: Caller, topic: str, partition: int) -> None:
-    """Raises where a caller may not read a log, or not all records of it: for what was made of all of them."""
-    chunk = await broker.read(ReadRequest(topic, Start(at="latest"), partition, max_bytes=1), caller=caller)
-    if chunk.seqnos is not None:
-        reason = "rules on channels or tags leave records out"
-        raise NotAllowed(caller.principal, "read", "topic", topic, f"{reason}, and this was made of all of them")
 
 
 def _open(result: Result, partition: int, floor: int) -> tuple[Checkpoint, Iterator[pa.Table]]:

@@ -21,7 +21,7 @@ from logboom.broker.api import NodeStats
 from logboom.broker.caller import ITSELF, Caller
 from logboom.errors import AccessError, LogboomError, ResultsUnreadable
 from logboom.protocols.http import metrics
-from logboom.protocols.http.api.pipeline import sight_of
+from logboom.protocols.http.api.pipeline import seen_jobs
 from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query
 
 if TYPE_CHECKING:
@@ -107,8 +107,7 @@ async def show_metrics(front_end: HttpFrontEnd, request: Request) -> Response:
         await front_end.pipeline.refresh()
     caller = caller_of(request)
     facts = await metrics.collect(front_end.broker, caller, front_end.pipeline.pipeline, query.topics)
-    sees = await sight_of(front_end, caller)
-    facts = replace(facts, jobs=[info for info in facts.jobs if all(map(sees, info.topics))])
+    facts = replace(facts, jobs=await seen_jobs(front_end, caller, facts.jobs))
     page = await asyncio.to_thread(metrics.render, facts)
     return Response(page, media_type=metrics.MEDIA_TYPE)
 

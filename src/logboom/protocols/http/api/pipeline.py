@@ -7,18 +7,18 @@ holds what records held: the browser gets it with a policy that lets it do nothi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from logboom.broker.api import PIPELINE_TOPIC
+from logboom.broker.api import PIPELINE_TOPIC, TopicInfo
 from logboom.broker.caller import ITSELF, Caller
 from logboom.errors import LogboomError, NotAllowed, ResultsUnreadable, TopicNotFound
-from logboom.protocols.http.api.checkpoints import check_reads_all
 from logboom.protocols.http.problem import RequestError
+from logboom.protocols.http.record_page import check_reader
 from logboom.protocols.http.schema.operation import Content, Operation, caller_of, parse_query
 from logboom.results.job_standings import JobInfo, RunningInfo, known_jobs, stand
 from logboom.results.pipeline_state import Covered, PastRun, Result, ResultFile
@@ -77,11 +77,12 @@ async def list_jobs(front_end: HttpFrontEnd, request: Request) -> Response:
 
 async def show_report(front_end: HttpFrontEnd, request: Request) -> Response:
     job = parse_query(request, PageQuery).job
-    await _check_allowed(front_end, caller_of(request))
+    caller = caller_of(request)
+    await _check_allowed(front_end, caller)
     pipeline = await front_end.pipeline.refresh()
     result, known = pipeline.result(job), pipeline.jobs.get(job)
     topics = () if known is None else (*known.topics, *(() if result is None else result.covers))
-    if result is None or PAGE not in result.facts or not await _reads(front_end, caller_of(request), topics):
+    if result is None or PAGE not in result.facts or not await _reads(front_end, topics, caller):
         raise RequestError(f"{job[:249]!r} has made no page", 404, "report-not-found", "GET /pipeline shows all jobs")
     front_end.places.demand(result.place)
     return Response(await asyncio.to_thread(_read_page, result), headers=_HEADERS, media_type=HTML)
@@ -95,20 +96,39 @@ async def _check_allowed(front_end: HttpFrontEnd, caller: Caller) -> None:
         raise NotAllowed(caller.principal, "describe", "pipeline") from None
 
 
-async def sight_of(front_end: HttpFrontEnd, caller: Caller) -> Callable[[str], bool]:
+async def seen_jobs(front_end: HttpFrontEnd, caller: Caller, infos: Sequence[JobInfo]) -> list[JobInfo]:
+    """Those that he may know of: none where the pipeline is nothing to him."""
+    try:
+        if infos:
+            await _check_allowed(front_end, caller)
+    except NotAllowed:
+        return []
+    sees = await _sight_of(front_end, caller)
+    return [info for info in infos if all(map(sees, info.topics))]
+
+
+async def _sight_of(front_end: HttpFrontEnd, caller: Caller) -> Callable[[str], bool]:
     """Which topics he may know of, also where they are gone."""
     if front_end.sees_all(caller):
         return lambda topic: True
-    return {info.name for info in await front_end.broker.list_topics(internal=True, caller=caller)}.__contains__
+    return {info.name for info in await _topics(front_end, caller, internal=True)}.__contains__
 
 
-async def _reads(front_end: HttpFrontEnd, caller: Caller, topics: Iterable[str]) -> bool:
-    """Whether he may read all records of these topics: a page names keys and channels."""
+async def _topics(front_end: HttpFrontEnd, caller: Caller, internal: bool = False) -> list[TopicInfo]:
+    """Those that he may know of, where there are any."""
+    try:
+        return await front_end.broker.list_topics(internal=internal, caller=caller)
+    except NotAllowed:
+        return []
+
+
+async def _reads(front_end: HttpFrontEnd, topics: Iterable[str], caller: Caller) -> bool:
+    """Whether he may read all records of these topics: what was made of them shows what they hold."""
     if front_end.sees_all(caller):
         return True
     for topic in topics:
         try:
-            await check_reads_all(front_end.broker, caller, topic, 0)
+            await check_reader(front_end.broker, topic, caller)
         except LogboomError:
             return False
         await asyncio.sleep(0)  # others have their turn, however many there are
@@ -119,9 +139,9 @@ async def standings(front_end: HttpFrontEnd, caller: Caller, now: int) -> list[J
     """Every job whose topics he may know of, as of now."""
     pipeline = await front_end.pipeline.refresh()
     names = {name for job in pipeline.jobs.values() if job.result for name in job.result.covers}
-    topics = await front_end.broker.list_topics(caller=caller) if names else []
+    topics = await _topics(front_end, caller) if names else []
     found = await known_jobs(front_end.broker, stand(pipeline, topics, now), now, ITSELF)
-    sees = await sight_of(front_end, caller)
+    sees = await _sight_of(front_end, caller)
     return [info for info in found if all(map(sees, info.topics))]
 
 

@@ -57,11 +57,11 @@ export async function changeUser(user, done) {
 export async function removeUser({ name }, done) {
   const removed = await openDialog({
     title: `Remove ${name}`,
-    body: [el("p", { text: "The user and all of the user's tokens are gone at once, also for connections that are open. Rules that name the user stay, and would count for a new user of that name." })],
+    body: [el("p", { text: "The user and all of the user's tokens are gone at once, also for connections that are open. So are the rules and roles that name the user, if you may manage all users." })],
     actions: [{ label: "Remove", kind: "first danger", run: () => send("DELETE", path("access", "users", name)) }],
   });
   if (removed === null) return;
-  notice(`Removed: ${name}`);
+  notice(removed.kept ? `Removed: ${name}. ${removed.kept} rules and roles still name the user` : `Removed: ${name}`);
   done();
 }
 
