@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from logboom.broker.api import Start
 from logboom.broker.caller import Caller
-from logboom.broker.read.log_names import LogNames
 from logboom.errors import CursorNotFound, PartitionNotFound, SeqnoOutOfRange
 from logboom.protocols.http.formats import (
     MEDIA_TYPES,
@@ -198,22 +197,22 @@ async def _wanted(front_end: HttpFrontEnd, caller: Caller, topic: str, query: Re
 
 async def _start(front_end: HttpFrontEnd, caller: Caller, topic: str, query: RecordsQuery) -> Start:
     start = None if query.start is None else parse_start(query.start)
-    if query.cursor is not None and query.partition is None and await _is_divided(front_end, caller, topic):
-        return Start(cursor=query.cursor, at="earliest" if start is None else start.at)
-    if query.cursor is not None:
+    if query.cursor is None:
+        return start or Start()
+    everywhere = Start(cursor=query.cursor, at="earliest" if start is None else start.at)
+    if is_several(query.request(topic, Start())):
+        return everywhere
+    try:
         bookmark = await front_end.broker.fetch_cursor(query.cursor, topic, query.partition, caller=caller)
-        if bookmark is not None:
-            return Start(bookmark=bookmark)
-        if start is None:
-            raise CursorNotFound(query.cursor, topic)
-    return start or Start()
-
-
-async def _is_divided(front_end: HttpFrontEnd, caller: Caller, topic: str) -> bool:
-    """Whether a cursor stands in several logs."""
-    if LogNames.parse(topic) != ((topic, None),) or LogNames.parse(topic).patterns:
-        return True
-    return len((await front_end.broker.describe_topic(topic, caller=caller)).partitions) > 1
+    except PartitionNotFound:
+        if query.partition is not None:
+            raise
+        return everywhere
+    if bookmark is not None:
+        return Start(bookmark=bookmark)
+    if start is None:
+        raise CursorNotFound(query.cursor, topic)
+    return start
 
 
 def _facts(request: Request, page: RecordPage, limit: int) -> RecordsPage:
