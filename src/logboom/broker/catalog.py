@@ -143,10 +143,8 @@ class Catalog:
         """Names of topics whose making failed, and whose directory could not be taken back either."""
         self.deletions = Deletions.open(data.files.disk, data.path)
         """Of topics that are here no more, for copies of this node."""
-        self.version = 0
-        """Another one whenever there is another topic, or somebody may read others than before."""
-        self.watchers: set[Callable[[], None]] = set()
-        """Called when there is another version."""
+        self.watchers: set[Callable[[Hosted | None], None]] = set()
+        """Called with a topic that has come; with None where somebody may read others than before."""
         self.changing = asyncio.Lock()
         """Held by whoever changes which topics there are, or what their logs are made of."""
         self._change: asyncio.Task[Hosted] | None = None
@@ -177,11 +175,9 @@ class Catalog:
         if name not in self._topics:
             raise TopicNotFound(name, "this node", list(filter(is_shown, near_names(name, self._topics))))
 
-    def tell(self) -> None:
-        """There may be other topics to read."""
-        self.version += 1
+    def tell(self, hosted: Hosted | None = None) -> None:
         for watcher in list(self.watchers):
-            watcher()
+            watcher(hosted)
 
     def all(self) -> list[Hosted]:
         """By name."""
@@ -278,7 +274,7 @@ class Catalog:
         if topic.name.startswith("_"):
             self._internal.add(topic.name)
         self._rounds.writers.update(dict.fromkeys(hosted.open_writers))
-        self.tell()
+        self.tell(hosted)
         return hosted
 
     def _own(self, topic: Topic, partition: int, log: Log | LogboomError) -> LogWriter | LogboomError:

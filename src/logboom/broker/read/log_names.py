@@ -52,6 +52,10 @@ class LogNames(tuple[TopicPattern, ...]):
     def exact(self) -> list[TopicPattern]:
         return [name for name in self if not name.is_pattern]
 
+    def fit(self, topic: str) -> bool:
+        """Whether any of them means this topic, or some of it."""
+        return any(_fits(name, topic) for name in self)
+
     def partitions_of(self, topic: str, count: int) -> Iterator[int]:
         """Which of a topic's partitions are meant, in order."""
         wanted: set[int | None] = {name.partition for name in self if _fits(name, topic)}

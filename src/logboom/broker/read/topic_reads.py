@@ -14,7 +14,8 @@ import asyncio
 from collections import deque
 from collections.abc import Iterator
 from functools import partial
-from typing import NamedTuple
+from itertools import chain
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,6 +30,8 @@ from logboom.errors import InvalidBookmark, LimitExceeded, LogboomError, Shuttin
 from logboom.storage.bookmark import TERM_UNKNOWN, BookmarkSet
 from logboom.storage.readable_log import READ_BYTES
 
+FRESH_MOST: Final = 1_000
+"""Topics that a subscription remembers to look at, while nobody reads from it; beyond that, all are looked at."""
 LogKey = tuple[str, int]
 """The topic's id, and the partition."""
 
@@ -63,22 +66,24 @@ class TopicReads:
         return subscription
 
     def find(self, names: LogNames, request: ReadRequest, caller: Caller) -> Iterator[tuple[Hosted, int]]:
-        """The logs that are meant, of those that the caller may read. What cannot be opened is a gap."""
-        for hosted in self._topics(names, caller):
+        """The logs that are meant, of those that the caller may read."""
+        for hosted in self._topics(names):
+            yield from self.find_in(hosted, names, request, caller)
+
+    def find_in(
+        self, hosted: Hosted, names: LogNames, request: ReadRequest, caller: Caller
+    ) -> Iterator[tuple[Hosted, int]]:
+        """Those of one topic. What cannot be opened is a gap."""
+        if self.rules.allows(caller, "read", "topic", hosted.topic.name):
             for number in names.partitions_of(hosted.topic.name, len(hosted.writers)):
                 if request.gaps != "skip" or not isinstance(hosted.writers[number], LogboomError):
                     yield hosted, number
 
-    def _topics(self, names: LogNames, caller: Caller) -> list[Hosted]:
-        if not names.patterns:
-            found = dict.fromkeys(name.topic for name in names)
-            return [hosted for topic in found if (hosted := self.catalog.get(topic)) is not None]
-        return [
-            hosted
-            for hosted in self.catalog.all()
-            if next(names.partitions_of(hosted.topic.name, len(hosted.writers)), None) is not None
-            and self.rules.allows(caller, "read", "topic", hosted.topic.name)
-        ]
+    def _topics(self, names: LogNames) -> list[Hosted]:
+        if names.patterns:
+            return [hosted for hosted in self.catalog.all() if names.fit(hosted.topic.name)]
+        found = dict.fromkeys(name.topic for name in names)
+        return [hosted for topic in found if (hosted := self.catalog.get(topic)) is not None]
 
     async def begin(
         self, hosted: Hosted, partition: int, start: Start, request: ReadRequest, caller: Caller
@@ -142,16 +147,18 @@ class TopicsSubscription:
         self._ready: deque[LogKey] = deque()
         """Logs that may have something, in the order of their turns."""
         self._waiting: dict[LogKey, _Waiting] = {}
+        self._fresh: list[Hosted] = []
+        """Topics that have come and were not looked at yet."""
+        self._is_stale = False
+        """Whether all are to be looked at."""
         self._wake = asyncio.Event()
-        self._version = -1
         self._is_closed = False
 
     async def open(self) -> None:
         """Find every log, and where it begins."""
         reads, starts = self._reads, _Starts(self._request)
         reads.reading.counts.subscriptions += 1
-        reads.catalog.watchers.add(self._wake.set)
-        self._version = reads.catalog.version
+        reads.catalog.watchers.add(self._told)
         found = list(reads.find(self._names, self._request, self._caller))
         starts.check(list(dict.fromkeys(hosted for hosted, _ in found)), self._names)
         for hosted, number in found:
@@ -175,20 +182,36 @@ class TopicsSubscription:
         while True:
             if self._reads.reading.closing:
                 raise ShuttingDown
-            if self._version != self._reads.catalog.version:
+            if self._is_stale or self._fresh:
                 await self._look_for_topics()
             while self._ready:
                 chunk = await self._look(self._ready.popleft(), max_bytes)
                 if chunk is not None:
                     return chunk
-            if self._version == self._reads.catalog.version:
+            if not self._is_stale and not self._fresh:
                 self._wake.clear()
                 await self._wake.wait()
 
+    def _told(self, hosted: Hosted | None) -> None:
+        """A topic has come; or others may be read than before."""
+        if hosted is None or len(self._fresh) >= FRESH_MOST:
+            self._is_stale = True
+        elif self._names.fit(hosted.topic.name):
+            self._fresh.append(hosted)
+        else:
+            return
+        self._wake.set()
+
     async def _look_for_topics(self) -> None:
         """Which have come. Those that have gone say so themselves."""
-        self._version = self._reads.catalog.version
-        for hosted, number in list(self._reads.find(self._names, self._request, self._caller)):
+        is_stale, fresh, about = self._is_stale, self._fresh, (self._names, self._request, self._caller)
+        self._is_stale, self._fresh = False, []
+        found = (
+            self._reads.find(*about)
+            if is_stale
+            else chain.from_iterable(self._reads.find_in(hosted, *about) for hosted in fresh)
+        )
+        for hosted, number in list(found):
             if (hosted.topic.id, number) not in self._points:
                 await self._join(hosted, number, Start())
 
@@ -232,7 +255,7 @@ class TopicsSubscription:
         self._is_closed = True
         reads = self._reads
         reads.reading.counts.subscriptions -= 1
-        reads.catalog.watchers.discard(self._wake.set)
+        reads.catalog.watchers.discard(self._told)
         reads.logs -= len(self._points)
         waiting, self._waiting = self._waiting, {}
         for news, writer in waiting.values():
