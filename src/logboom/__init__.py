@@ -33,27 +33,48 @@ if TYPE_CHECKING:
         connect,
     )
     from logboom.errors import LogboomError
+    from logboom.storage.data.topic import (
+        AcksSettings,
+        FlushSettings,
+        HookSettings,
+        RecompressionSettings,
+        RetentionSettings,
+        SegmentSettings,
+        Settings,
+        ValidatorSettings,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AcksSettings",
     "AsyncReader",
     "AsyncWriter",
     "Client",
     "FileReader",
+    "FlushSettings",
+    "HookSettings",
     "LogboomError",
     "Profile",
     "Reader",
+    "RecompressionSettings",
     "Record",
+    "RetentionSettings",
+    "SegmentSettings",
+    "Settings",
     "TopicFileReader",
     "Transaction",
+    "ValidatorSettings",
     "Writer",
     "Written",
     "__version__",
     "connect",
 ]
 
-_HOMES = {"Record": "logboom.batch.record", "LogboomError": "logboom.errors"}
+_SETTINGS = [name for name in __all__ if name.endswith("Settings")]
+_HOMES = {"Record": "logboom.batch.record", "LogboomError": "logboom.errors"} | dict.fromkeys(
+    _SETTINGS, "logboom.storage.data.topic"
+)
 
 __getattr__, __dir__ = exports(
     __name__,

@@ -31,6 +31,7 @@ from logboom.client.link.calls import Calls
 from logboom.client.publish.publish_calls import PUBLISH_TIMEOUT_S
 from logboom.client.publish.stage_writer import STAGING_TIMEOUT_S, Payload, StageWriter
 from logboom.client.read.start import CONNECT_PATIENCE_S
+from logboom.client.topic_admin import TopicAdmin
 from logboom.errors import LocalProtocolError, LogboomError, OutcomeUnknown
 from logboom.protocols.binary import messages
 
@@ -44,8 +45,8 @@ _count: Final = Decoder(int)
 _flag: Final = Decoder(bool)
 
 
-class Client:
-    """Where transactions are made. It connects at once: where no server answers, that is an error here.
+class Client(TopicAdmin):
+    """Where transactions are made, and topics. It connects at once: where no server answers, that is an error here.
 
     `timeout_s` is how long a transaction goes on where nothing goes on; `publish_timeout_s` how long it waits at the
     end of its block. `codec` and `batch_bytes` say how batches are made.
