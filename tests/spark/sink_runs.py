@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -107,9 +107,8 @@ def running(
 ) -> Iterator[Run]:
     """All its processes are killed at the end of the block, if they still run."""
     root.mkdir(exist_ok=True)
-    marks, log, file = root / "marks", root / "job.log", root / "job.json"
-    shutil.rmtree(marks, ignore_errors=True)
-    marks.mkdir()
+    log, file = root / "job.log", root / "job.json"
+    marks = Path(tempfile.mkdtemp(prefix="marks-", dir=root))  # executors of the run before may still leave some
     directories = {"spark.local.dir": str(root / "local"), "spark.sql.warehouse.dir": str(root / "warehouse")}
     job = {
         "master": master,
