@@ -43,6 +43,11 @@ CONFIG = BrokerConfig(upkeep=UpkeepSettings(retention_every_ms=5), allowed=ANY_H
 SMALL = SegmentSettings(bytes=4096)
 
 
+def unplaced(reader: FileReader) -> list[Record]:
+    """What it reads, as chunks have it, which do not say where a record is from."""
+    return [msgspec.structs.replace(record, topic=None, partition=None) for record in reader.records()]
+
+
 def looped(test: Test) -> Callable[..., None]:
     """A test with an event loop of its own."""
 
@@ -208,7 +213,7 @@ async def test_files_alone_show_the_archived_records_too(tmp_path: Path) -> None
 def assert_files_show(directory: Path, records: list[Record], first: int, stored: int) -> None:
     with FileReader(directory, "events") as reader:
         assert reader.first == first
-        assert list(reader.records()) == records[first:]
+        assert unplaced(reader) == records[first:]
     with FileReader(directory, "events", seqno=stored - 1) as reader:
         table = reader.table()
         assert table.column("seqno").to_pylist() == list(range(stored - 1, len(records)))
@@ -370,7 +375,7 @@ async def test_a_file_that_is_not_what_was_published_is_named_and_can_be_passed_
     with FileReader(tmp_path / "data", "events") as reader, pytest.raises(Damage):
         list(reader.records())
     with FileReader(tmp_path / "data", "events", gaps="skip") as reader:
-        assert list(reader.records()) == records[:low] + records[high:]
+        assert unplaced(reader) == records[:low] + records[high:]
         assert reader.skipped == high - low
 
 
@@ -441,7 +446,7 @@ class Model:
             found = await read(self.broker, "events", Start(), number, filter=Filter(tags_all=("red",)))
             assert found == [record for record in rest if "red" in record.tags]
             with FileReader(self.data, "events", number) as reader:
-                assert list(reader.records()) == rest
+                assert unplaced(reader) == rest
         for number, seqno, bookmark in self.rng.sample(self.bookmarks, min(3, len(self.bookmarks))):
             if seqno >= info.partitions[number].first:
                 found = await read(self.broker, "events", Start(bookmark=bookmark), number)

@@ -130,9 +130,9 @@ def test_every_field_of_a_record_arrives(node: NodeProcess, client: Client) -> N
         transaction.write_many("events", [b"1", b"2"], keys=[b"a", None], timestamps=7, channels="c", tags=[["t"], []])
         transaction.write_table("events", pa.table({"value": [b"3"], "headers": [[{"key": "h", "value": b"2"}]]}))
     found = read(node)
-    assert found[0] == Record(b"text", b"k", 5, "a/b", ("x",), (("h", b"1"),), 0)
+    assert found[0] == Record(b"text", b"k", 5, "a/b", ("x",), (("h", b"1"),), 0, "events", 0)
     assert (found[1].value, found[1].key) == (None, b"k")
-    assert found[2] == Record(b"1", b"a", 7, "c", ("t",), (), 2)
+    assert found[2] == Record(b"1", b"a", 7, "c", ("t",), (), 2, "events", 0)
     assert (found[3].key, found[3].timestamp, found[3].channel) == (None, 7, "c")
     assert found[4].headers == (("h", b"2"),)
 
