@@ -73,6 +73,7 @@ def test_answers_are_what_the_document_says(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", range(3))
 def test_answers_are_what_the_document_says_in_the_long_run(seed: int, tmp_path: Path) -> None:
     explore(tmp_path, examples=300, seed=seed)
