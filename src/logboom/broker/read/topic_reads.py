@@ -32,6 +32,8 @@ from logboom.storage.readable_log import READ_BYTES
 
 FRESH_MOST: Final = 1_000
 """Topics that a subscription remembers to look at, while nobody reads from it; beyond that, all are looked at."""
+TURN: Final = 100
+"""So many logs are looked for without a break."""
 LogKey = tuple[str, int]
 """The topic's id, and the partition."""
 
@@ -49,12 +51,21 @@ class TopicReads:
     async def locate(self, request: ReadRequest, caller: Caller) -> list[LogPlace]:
         """Where a read of these would begin."""
         names, starts = LogNames.parse(request.topic), _Starts(request)
-        found = list(self.find(names, request, caller))
+        found, places = list(self.find(names, request, caller)), []
+        self.check_count(len(found))
         starts.check([hosted for hosted, _ in found], names)
-        points = [
-            await self.begin(hosted, number, starts.of(hosted, number), request, caller) for hosted, number in found
-        ]
-        return [_place(self.reading.stand(point), point.topic.name) for point in points]
+        for number, (hosted, partition) in enumerate(found, 1):
+            point = await self.begin(hosted, partition, starts.of(hosted, partition), request, caller)
+            places.append(_place(self.reading.stand(point), hosted.topic.name))
+            if number % TURN == 0:
+                await asyncio.sleep(0)  # others have their turn, however many there are
+        return places
+
+    def check_count(self, count: int) -> None:
+        """Raises LimitExceeded where so many logs are too many for one reader."""
+        most = self.reading.limits.logs_per_subscription
+        if count > most:
+            raise LimitExceeded("limits.logs_per_subscription", most, "read fewer topics at once")
 
     async def subscribe(self, request: ReadRequest, caller: Caller) -> TopicsSubscription:
         subscription = TopicsSubscription(self, LogNames.parse(request.topic), request, caller)
@@ -147,6 +158,8 @@ class TopicsSubscription:
         self._ready: deque[LogKey] = deque()
         """Logs that may have something, in the order of their turns."""
         self._waiting: dict[LogKey, _Waiting] = {}
+        self._hidden: dict[LogKey, int] = {}
+        """Logs that the caller may not read any more: where he goes on once he may."""
         self._fresh: list[Hosted] = []
         """Topics that have come and were not looked at yet."""
         self._is_stale = False
@@ -166,17 +179,18 @@ class TopicsSubscription:
 
     async def _join(self, hosted: Hosted, partition: int, start: Start) -> None:
         reads, key = self._reads, (hosted.topic.id, partition)
-        most, all_most = reads.reading.limits.logs_per_subscription, reads.reading.limits.subscribed_logs
-        if len(self._points) >= most:
-            raise LimitExceeded("limits.logs_per_subscription", most, "read fewer topics at once")
-        if reads.logs >= all_most:
-            raise LimitExceeded("limits.subscribed_logs", all_most, "too many logs are being followed")
+        reads.check_count(len(self._points) + 1)
+        most = reads.reading.limits.subscribed_logs
+        if reads.logs >= most:
+            raise LimitExceeded("limits.subscribed_logs", most, "too many logs are being followed")
         reads.logs += 1
         try:
             self._points[key] = await reads.begin(hosted, partition, start, self._request, self._caller)
         finally:
             reads.logs -= key not in self._points
         self._ready.append(key)
+        if len(self._points) % TURN == 0:
+            await asyncio.sleep(0)  # others have their turn, however many there are
 
     async def next(self, max_bytes: int = READ_BYTES) -> Chunk:
         while True:
@@ -212,13 +226,16 @@ class TopicsSubscription:
             else chain.from_iterable(self._reads.find_in(hosted, *about) for hosted in fresh)
         )
         for hosted, number in list(found):
-            if (hosted.topic.id, number) not in self._points:
-                await self._join(hosted, number, Start())
+            key = hosted.topic.id, number
+            if key not in self._points:
+                await self._join(hosted, number, Start(seqno=self._hidden.pop(key, None)))
 
     async def _look(self, key: LogKey, max_bytes: int) -> Chunk | None:
         """What a log has next, or that it is gone; None where it has nothing, and waits."""
         point, topic = self._points[key], self._points[key].topic.name
         if topic not in self._exact and not self._reads.rules.allows(self._caller, "read", "topic", topic):
+            if len(self._hidden) < self._reads.reading.limits.logs_per_subscription:
+                self._hidden[key] = point.seqno
             return self._leave(key, point)
         try:
             point.check_reader()

@@ -504,10 +504,13 @@ def test_whole_topics_are_those_that_a_caller_may_read(tmp_path: Path) -> None:
         assert (await subscription.next()).topic == "events"
         await broker.remove_rule(denied, caller=ITSELF)
         assert (await subscription.next()).topic == "hidden", "it joins as soon as he may read it"
-        await add(broker, "deny ann read topic hidden")
+        denied = await add(broker, "deny ann read topic hidden")
         await broker.append([Part("hidden", [build([b"more"])])], caller=ITSELF)
         gone = await subscription.next()
         assert (gone.topic, gone.is_gone) == ("hidden", True)
+        await broker.remove_rule(denied, caller=ITSELF)
+        again = await subscription.next()
+        assert (again.topic, again.seqno, again.next_seqno) == ("hidden", 1, 2), "and goes on where it was"
         await subscription.close()
 
     tell(tmp_path, story)

@@ -391,6 +391,8 @@ def test_so_many_logs_and_no_more(tmp_path: Path) -> None:
         await broker.create_topic("four", 4)
         with pytest.raises(LimitExceeded, match="logs_per_subscription"):
             await broker.subscribe(ReadRequest("six", whole=True))
+        with pytest.raises(LimitExceeded, match="logs_per_subscription"):
+            await broker.locate(ReadRequest("six", whole=True))
         one = await broker.subscribe(ReadRequest("four", whole=True))
         two = await broker.subscribe(ReadRequest("four", whole=True))
         with pytest.raises(LimitExceeded, match="subscribed_logs"):
