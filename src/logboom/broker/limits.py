@@ -26,8 +26,8 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topics_per_connection: int = 10_000
     """Different topics one connection may name."""
     subscriptions_per_connection: int = 1_000
-    logs_per_subscription: int = 10_000
-    """One that reads whole topics."""
+    logs_per_subscription: int = 1_000
+    """One that reads whole topics. A bookmark of as many fits the head of a request."""
     subscribed_logs: int = 200_000
     """Of all subscriptions of whole topics together."""
     in_flight_bytes: int = 32 * MIB
@@ -71,7 +71,7 @@ RANGES: Final = {
     "topics": (1, 1_000_000),
     "topics_per_connection": (1, 1_000_000),
     "subscriptions_per_connection": (1, 1_000_000),
-    "logs_per_subscription": (1, 1_000_000),
+    "logs_per_subscription": (1, 1_000),
     "subscribed_logs": (1, 10_000_000),
     "in_flight_bytes": (64 * 1024, 2**40),
     "receive_bytes": (MIB, 2**40),
