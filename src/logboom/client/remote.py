@@ -25,6 +25,7 @@ from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.async_link import CONNECT_TIMEOUT_S, AsyncLink
 from logboom.client.link.backoff import Backoff
 from logboom.client.remote_access import RemoteAccess
+from logboom.client.remote_groups import RemoteGroups
 from logboom.errors import InvalidKey, LogboomError, OutcomeUnknown, Overloaded, RemoteProtocolError, Unavailable
 from logboom.protocols.binary import messages
 from logboom.protocols.binary.errors import decode_failure
@@ -77,7 +78,7 @@ async def connect(
         await broker.close()
 
 
-class RemoteBroker(RemoteAccess):
+class RemoteBroker(RemoteAccess, RemoteGroups):
     """The broker at the other end of a link.
 
     Every call takes its caller, as `broker.api.Broker` says, and does not send it: to the node at the other end whoever

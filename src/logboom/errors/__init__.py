@@ -60,6 +60,13 @@ LogboomError
 ├── CursorNotFound             no cursor has this name
 ├── CursorMovedBack            a commit would put a cursor before the place where it stands, and does not say `force`
 ├── UnexpectedCursor           a cursor stands elsewhere than a commit expects
+├── GroupError
+│   ├── InvalidGroup           a name, or a wish of a member, that means nothing (also a ValueError)
+│   ├── GroupNotFound          no group has this name
+│   ├── GroupBusy              the group has members, who would not know of it
+│   ├── GroupMismatch          the group shares logs, and was to share records, or the other way round
+│   ├── MemberUnknown          the group has no such member: silent for too long, or gone
+│   └── LogNotHeld             a member speaks of a log that it does not hold in that generation
 ├── BufferFull                 the writer holds as much as it may, and was told not to wait
 ├── PackageMissing             a package that only some calls need is not installed; says what to install
 ├── SparkMissing               Spark, or what it runs on, is not here or too old; says what to install
@@ -187,6 +194,15 @@ from logboom.errors.connections import (
     UnsupportedVersion,
     WrongCluster,
 )
+from logboom.errors.groups import (
+    GroupBusy,
+    GroupError,
+    GroupMismatch,
+    GroupNotFound,
+    InvalidGroup,
+    LogNotHeld,
+    MemberUnknown,
+)
 from logboom.errors.pipeline import (
     CheckpointNotFound,
     LeaseHeld,
@@ -260,11 +276,16 @@ __all__ = [
     "DumpOvertaken",
     "DumpUnsupported",
     "FeedEnded",
+    "GroupBusy",
+    "GroupError",
+    "GroupMismatch",
+    "GroupNotFound",
     "HeaderCorrupt",
     "IndexOutOfRange",
     "InvalidBookmark",
     "InvalidColumn",
     "InvalidCursorName",
+    "InvalidGroup",
     "InvalidKey",
     "InvalidPassword",
     "InvalidPattern",
@@ -278,10 +299,12 @@ __all__ = [
     "LeaseLost",
     "LimitExceeded",
     "LocalProtocolError",
+    "LogNotHeld",
     "LogReadOnly",
     "LogboomError",
     "LowSpace",
     "MalformedBatch",
+    "MemberUnknown",
     "NotABatch",
     "NotAllowed",
     "NotLocal",

@@ -4,7 +4,8 @@ In the process it is `broker.local.LocalBroker`, through the network `client.rem
 apart. Everything that can go wrong is an error of errors.py.
 
 `Broker` is the sum of small Protocols, each in a file of its own with the values it takes and gives: topics, logs
-(appends, reads), cursors, stages, insight, operations, access. Feeds stand beside it, for nodes that others copy.
+(appends, reads), cursors, groups, stages, insight, operations, access. Feeds stand beside it, for nodes that others
+copy.
 """
 
 from __future__ import annotations
@@ -25,6 +26,23 @@ from logboom.broker.api.appends import AppendCalls, Outcome, Part, call_when_don
 from logboom.broker.api.broker import Broker
 from logboom.broker.api.cursors import CursorCalls, CursorInfo
 from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
+from logboom.broker.api.groups import (
+    Grant,
+    GroupCalls,
+    GroupDescription,
+    GroupInfo,
+    GroupJoin,
+    GroupLog,
+    GroupMode,
+    GroupMove,
+    GroupReset,
+    GroupStanding,
+    GroupState,
+    HeldLog,
+    MemberInfo,
+    QueueSettings,
+    RefusedMove,
+)
 from logboom.broker.api.insight import AccessStats, InsightCalls, NodeStats, QuotaStats, ReplicaStats
 from logboom.broker.api.logs import LogCalls
 from logboom.broker.api.operations import OperatorCalls
@@ -69,6 +87,18 @@ __all__ = [
     "FeedPiece",
     "Feeds",
     "Filter",
+    "Grant",
+    "GroupCalls",
+    "GroupDescription",
+    "GroupInfo",
+    "GroupJoin",
+    "GroupLog",
+    "GroupMode",
+    "GroupMove",
+    "GroupReset",
+    "GroupStanding",
+    "GroupState",
+    "HeldLog",
     "History",
     "Incident",
     "InsightCalls",
@@ -76,6 +106,7 @@ __all__ = [
     "LogCalls",
     "LogPlace",
     "Measures",
+    "MemberInfo",
     "NewToken",
     "NodeStats",
     "OperatorCalls",
@@ -85,11 +116,13 @@ __all__ = [
     "Publication",
     "PublishKey",
     "PublishedPart",
+    "QueueSettings",
     "QuotaStats",
     "QuotaUsage",
     "ReadCalls",
     "ReadRequest",
     "Receipt",
+    "RefusedMove",
     "RemovedUser",
     "ReplicaStats",
     "RoleInfo",

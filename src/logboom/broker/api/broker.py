@@ -6,6 +6,7 @@ from typing import Protocol
 
 from logboom.broker.api.access import AccessCalls
 from logboom.broker.api.cursors import CursorCalls
+from logboom.broker.api.groups import GroupCalls
 from logboom.broker.api.insight import InsightCalls
 from logboom.broker.api.logs import LogCalls
 from logboom.broker.api.operations import OperatorCalls
@@ -13,5 +14,7 @@ from logboom.broker.api.stages import StageCalls
 from logboom.broker.api.topics import TopicCalls
 
 
-class Broker(TopicCalls, LogCalls, CursorCalls, StageCalls, InsightCalls, OperatorCalls, AccessCalls, Protocol):
+class Broker(
+    TopicCalls, LogCalls, CursorCalls, GroupCalls, StageCalls, InsightCalls, OperatorCalls, AccessCalls, Protocol
+):
     """All that a node does for those who ask."""

@@ -13,6 +13,7 @@ import msgspec
 
 from logboom.broker.api import Acks, ActivityRequest, PublishKey, ReadRequest, Receipt, Settings, TopicInfo
 from logboom.protocols.binary.access_messages import AccessCall
+from logboom.protocols.binary.group_messages import GroupCall
 
 VERSION: Final = 1
 TOKEN: Final = "TOKEN"
@@ -366,6 +367,7 @@ Call = (
     | ListStages
     | ListKeys
     | ForgetKey
+    | GroupCall
     | AccessCall
 )
 """The head of CALL. The head of RESULT is what the broker's method of that name returns."""

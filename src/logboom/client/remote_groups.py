@@ -1,0 +1,68 @@
+"""The calls of a RemoteBroker that are about groups of consumers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.msgpack import Decoder
+
+from logboom.broker import api
+from logboom.broker.caller import EVERYBODY, Caller
+from logboom.protocols.binary import group_messages as messages
+
+_standing = Decoder(api.GroupStanding)
+_refused = Decoder(list[api.RefusedMove])
+_groups = Decoder(list[api.GroupInfo])
+_group = Decoder(api.GroupDescription)
+_resets = Decoder(list[api.GroupReset])
+_nothing = Decoder(None)
+
+
+class RemoteGroups:
+    async def _call(self, head: Any, result: Decoder[Any], caller: Caller) -> Any:
+        raise NotImplementedError
+
+    async def join_group(self, join: api.GroupJoin, *, caller: Caller = EVERYBODY) -> api.GroupStanding:
+        standing: api.GroupStanding = await self._call(messages.JoinGroup(join), _standing, caller)
+        return standing
+
+    async def beat_group(
+        self,
+        group: str,
+        member: str,
+        generation: int,
+        held: list[api.HeldLog],
+        wait_ms: int = 0,
+        *,
+        caller: Caller = EVERYBODY,
+    ) -> api.GroupStanding:
+        head = messages.BeatGroup(group, member, generation, held, wait_ms)
+        standing: api.GroupStanding = await self._call(head, _standing, caller)
+        return standing
+
+    async def leave_group(self, group: str, member: str, *, caller: Caller = EVERYBODY) -> None:
+        await self._call(messages.LeaveGroup(group, member), _nothing, caller)
+
+    async def commit_group(
+        self, group: str, member: str, moves: list[api.GroupMove], *, caller: Caller = EVERYBODY
+    ) -> list[api.RefusedMove]:
+        refused: list[api.RefusedMove] = await self._call(messages.CommitGroup(group, member, moves), _refused, caller)
+        return refused
+
+    async def list_groups(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[api.GroupInfo]:
+        groups: list[api.GroupInfo] = await self._call(messages.ListGroups(prefix), _groups, caller)
+        return groups
+
+    async def describe_group(self, group: str, *, caller: Caller = EVERYBODY) -> api.GroupDescription:
+        found: api.GroupDescription = await self._call(messages.DescribeGroup(group), _group, caller)
+        return found
+
+    async def reset_group(
+        self, group: str, topics: str, start: api.Start, dry_run: bool = False, *, caller: Caller = EVERYBODY
+    ) -> list[api.GroupReset]:
+        head = messages.ResetGroup(group, topics, start, dry_run)
+        resets: list[api.GroupReset] = await self._call(head, _resets, caller)
+        return resets
+
+    async def delete_group(self, group: str, *, caller: Caller = EVERYBODY) -> None:
+        await self._call(messages.DeleteGroup(group), _nothing, caller)
