@@ -73,6 +73,12 @@ from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.catalog import Catalog
 from logboom.broker.chores import Chores, drain
 from logboom.broker.config import BrokerConfig
+from logboom.broker.groups.coordinator import Coordinator
+from logboom.broker.groups.group_entry import FILE as GROUPS_FILE
+from logboom.broker.groups.group_entry import LIMIT as GROUPS_LIMIT
+from logboom.broker.groups.group_entry import TOPIC as GROUPS_TOPIC
+from logboom.broker.groups.group_report import GroupReport
+from logboom.broker.groups.local_groups import LocalGroups
 from logboom.broker.monitor.counters import Counters
 from logboom.broker.monitor.discretion import discreet_incident, discreet_replica
 from logboom.broker.monitor.incidents import listening
@@ -119,7 +125,7 @@ Result = TypeVar("Result")
 
 
 @audited
-class LocalBroker(LocalAccess):
+class LocalBroker(LocalAccess, LocalGroups):
     """Implements broker.api.Broker; see there for what the methods promise."""
 
     def __init__(
@@ -186,6 +192,7 @@ class LocalBroker(LocalAccess):
         self._upkeep = Upkeep(data, config.upkeep, wake_upkeep, archives=archives, allowed=config.allowed, world=world)
         archives.on_change = self._wake.set
         self._cursors: Cursors | None = None
+        self._groups: Coordinator | None = None
         staging = world.threads(STAGE_THREADS, "logboom-stage")
         self._pools += (staging,)
         self._stages = Stages(
@@ -266,6 +273,7 @@ class LocalBroker(LocalAccess):
         for chore in broker._chores.begin():
             broker._spawn(chore)
         broker._spawn(broker.watcher.run())
+        broker._spawn(broker._its_groups().run())
         return broker
 
     async def _open_states(self) -> None:
@@ -286,6 +294,12 @@ class LocalBroker(LocalAccess):
             *(self._router.admit, self._validation.judge, self.limits, self.world),
         )
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
+        groups = await opened(StateHome(GROUPS_TOPIC, GROUPS_FILE, (GROUPS_LIMIT, self.limits.groups)))
+        reads = self._cursors, self._catalog, self._topic_reads
+        is_copy = self.replica is not None
+        self._groups = Coordinator(groups, *reads, self._rules, self.limits, self.world, is_copy, self._spawn)
+        self._topics.on_deleted = self._groups.forget_topic
+        self._group_report = GroupReport(self._groups, self._cursors, self._catalog, self.world.monotonic_s)
 
     async def _open_audit(self) -> None:
         if self.audit.is_on:
@@ -655,6 +669,7 @@ class LocalBroker(LocalAccess):
             logger.info("promoted: %s is copied no more", self.replica.role.source)
             self.replica, self._admission.source = None, None
             self._upkeep.retains, self._reading.is_copy = True, False
+            self._its_groups().take_over()
             self._ids.outrun()
             await self._its_publishing().keys.forget_until(self.world.now_us() + CLOCKS_APART_US)
             self._wake.set()
@@ -681,6 +696,8 @@ class LocalBroker(LocalAccess):
         self._wake.set()
         self._catalog.tell()
         self.watcher.stop()
+        if self._groups is not None:
+            self._groups.end()
         try:
             async with asyncio.timeout(deadline_s):
                 await self._validation.close(deadline_s * VALIDATION_SHARE)
@@ -690,6 +707,8 @@ class LocalBroker(LocalAccess):
                 self.audit.close()
                 if self._tasks:
                     await asyncio.wait(self._tasks)
+                if self._groups is not None:
+                    await self._groups.close()
                 if self._cursors is not None:
                     await self._cursors.close()
                 await self._access.close()
