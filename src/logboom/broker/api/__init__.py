@@ -24,7 +24,7 @@ from logboom.broker.api.access import (
 )
 from logboom.broker.api.appends import AppendCalls, Outcome, Part, call_when_done, count_batches
 from logboom.broker.api.broker import Broker
-from logboom.broker.api.cursors import CursorCalls, CursorInfo
+from logboom.broker.api.cursors import CursorCalls, CursorInfo, CursorMove
 from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
 from logboom.broker.api.groups import (
     Grant,
@@ -79,6 +79,7 @@ __all__ = [
     "Chunk",
     "CursorCalls",
     "CursorInfo",
+    "CursorMove",
     "Deletion",
     "DiskStats",
     "Explanation",

@@ -46,6 +46,23 @@ class CursorCalls(Protocol):
         ...
 
 
+class CursorMove(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A commit that comes true with a publish, or not at all: both are one step."""
+
+    cursor: str
+    topic: str
+    partition: int | None
+    bookmark: str
+    expect: str | None = None
+    """The bookmark where the cursor must stand before, or "" where there must be none. Somebody else who has moved it
+    to the same place is no repeat: that is for the key of the publish to say."""
+    force: bool = False
+    member: str = ""
+    """Of the consumer group that `cursor` then names;"""
+    generation: int = 0
+    """and in which of its generations."""
+
+
 class CursorInfo(msgspec.Struct, frozen=True):
     cursor: str
     topic: str

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from logboom.broker.api.groups import GroupDescription, GroupInfo, GroupLog, GroupState, MemberInfo
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.catalog import Catalog
-from logboom.broker.groups.coordinator import Coordinator, LiveGroup
+from logboom.broker.groups.coordinator import Coordinator
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry
+from logboom.broker.groups.live_group import LiveGroup
 from logboom.broker.groups.sharing import LogId
 from logboom.broker.monitor.lags import lag_of
 from logboom.broker.slices import slices
@@ -28,7 +29,7 @@ class GroupReport:
         self._catalog = catalog
         self._now_s = now_s
 
-    async def list(self, prefix: str, sees: Sieve, knows: Sieve) -> list[GroupInfo]:
+    async def list_all(self, prefix: str, sees: Sieve, knows: Sieve) -> list[GroupInfo]:
         """By name. `sees` says which groups, `knows` which topics are shown."""
         names = [
             name
@@ -97,7 +98,7 @@ class GroupReport:
             member=None if grant is None else grant.member,
             generation=0 if grant is None else grant.generation,
             seqno=None if standing is None else standing.seqno,
-            bookmark=None if standing is None else bookmark_of(standing, log.partition),
+            bookmark=None if standing is None else str(bookmark_of(standing, log.partition)),
             first=first,
             committed=committed,
             lag=lag,

@@ -24,6 +24,8 @@ from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.catalog import Hosted
 from logboom.broker.groups.coordinator import Coordinator
 from logboom.broker.groups.group_report import GroupReport
+from logboom.broker.groups.group_reset import GroupResets
+from logboom.broker.groups.member_calls import MemberCalls
 from logboom.broker.groups.wishes import check_name
 from logboom.broker.rules import ObjectKind, Right
 from logboom.errors import ShuttingDown
@@ -34,6 +36,8 @@ class LocalGroups:
 
     _admission: Admission
     _groups: Coordinator | None
+    _members: MemberCalls
+    _group_resets: GroupResets
     _group_report: GroupReport
 
     def _ask(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> None:
@@ -51,10 +55,11 @@ class LocalGroups:
         return self._groups
 
     async def join_group(self, join: GroupJoin, *, caller: Caller = EVERYBODY) -> GroupStanding:
+        self._its_groups()
         self._ask(caller, "read", "group", join.group)
         self._ask_whole(ReadRequest(join.topics, whole=True), caller)
         with self._admission.counting():
-            return await self._its_groups().join(join, caller)
+            return await self._members.join(join, caller)
 
     async def beat_group(
         self,
@@ -68,12 +73,12 @@ class LocalGroups:
     ) -> GroupStanding:
         self._ask(caller, "read", "group", group)
         with self._admission.counting():
-            return await self._its_groups().beat(group, member, generation, held, wait_ms, caller)
+            return await self._members.beat(group, member, generation, held, wait_ms, caller)
 
     async def leave_group(self, group: str, member: str, *, caller: Caller = EVERYBODY) -> None:
         self._ask(caller, "read", "group", group)
         with self._admission.counting():
-            await self._its_groups().leave(group, member, caller)
+            await self._members.leave(group, member, caller)
 
     async def commit_group(
         self, group: str, member: str, moves: list[GroupMove], *, caller: Caller = EVERYBODY
@@ -82,17 +87,17 @@ class LocalGroups:
         for topic in {move.topic for move in moves}:
             self._ask(caller, "read", "topic", topic)
         with self._admission.counting():
-            return await self._its_groups().commit(group, member, moves, caller)
+            return await self._members.commit(group, member, moves, caller)
 
     def check_move(self, move: CursorMove, hosted: Hosted, caller: Caller) -> None:
         """See broker.publish.moves.MoveCheck."""
         self._ask(caller, "read", "group", move.cursor)
-        self._its_groups().check_move(move, hosted, caller)
+        self._members.check_move(move, hosted, caller)
 
     async def list_groups(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[GroupInfo]:
         self._ask(caller, "describe", "group")
         self._its_groups()
-        return await self._group_report.list(prefix, self._sieve(caller, "group"), self._sieve(caller, "topic"))
+        return await self._group_report.list_all(prefix, self._sieve(caller, "group"), self._sieve(caller, "topic"))
 
     async def describe_group(self, group: str, *, caller: Caller = EVERYBODY) -> GroupDescription:
         self._ask(caller, "describe", "group", group)
@@ -106,9 +111,10 @@ class LocalGroups:
         check_name(group)
         self._ask_whole(ReadRequest(topics, start, whole=True), caller)
         with self._admission.counting(dry_run):
-            return await self._its_groups().reset(group, topics, start, dry_run, caller)
+            return await self._group_resets.reset(group, topics, start, dry_run, caller)
 
     async def delete_group(self, group: str, *, caller: Caller = EVERYBODY) -> None:
         self._ask(caller, "delete", "group", group)
         with self._admission.counting():
-            await self._its_groups().delete(group)
+            groups = self._its_groups()
+            await groups.forget(groups.find(group))

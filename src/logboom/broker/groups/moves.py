@@ -11,11 +11,15 @@ Pure functions of an entry; nothing is changed in place, nothing waits. Invarian
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import Final
 
 from msgspec.structs import replace
 
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, MemberEntry
 from logboom.broker.groups.sharing import LogId, share_out
+
+TAKE_OVER: Final = 1_000_000
+"""More generations than a node gives out in the time that its copy may lie behind."""
 
 
 def with_member(entry: GroupEntry, member: str, about: MemberEntry) -> GroupEntry:
@@ -43,6 +47,14 @@ def _with_instance(entry: GroupEntry, instance: str, member: str) -> str:
     if not instance:
         return ""
     return next((name for name, each in entry.members.items() if each.instance == instance and name != member), "")
+
+
+def taken_over(entry: GroupEntry) -> GroupEntry:
+    """As a node has it that goes on in the place of another one: that one has used none of these generations."""
+    generation = entry.generation + TAKE_OVER
+    members = {name: replace(about, changed=generation) for name, about in entry.members.items()}
+    grants = tuple(replace(grant, generation=generation, asked=0, heir="") for grant in entry.grants)
+    return replace(entry, generation=generation, members=members, grants=grants)
 
 
 def without_members(entry: GroupEntry, gone: Collection[str], now_us: int) -> GroupEntry:

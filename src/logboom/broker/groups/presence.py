@@ -1,4 +1,4 @@
-"""What a node knows of a member while it runs: when it was heard of, what it knows, what it holds. Nothing of it is kept.
+"""What a node knows of a member while it runs: when it was heard of, and what it was told. Nothing of it is kept.
 
 After a restart every member has its whole session to be heard of again.
 """
@@ -22,14 +22,17 @@ class Presence:
     caller: Caller
     knows: int = 0
     """The generation that it said it knows."""
-    told: int = 0
-    """The generation that it was last answered with."""
     told_at: dict[LogId, float] = field(default_factory=dict)
     """When it was first told that a log is asked for."""
 
     @classmethod
     def of(cls, about: MemberEntry, caller: Caller, now_s: float) -> Presence:
         return cls(now_s, about.session_ms / 1000, about.give_back_ms / 1000, caller)
+
+    def take_after(self, before: Presence | None) -> None:
+        """It has joined again, and had been told this already."""
+        if before is not None:
+            self.knows, self.told_at = before.knows, before.told_at
 
     @property
     def until_s(self) -> float:
@@ -38,7 +41,6 @@ class Presence:
 
     def note_told(self, entry: GroupEntry, member: str, now_s: float) -> None:
         """It is being answered with what this entry says."""
-        self.told = entry.generation
         asked = {grant.log for grant in entry.grants if grant.member == member and grant.asked}
         self.told_at = {log: self.told_at.get(log, now_s) for log in asked}
 

@@ -37,7 +37,7 @@ def share_out(wanted: Mapping[LogId, tuple[str, ...]], holders: Mapping[LogId, s
             loads[holder] += 1
     for members, logs in alike.items():
         _deal(members, [log for log in logs if log not in shared], shared, loads)
-    while any([_even_out(members, logs, shared, loads) for members, logs in alike.items()]):
+    while sum(_even_out(members, logs, shared, loads) for members, logs in alike.items()):
         pass  # each move brings two loads closer, so this ends
     return shared
 

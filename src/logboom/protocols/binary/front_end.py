@@ -18,7 +18,7 @@ from logboom.broker.api import Broker, TopicInfo
 from logboom.broker.caller import Caller
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.measures import Meter
-from logboom.broker.publish.publication import BUNDLE_BATCHES_MAX, BUNDLE_BYTES_MAX
+from logboom.broker.publish.publication import BUNDLE_BATCHES_MAX, BUNDLE_BYTES_MAX, MOVES_MAX
 from logboom.errors import LimitExceeded, LogboomError
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, RECEIVE_BYTES, SharedBuffer, encode_front
 from logboom.protocols.binary.connection import BinaryConnection
@@ -121,6 +121,7 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
             subscriptions=limits.subscriptions_per_connection,
             publish_bytes=BUNDLE_BYTES_MAX,
             publish_batches=BUNDLE_BATCHES_MAX,
+            publish_moves=MOVES_MAX,
         )
         directory = self._directory if self._shows_files(caller) else None
         facts = *self.identity, directory, self._server_name, wire, topics
