@@ -23,7 +23,7 @@ from logboom.broker.api.access import (
 )
 from logboom.broker.api.appends import AppendCalls, Outcome, Part, call_when_done, count_batches
 from logboom.broker.api.broker import Broker
-from logboom.broker.api.cursors import CursorCalls, CursorInfo
+from logboom.broker.api.cursors import MOVES_MAX, CursorCalls, CursorInfo, CursorMove, check_moves
 from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
 from logboom.broker.api.insight import AccessStats, InsightCalls, NodeStats, QuotaStats, ReplicaStats
 from logboom.broker.api.logs import LogCalls
@@ -47,6 +47,7 @@ from logboom.storage.data.deletions import Deletion
 from logboom.storage.data.topic import Acks, Settings
 
 __all__ = [
+    "MOVES_MAX",
     "PIPELINE_TOPIC",
     "AccessCalls",
     "AccessStats",
@@ -61,6 +62,7 @@ __all__ = [
     "Chunk",
     "CursorCalls",
     "CursorInfo",
+    "CursorMove",
     "Deletion",
     "DiskStats",
     "Explanation",
@@ -106,5 +108,6 @@ __all__ = [
     "TopicInfo",
     "UserInfo",
     "call_when_done",
+    "check_moves",
     "count_batches",
 ]
