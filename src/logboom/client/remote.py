@@ -24,7 +24,7 @@ from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.async_link import CONNECT_TIMEOUT_S, AsyncLink
 from logboom.client.link.backoff import Backoff
-from logboom.client.publish.publish_calls import check_moves
+from logboom.client.publish.publish_calls import check_movable
 from logboom.client.remote_access import RemoteAccess
 from logboom.client.remote_groups import RemoteGroups
 from logboom.errors import InvalidKey, LogboomError, OutcomeUnknown, Overloaded, RemoteProtocolError, Unavailable
@@ -245,7 +245,7 @@ class RemoteBroker(RemoteAccess, RemoteGroups):
         *,
         caller: Caller = EVERYBODY,
     ) -> api.Publication:
-        check_moves(self.welcome.limits, moves)
+        check_movable(self.welcome.limits, moves)
         return await self._call(messages.Publish(key, list(stages), list(moves)), _publication, caller)
 
     async def publish_batches(
@@ -257,7 +257,7 @@ class RemoteBroker(RemoteAccess, RemoteGroups):
         caller: Caller = EVERYBODY,
     ) -> api.Publication:
         """Through a stage where the node does not take it in one call."""
-        check_moves(self.welcome.limits, moves)
+        check_movable(self.welcome.limits, moves)
         if not self.welcome.limits.publish_bytes:
             if not key.lasting:  # said again, it would come with another stage
                 raise InvalidKey(key.name, "it does not last, and the node takes no publish in one call: use a stage")

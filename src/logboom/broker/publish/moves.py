@@ -15,14 +15,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from logboom.broker.api import CursorMove
+from logboom.broker.api import CursorMove, check_moves
 from logboom.broker.caller import Caller
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.publish.intent import KeptMove
-from logboom.broker.publish.publication import MOVES_MAX
 from logboom.broker.state.cursors import OF_GROUP, CursorChange, Cursors, check_name, split_key
 from logboom.broker.state.log_cursors import begin_in
-from logboom.errors import GroupMoveRefused, LimitExceeded
+from logboom.errors import GroupMoveRefused
 
 _MOVE_BYTES: Final = 128
 """What one takes in the intent and in memory, beside its key, about."""
@@ -47,7 +46,7 @@ class WantedMoves:
     @property
     def size_bytes(self) -> int:
         """About what they will take in the intent and in memory."""
-        return sum(_MOVE_BYTES + len(move.cursor) + len(move.topic) for move in self.moves)
+        return sum(_MOVE_BYTES + move.size_bytes for move in self.moves)
 
     def begin_all(self, cursors: Cursors) -> list[CursorChange]:
         """All of them, each compared with those before it; or none."""
@@ -72,8 +71,7 @@ class CursorMoves:
 
     def want(self, moves: Sequence[CursorMove], caller: Caller) -> WantedMoves | None:
         """Raises where there are too many, or a name is none. Whether the caller may is for his broker to say."""
-        if len(moves) > MOVES_MAX:
-            raise LimitExceeded("cursors that one publish moves", MOVES_MAX, "move some with the next one")
+        check_moves(moves)
         for move in moves:
             check_name(move.cursor)
             if move.member and self.groups is None:

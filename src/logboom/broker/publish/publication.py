@@ -13,8 +13,6 @@ BUNDLE_BYTES_MAX: Final = 256 * 1024
 """What one call may stage and publish at once: bytes of batches,"""
 BUNDLE_BATCHES_MAX: Final = 64
 """and batches."""
-MOVES_MAX: Final = 1_000
-"""Cursors that one publish may move."""
 _NAME: Final = re.compile(r"[\x21-\x7e]{1,249}")
 
 

@@ -9,11 +9,11 @@ from typing import Final
 from msgspec.msgpack import Decoder
 
 from logboom.batch.header import Buffer
-from logboom.broker.api import CursorMove
+from logboom.broker.api import CursorMove, check_moves
 from logboom.broker.publish.publication import Publication, PublishKey, Receipt
 from logboom.client.link.address import Servers
 from logboom.client.link.calls import PASSING, Calls
-from logboom.errors import InvalidKey, LimitExceeded, OutcomeUnknown, RemoteProtocolError
+from logboom.errors import InvalidKey, OutcomeUnknown, RemoteProtocolError
 from logboom.protocols.binary import messages
 from logboom.protocols.binary.messages import AppendPart, Kind, WireLimits
 
@@ -24,12 +24,11 @@ _publication = Decoder(Publication)
 _count = Decoder(int)
 
 
-def check_moves(limits: WireLimits, moves: Sequence[CursorMove]) -> None:
+def check_movable(limits: WireLimits, moves: Sequence[CursorMove]) -> None:
     """Raises where the node does not move cursors with a publish, or not so many."""
     if moves and not limits.publish_moves:
         raise RemoteProtocolError("the node moves no cursors with a publish: it is too old")
-    if len(moves) > limits.publish_moves:
-        raise LimitExceeded("cursors that one publish moves", limits.publish_moves, "move some with the next one")
+    check_moves(moves)
 
 
 def publish(
@@ -55,7 +54,7 @@ def publish_over(
     calls: Calls, key: PublishKey, stages: Sequence[Receipt], timeout_s: float, moves: Sequence[CursorMove] = ()
 ) -> Publication:
     if moves:
-        check_moves(calls.link(time.monotonic() + timeout_s).welcome.limits, moves)
+        check_movable(calls.link(time.monotonic() + timeout_s).welcome.limits, moves)
     head = messages.Publish(key, list(stages), list(moves))
     return calls.ask(head, _publication, timeout_s, (*PASSING, OutcomeUnknown), is_doubtful=True)
 

@@ -34,7 +34,7 @@ from logboom.client.link.calls import Calls
 from logboom.client.publish.publish_calls import (
     DISCARD_TIMEOUT_S,
     PUBLISH_TIMEOUT_S,
-    check_moves,
+    check_movable,
     publish_in_one_over,
     publish_over,
 )
@@ -343,9 +343,8 @@ class StageWriter:
         self, key: PublishKey, timeout_s: float = PUBLISH_TIMEOUT_S, moves: Sequence[CursorMove] = ()
     ) -> Publication:
         """Finish, and publish this alone: in one call, where there is no stage yet and it is little."""
-        self._check()
         if moves:
-            check_moves(self._calls.link(time.monotonic() + self._timeout_s).welcome.limits, moves)
+            check_movable(self._calls.link(time.monotonic() + self._timeout_s).welcome.limits, moves)
         in_one = self._publish_in_one(key, timeout_s, moves) if self._stream is None else None
         if in_one is not None:
             self._end()

@@ -14,11 +14,11 @@ import msgspec
 from logboom.batch import BATCH_SIZE_MAX
 from logboom.broker.access.quotas import Quotas
 from logboom.broker.access.sign_in import SignIn
-from logboom.broker.api import Broker, TopicInfo
+from logboom.broker.api import MOVES_MAX, Broker, TopicInfo
 from logboom.broker.caller import Caller
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.measures import Meter
-from logboom.broker.publish.publication import BUNDLE_BATCHES_MAX, BUNDLE_BYTES_MAX, MOVES_MAX
+from logboom.broker.publish.publication import BUNDLE_BATCHES_MAX, BUNDLE_BYTES_MAX
 from logboom.errors import LimitExceeded, LogboomError
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, RECEIVE_BYTES, SharedBuffer, encode_front
 from logboom.protocols.binary.connection import BinaryConnection
