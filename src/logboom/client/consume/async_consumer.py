@@ -104,7 +104,7 @@ class AsyncConsumer(ConsumerState, AsyncSteps):
         return await anext(pieces, [])
 
     async def seek(self, seqno: int, topic: str | None = None, partition: int | None = None) -> None:
-        """The next loop begins there, in the log that is named; the group's place moves on from where it is."""
+        """Go on there, in the log that is named. The group's place moves no sooner than behind where it is."""
         await self._run(self._core.seek(check_seqno(seqno), topic, partition))
 
     async def commit(self, *records: Record) -> None:

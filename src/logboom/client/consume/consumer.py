@@ -90,7 +90,7 @@ class Consumer(ConsumerState, BlockingSteps):
         return next(self._pieces(methodcaller("some", max_records), True, timeout_s), [])
 
     def seek(self, seqno: int, topic: str | None = None, partition: int | None = None) -> None:
-        """The next loop begins there, in the log that is named; the group's place moves on from where it is."""
+        """Go on there, in the log that is named. The group's place moves no sooner than behind where it is."""
         self._run(self._core.seek(check_seqno(seqno), topic, partition))
 
     def commit(self, *records: Record) -> None:

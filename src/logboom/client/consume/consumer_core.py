@@ -16,7 +16,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, Final, Literal, NamedTuple
 
 from logboom.batch import Record
-from logboom.broker.api import Grant, GroupMove, GroupStanding, HeldLog, RefusedMove
+from logboom.broker.api import CursorMove, Grant, GroupMove, GroupStanding, HeldLog, RefusedMove
 from logboom.client.consume.held_logs import HeldLogCore, HeldLogs
 from logboom.client.consume.mailbox import Mailbox, MemberReport
 from logboom.client.read.fetcher import Fetcher, Sleep, Step
@@ -198,7 +198,8 @@ class ConsumerCore:
 
     def _owes(self, log: HeldLogCore) -> bool:
         """Whether records were committed before they were given, and are to be given yet."""
-        return self.commits_before and log.said is not None and log.seqno is not None and log.seqno < log.said
+        said = log.said
+        return self.commits_before and said is not None and log.seqno is not None and log.seqno < said.seqno
 
     def _report(self, moves: tuple[GroupMove, ...] = (), joins: bool = False) -> MemberReport:
         held = tuple(HeldLog(*key) for key in self.reading.held)
@@ -240,21 +241,21 @@ class ConsumerCore:
         if log is None:
             return False
         place = log.place_behind if self.reading.mark is None else log.place
-        if log.said is not None and place.seqno <= log.said:
+        if log.said is not None and place.seqno <= log.said.seqno:
             return True
         if log.key in self._asked:
-            self.reading.rewind()
+            self.reading.take_back()
             return False
         move = _move(log, place)
         try:
             refused: list[RefusedMove] = yield Commit((move,))
         except MemberUnknown:
-            self.reading.rewind()
+            self.reading.take_back()
             return False
         if not refused:
-            log.said = place.seqno
+            log.said = place
             return True
-        self.reading.rewind()
+        self.reading.take_back()
         self._mailbox.refuse([(move, each) for each in refused])
         if refused[0].code != _LOST:
             raise _error(self.group, move, refused[0])
@@ -265,9 +266,9 @@ class ConsumerCore:
     def _moves(self, logs: Iterable[HeldLogCore]) -> tuple[GroupMove, ...]:
         """To behind all that was processed, where that is not what was said last."""
         places = [(log, self._processed(log)) for log in logs if log.is_located]
-        moves = [(log, place) for log, place in places if place.seqno != log.said]
+        moves = [(log, place) for log, place in places if log.said is None or place.seqno != log.said.seqno]
         for log, place in moves:
-            log.said = place.seqno
+            log.said = place
         return tuple(_move(log, place) for log, place in moves)
 
     def _processed(self, log: HeldLogCore) -> Bookmark:
@@ -303,16 +304,42 @@ class ConsumerCore:
         refused: list[RefusedMove] = yield Commit(moves)
         by_log = {(move.topic, move.partition): move for move in moves}
         bad = [(by_log.pop((each.topic, each.partition)), each) for each in refused]
-        for log in self.reading.held.values():
-            move = by_log.get((log.topic, log.partition or 0))
-            if move is not None:
-                log.said = Bookmark.parse(move.bookmark).seqno
+        self._moved(by_log.values())
         if bad:
             self._mailbox.refuse(bad)
             raise _error(self.group, *bad[0])
 
+    def _moved(self, moves: Iterable[GroupMove | CursorMove]) -> None:
+        held = {(log.topic, log.partition, log.grant.generation): log for log in self.reading.held.values()}
+        for move in moves:
+            log = held.get((move.topic, move.partition, move.generation))
+            if log is not None:
+                log.said = Bookmark.parse(move.bookmark)
+
+    def moves(self, member: str) -> list[CursorMove]:
+        """For a transaction: to behind all that was given."""
+        found = [(log, log.place) for log in self.reading.held.values() if log.is_located]
+        return [
+            CursorMove(
+                self.group, log.topic, log.grant.partition, str(place), None, False, member, log.grant.generation
+            )
+            for log, place in found
+            if log.said is None or place.seqno != log.said.seqno
+        ]
+
+    def moved(self, moves: Iterable[CursorMove]) -> None:
+        """They were published."""
+        self._moved(moves)
+
     def seek(self, seqno: int, topic: str | None, partition: int | None) -> MemberSteps:
+        self._mailbox.ring()
         return self.fetching.seek(seqno, topic, partition)
+
+    def rewind(self) -> None:
+        """What was given and not committed comes again."""
+        self._mailbox.ring()
+        self.in_hand = False
+        self.reading.rewind()
 
 
 def _is_same(grant: Grant, other: Grant | None) -> bool:

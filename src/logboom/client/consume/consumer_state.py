@@ -11,7 +11,7 @@ from typing import Any, Final
 from logboom import __version__
 from logboom.batch import microseconds
 from logboom.batch.batch import Latch
-from logboom.broker.api import Filter, GroupJoin, Start
+from logboom.broker.api import CursorMove, Filter, GroupJoin, Start
 from logboom.broker.read.log_names import join_names
 from logboom.client.consume.consumer_core import AssignedLog, CommitMode, ConsumerCore
 from logboom.client.consume.held_logs import HeldLogs
@@ -121,6 +121,18 @@ class ConsumerState:
         """Let loops end when they come back, or wait. May be called from elsewhere: a signal, another thread."""
         self._is_stopped = True
         self._latch.shut()
+
+    def rewind(self) -> None:
+        """Give again what was given and not committed: after a transaction that has failed, say."""
+        self._core.rewind()
+
+    def moves(self) -> list[CursorMove]:
+        """What a publish is to do so that the group's places are behind all that was given: see Transaction."""
+        return self._core.moves(self.member)
+
+    def moved(self, moves: Sequence[CursorMove]) -> None:
+        """What `moves` has given was published."""
+        self._core.moved(moves)
 
     @property
     def logs(self) -> list[AssignedLog]:

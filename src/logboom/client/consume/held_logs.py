@@ -33,8 +33,8 @@ class HeldLogCore(ReaderCore):
         self.grant = grant
         self.latch = latch
         self.topic_id = grant.topic_id
-        self.said: int | None = None
-        """The seqno that the group was told last as its place."""
+        self.said: Bookmark | None = None
+        """The place of the group, as it was told last."""
         self._previous: tuple[int | None, int | None] = None, None
         """Where it stood before it moved last: seqno, and term of the record before."""
 
@@ -46,7 +46,7 @@ class HeldLogCore(ReaderCore):
         is_first = not self.is_located
         super().placed(place)
         if is_first:
-            self.said = self.seqno
+            self.said = place.bookmark
 
     def _stand(self, seqno: int | None, term: int | None) -> None:
         self._previous = self.seqno, self.term
@@ -172,12 +172,19 @@ class HeldLogs(TopicsCore):
             self._leave(key)
         return not self.is_empty
 
-    def rewind(self) -> None:
+    def take_back(self) -> None:
         """What was to be given is not given: it comes again."""
         log = self.current
         if log is not None:
             log.go_to(self.mark or log.place_before)
             self.is_changed = True
+
+    def rewind(self) -> None:
+        """All of them stand again where the group does."""
+        for log in self.held.values():
+            if log.said is not None and log.is_located:
+                log.go_to(log.said)
+        self._current, self.is_changed = None, True
 
     def some(self, count: int) -> Iterator[list[Record]]:
         """Up to so many records that have come, at once."""
