@@ -33,8 +33,8 @@ from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, decode_group, encode_group
 from logboom.broker.groups.live_group import GroupCounts, LiveGroup
 from logboom.broker.groups.moves import settled, taken_over, without_members
-from logboom.broker.groups.presence import Presence
-from logboom.broker.groups.sharing import LogId
+from logboom.broker.groups.presence import MemberPresence
+from logboom.broker.groups.shares import LogId
 from logboom.broker.groups.wishes import mark
 from logboom.broker.limits import Limits
 from logboom.broker.read.log_names import LogNames
@@ -95,7 +95,7 @@ class Coordinator:
         for member, about in group.entry.members.items():
             if member not in group.presences:
                 caller = Caller(about.principal, frozenset(about.principal_groups))
-                group.presences[member] = Presence.of(about, caller, now_s)
+                group.presences[member] = MemberPresence.of(about, caller, now_s)
         self.schedule(group)
 
     def find(self, name: str) -> LiveGroup:

@@ -11,7 +11,7 @@ from logboom.broker.catalog import Catalog
 from logboom.broker.groups.coordinator import Coordinator
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry
 from logboom.broker.groups.live_group import LiveGroup
-from logboom.broker.groups.sharing import LogId
+from logboom.broker.groups.shares import LogId
 from logboom.broker.monitor.lags import lag_of
 from logboom.broker.slices import slices
 from logboom.broker.state.cursors import OF_GROUP, CursorEntry, Cursors, bookmark_of, split_key

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from logboom.broker.groups.group_entry import GroupEntry
-from logboom.broker.groups.presence import Presence
+from logboom.broker.groups.presence import MemberPresence
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class LiveGroup:
 
     name: str
     entry: GroupEntry
-    presences: dict[str, Presence] = field(default_factory=dict)
+    presences: dict[str, MemberPresence] = field(default_factory=dict)
     waiting: dict[str, set[asyncio.Future[None]]] = field(default_factory=dict)
     """Beats, by their member, until there is something to tell."""
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
