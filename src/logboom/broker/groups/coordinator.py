@@ -18,7 +18,7 @@ import hashlib
 import heapq
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import inf
 from typing import Any, Final, TypeVar
 
@@ -294,6 +294,16 @@ class Coordinator:
             await self.cursors.delete(mark(group.name))
             await self.state.put({group.name.encode(): None})
             del self.groups[group.name]
+
+    def counted(self) -> dict[str, int]:
+        """As NodeStats has it."""
+        kept = [group for group in self.groups.values() if group.is_kept]
+        return {
+            "groups": len(kept),
+            "members": sum(len(group.entry.members) for group in kept),
+            "logs": sum(len(group.entry.grants) for group in kept),
+            **asdict(self.counts),
+        }
 
     # Copies.
 

@@ -72,8 +72,11 @@ class GroupReport:
 
     def _info(self, group: LiveGroup, standing: Standings, knows: Sieve) -> GroupInfo:
         entry, logs = group.entry, self._logs(group.entry, standing, knows)
-        lag = sum(log.lag for log in logs)
-        return GroupInfo(group.name, entry.mode, _state(entry), len(entry.members), len(logs), lag, entry.generation)
+        lags: defaultdict[str, int] = defaultdict(int)
+        for log in logs:
+            lags[log.topic] += log.lag
+        facts = len(entry.members), len(logs), sum(lags.values()), entry.generation, dict(lags)
+        return GroupInfo(group.name, entry.mode, _state(entry), *facts)
 
     def _logs(self, entry: GroupEntry, standing: Standings, knows: Sieve) -> list[GroupLog]:
         """Those that somebody holds, and those in which the group has a place."""
