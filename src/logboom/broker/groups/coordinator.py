@@ -250,10 +250,12 @@ class Coordinator:
                 await self.settle(group, without_members(entry, gone, self.world.now_us()), taken)
                 self.counts.expired += len(gone)
                 self.counts.taken += len(taken)
+                for member, presence in group.presences.items():
+                    presence.note_gone(group.entry, member)
         except LogboomError as error:
             logger.warning("group %s: what is due cannot be written down, it is tried again: %s", group.name, error)
             for presence in group.presences.values():
-                presence.heard_s += RETRY_S
+                presence.put_off(self.world.monotonic_s() + RETRY_S)
 
     async def _forget_idle(self) -> None:
         since_us = self.world.now_us() - self.limits.group_idle_ms * 1000

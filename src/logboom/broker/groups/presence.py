@@ -44,6 +44,16 @@ class MemberPresence:
         asked = {grant.log for grant in entry.grants if grant.member == member and grant.asked}
         self.told_at = {log: self.told_at.get(log, now_s) for log in asked}
 
+    def note_gone(self, entry: GroupEntry, member: str) -> None:
+        """What is not asked for any more is not due either."""
+        asked = {grant.log for grant in entry.grants if grant.member == member and grant.asked}
+        self.told_at = {log: told_s for log, told_s in self.told_at.items() if log in asked}
+
+    def put_off(self, until_s: float) -> None:
+        """Nothing is due before."""
+        self.heard_s = max(self.heard_s, until_s - self.session_s)
+        self.told_at = {log: max(told_s, until_s - self.give_back_s) for log, told_s in self.told_at.items()}
+
     def given_back(self, entry: GroupEntry, member: str, held: Collection[tuple[str, int]]) -> set[LogId]:
         """Logs that it was asked for, knows of it, and does not hold any more."""
         return {
