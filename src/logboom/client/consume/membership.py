@@ -99,6 +99,11 @@ class Membership:
         """With its last moves, after all that was said before. Then the thread ends."""
         return self._send(MemberReport(LAST, 0, (), tuple(moves)))
 
+    def abandon(self) -> None:
+        """Leave, where nobody waits for it, and it may never have begun."""
+        with suppress(LocalProtocolError):
+            self.leave()
+
     def _send(self, report: MemberReport) -> Future[Refused]:
         done: Future[Refused] = Future()
         try:
