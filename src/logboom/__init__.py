@@ -43,6 +43,7 @@ if TYPE_CHECKING:
         Settings,
         ValidatorSettings,
     )
+    from logboom.values.serializer import Serializer
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ __all__ = [
     "Record",
     "RetentionSettings",
     "SegmentSettings",
+    "Serializer",
     "Settings",
     "TopicFileReader",
     "Transaction",
@@ -72,9 +74,11 @@ __all__ = [
 ]
 
 _SETTINGS = [name for name in __all__ if name.endswith("Settings")]
-_HOMES = {"Record": "logboom.batch.record", "LogboomError": "logboom.errors"} | dict.fromkeys(
-    _SETTINGS, "logboom.storage.data.topic"
-)
+_HOMES = {
+    "Record": "logboom.batch.record",
+    "LogboomError": "logboom.errors",
+    "Serializer": "logboom.values.serializer",
+} | dict.fromkeys(_SETTINGS, "logboom.storage.data.topic")
 
 __getattr__, __dir__ = exports(
     __name__,

@@ -25,6 +25,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "Record",
         "RetentionSettings",
         "SegmentSettings",
+        "Serializer",
         "Settings",
         "TopicFileReader",
         "Transaction",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
@@ -17,6 +18,7 @@ from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, read_header, to_t
 from logboom.batch.arrow import complete_lists, complete_tables, is_stored, stored, to_list
 from logboom.batch.tables import FEW, LOST
 from logboom.broker.api import Chunk, Filter, LogPlace, ReadRequest, Start
+from logboom.client.read.decoded_lists import decoded_lists
 from logboom.errors import (
     BatchError,
     BookmarkLost,
@@ -31,6 +33,7 @@ from logboom.errors import (
 )
 from logboom.protocols.binary.messages import Kind, Read
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.values.serializer import ValueCoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,13 +81,21 @@ class Given(NamedTuple):
 
 class ReaderCore:
     def __init__(
-        self, topic: str, partition: int | None, start: Start, wanted: Filter | None = None, skip: bool = False
+        self,
+        topic: str,
+        partition: int | None,
+        start: Start,
+        wanted: Filter | None = None,
+        skip: bool = False,
+        coder: ValueCoder | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.start = start
         self.filter = wanted
         self.skips = skip
+        self.coder = coder
+        """Decodes values; None leaves them bytes."""
         self.topic_id: str | None = None
         self._seqno: int | None = None
         self._term: int | None = None
@@ -295,7 +306,8 @@ class ReaderCore:
     def records(self) -> Iterator[Iterator[Record]]:
         """Some at a time. The position follows each record that is taken, without a look at it: see Given."""
         if self.state is not None:
-            yield self._before(self.state.records())
+            records = self._before(self.state.records())
+            yield records if self.coder is None else map(self.coder.decode, records)
         else:
             yield from (records for _, _, records in self._given_batches())
 
@@ -326,7 +338,7 @@ class ReaderCore:
         rest = iter(seqnos)
         records = batch.numbered(rest, skip, self.topic, self.partition)
         self._given = Given(self.seqno, self.term, seqnos, rest, term)
-        return records
+        return records if self.coder is None else map(self.coder.decode, records)
 
     def batches(self) -> Iterator[Batch]:
         """As they are stored. The first may begin before the position."""
@@ -346,6 +358,20 @@ class ReaderCore:
         self._finish(chunk)
 
     def lists(self, columns: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:
+        if self.coder is None or "value" not in columns:
+            return self._complete_lists(columns)
+        log = self.topic, self.partition or 0
+        return decoded_lists(self._complete_lists, columns, self.coder, log, partial(self._return_to, self.state))
+
+    def _return_to(self, state: CheckpointRecords | None, row: int, seqno: int) -> None:
+        """Stand inside the piece that was given last: behind so many of its rows."""
+        if state is not None:
+            state.return_to(row)
+            self.state = None if state.is_over else state
+        else:
+            self._stand(seqno, self._term if self.current is None or self.current.seqnos is None else None)
+
+    def _complete_lists(self, columns: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:
         if is_stored(columns):
             return self._lists(columns)
         return complete_lists(self._lists(stored(columns)), columns, self.topic, self.partition or 0)
