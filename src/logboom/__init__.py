@@ -20,9 +20,11 @@ from logboom.lazy import exports
 if TYPE_CHECKING:
     from logboom.batch.record import Record
     from logboom.client import (
+        AsyncConsumer,
         AsyncReader,
         AsyncWriter,
         Client,
+        Consumer,
         FileReader,
         Profile,
         Reader,
@@ -49,9 +51,11 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AcksSettings",
+    "AsyncConsumer",
     "AsyncReader",
     "AsyncWriter",
     "Client",
+    "Consumer",
     "FileReader",
     "FlushSettings",
     "HookSettings",

@@ -161,6 +161,8 @@ BODIES = {
             {"topics": "events", "to": ""},
             {"topics": "events", "to": 1},
             {"topics": "events", "to": "latest", "dry_run": 1},
+        ],
+    ),
     "/publish": (
         "post",
         [

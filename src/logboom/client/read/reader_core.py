@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, read_header, to_table
 from logboom.batch.arrow import complete_lists, complete_tables, is_stored, stored, to_list
+from logboom.batch.batch import Latch
 from logboom.batch.tables import FEW, LOST
 from logboom.broker.api import Chunk, Filter, LogPlace, ReadRequest, Start
 from logboom.client.read.decoded_lists import decoded_lists
@@ -112,6 +113,8 @@ class ReaderCore:
         """What has come and was not read to its end."""
         self.state: CheckpointRecords | None = None
         """What comes before the log's own records, as long as some of it was not given."""
+        self.latch: Latch | None = None
+        """Ends records that are being taken."""
 
     def begin(self, state: CheckpointRecords, bookmark: str) -> None:
         """Give this first, then what the log has from the bookmark on."""
@@ -163,9 +166,13 @@ class ReaderCore:
             raise LocalProtocolError(
                 f"the reader of {self.topic} has not been opened yet: nobody knows where it stands"
             )
-        term = TERM_UNKNOWN if self.term is None else self.term
+        return self.place_at(self.seqno, self.term)
+
+    def place_at(self, seqno: int, term: int | None = None) -> Bookmark:
+        """Of a log that is known; `term` is that of the record before it."""
+        term = TERM_UNKNOWN if term is None else term
         lineage = self._lineage[1] if term == self._lineage[0] else 0
-        return Bookmark(bytes.fromhex(self.topic_id), self.partition, self.seqno, term, lineage)
+        return Bookmark(bytes.fromhex(self.topic_id or ""), self.partition or 0, seqno, term, lineage)
 
     def request(self) -> ReadRequest:
         """Everything from the position on. Gaps are errors on the way: what becomes of them is decided here."""
@@ -336,7 +343,7 @@ class ReaderCore:
 
     def _give(self, batch: Batch, skip: int, seqnos: Sequence[int], term: int | None) -> Iterator[Record]:
         rest = iter(seqnos)
-        records = batch.numbered(rest, skip, self.topic, self.partition)
+        records = batch.numbered(rest, skip, self.topic, self.partition, self.latch)
         self._given = Given(self.seqno, self.term, seqnos, rest, term)
         return records if self.coder is None else map(self.coder.decode, records)
 
@@ -456,17 +463,20 @@ class ReaderCore:
             data = data[read_header(data).size :]
 
     def _batches(self, chunk: Chunk) -> Iterator[Batch]:
-        """Every data batch that reaches beyond the position, verified."""
-        data = chunk.data
+        """Every data batch that reaches beyond the position, verified. Those before it are not looked at again."""
+        data, is_passing = chunk.data, False
         while len(data):
             seqno, until = self.seqno or 0, None
             try:
                 batch = Batch.parse(data)
                 header = batch.header
-                data = data[header.size :]
+                before, data = data, data[header.size :]
                 until = header.next_seqno
                 if until <= seqno:
+                    is_passing = True
                     continue
+                if is_passing:
+                    self.current, is_passing = chunk._replace(data=before), False
                 batch.verify()
             except BatchError as error:
                 self._meet(chunk, seqno, until, str(error))
