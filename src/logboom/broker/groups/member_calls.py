@@ -14,11 +14,10 @@ from logboom.broker.api.reads import ReadRequest, Start
 from logboom.broker.caller import Caller
 from logboom.broker.catalog import Hosted
 from logboom.broker.groups.coordinator import Coordinator
-from logboom.broker.groups.group_entry import GroupEntry, MemberEntry
+from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, MemberEntry
 from logboom.broker.groups.live_group import LiveGroup
 from logboom.broker.groups.moves import with_member, without_members
 from logboom.broker.groups.presence import MemberPresence
-from logboom.broker.groups.shares import LogId
 from logboom.broker.groups.wishes import check_join, mark
 from logboom.broker.read.log_names import LogNames
 from logboom.errors import (
@@ -109,11 +108,14 @@ class MemberCalls:
     ) -> GroupStanding:
         group = self._find_member(name, member, caller)
         presence = group.presences[member]
-        presence.heard_s, presence.caller = self._groups.world.monotonic_s(), caller
+        presence.heard_s = self._groups.world.monotonic_s()
+        if not (presence.is_heard and caller.is_like(presence.caller)):
+            self._groups.look_again(group)  # others may be read than what was known of it says
+        presence.caller, presence.is_heard = caller, True
         presence.knows = min(generation, group.entry.generation)
         back = presence.given_back(group.entry, member, {(log.topic_id, log.partition) for log in held})
         if back:
-            await self._groups.do(self._give_back(group, member, presence, back))
+            await self._groups.do(self._give_back(group, back))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(wait_ms, self._groups.limits.read_wait_ms) / 1000
         while not self._groups.closing:
@@ -126,12 +128,10 @@ class MemberCalls:
             await group.wait(member, rest_s)
         raise ShuttingDown
 
-    async def _give_back(self, group: LiveGroup, member: str, presence: MemberPresence, back: set[LogId]) -> None:
+    async def _give_back(self, group: LiveGroup, back: set[GrantEntry]) -> None:
         async with group.changing:
-            still = {
-                grant.log for grant in group.entry.grants_of(member) if 0 < grant.asked <= presence.knows
-            }  # it may have been given again meanwhile
-            await self._groups.settle(group, group.entry, back & still)
+            still = {grant.log for grant in back if _is_still_asked(grant, group.holders.get(grant.log))}
+            await self._groups.settle(group, group.entry, still)
 
     async def leave(self, name: str, member: str, caller: Caller) -> None:
         group = self._find_member(name, member, caller)
@@ -191,3 +191,8 @@ class MemberCalls:
         presence.note_told(entry, member, self._groups.world.monotonic_s())
         self._groups.schedule(group)
         return GroupStanding(entry.generation, about.session_ms // BEATS, grants, member)
+
+
+def _is_still_asked(grant: GrantEntry, now: GrantEntry | None) -> bool:
+    """It may have been given to somebody else meanwhile, or given again."""
+    return now is not None and (now.member, now.generation, now.asked) == (grant.member, grant.generation, grant.asked)
