@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import heapq
-from collections.abc import Callable, Collection, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from math import inf
 from typing import Any, Final, TypeVar
@@ -39,7 +39,7 @@ from logboom.broker.groups.wishes import mark
 from logboom.broker.limits import Limits
 from logboom.broker.read.log_names import LogNames
 from logboom.broker.read.topic_reads import TopicReads
-from logboom.broker.state.cursors import Cursors
+from logboom.broker.state.cursors import Cursors, bookmark_of, cursor_key
 from logboom.broker.state.internal_log import StateLog
 from logboom.broker.state.log_cursors import commit_in
 from logboom.broker.world import World
@@ -104,7 +104,7 @@ class Coordinator:
     def find(self, name: str) -> LiveGroup:
         group = self.groups.get(name)
         if group is None or not group.is_kept:
-            raise GroupNotFound(name)
+            raise GroupNotFound(name[:300])
         return group
 
     def take(self, name: str, mode: GroupMode) -> LiveGroup:
@@ -114,6 +114,16 @@ class Coordinator:
             now_us = self.world.now_us()
             group = self.groups[name] = LiveGroup(name, GroupEntry(mode, made=now_us, emptied=now_us), is_kept=False)
         return group
+
+    @asynccontextmanager
+    async def hold(self, group: LiveGroup) -> AsyncIterator[bool]:
+        """Change it alone. False where it was deleted meanwhile. One that was not made in the end is there no more."""
+        async with group.changing:
+            try:
+                yield self.groups.get(group.name) is group
+            finally:
+                if not group.is_kept and self.groups.get(group.name) is group:
+                    del self.groups[group.name]
 
     async def do(self, work: Coroutine[Any, Any, Result]) -> Result:
         """To its end, also where whoever asked has gone away."""
@@ -131,12 +141,7 @@ class Coordinator:
         following = entry if entry.mode == "queue" else settled(entry, self._wanted(group, entry), given_back)
         if following == before and group.is_kept:
             return
-        try:
-            await self.state.put({group.name.encode(): encode_group(following)})
-        except BaseException:
-            if not group.is_kept:
-                self.groups.pop(group.name, None)
-            raise
+        await self.state.put({group.name.encode(): encode_group(following)})
         group.entry, group.is_kept, group.is_inherited = following, True, False
         known = {(grant.log, grant.generation) for grant in before.grants}
         self.counts.moves += sum((grant.log, grant.generation) not in known for grant in following.grants)
@@ -289,6 +294,13 @@ class Coordinator:
                 logger.warning("group %s: cannot be forgotten: %s", group.name, error)
 
     # What other calls are made of.
+
+    def place_of(self, name: str, log: LogId) -> str | None:
+        """The group's bookmark in this log; what is left of a topic that had its name before is none."""
+        place = self.cursors.standing(cursor_key(mark(name), log.topic, log.partition))
+        if place is None or place.topic_id.hex() != log.topic_id:
+            return None
+        return str(bookmark_of(place, log.partition))
 
     async def move(self, name: str, hosted: Hosted, partition: int, bookmark: str, force: bool = False) -> None:
         move = CursorMove(mark(name), hosted.topic.name, partition, bookmark, force=force)

@@ -18,6 +18,7 @@ from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, MemberEntr
 from logboom.broker.groups.live_group import LiveGroup
 from logboom.broker.groups.moves import with_member, without_members
 from logboom.broker.groups.presence import MemberPresence
+from logboom.broker.groups.shares import LogId
 from logboom.broker.groups.wishes import check_join, mark
 from logboom.broker.read.log_names import LogNames
 from logboom.errors import (
@@ -35,6 +36,10 @@ BEATS: Final = 3
 """So many beats go into a session."""
 MOVES_MAX: Final = 10_000
 """Of one commit."""
+WISHES_MAX: Final = 64 * 1024
+"""Of the topics, as text, that members of one group want: they are looked at whenever the group changes."""
+KEPT_WISHES_MAX: Final = 16 * WISHES_MAX
+"""The same of each member: they are written whenever the group changes."""
 
 
 class MemberCalls:
@@ -51,17 +56,17 @@ class MemberCalls:
 
     async def _join(self, group: LiveGroup, join: GroupJoin, names: LogNames, caller: Caller) -> bool:
         """False where the group was deleted meanwhile."""
-        async with group.changing:
-            if self._groups.groups.get(join.group) is not group:
+        async with self._groups.hold(group) as is_there:
+            if not is_there:
                 return False
             entry = group.entry
             if entry.mode != join.mode:
                 raise GroupMismatch(join.group, entry.mode, join.mode)
             self._check_identity(entry, join, caller)
-            if join.member not in entry.members and len(entry.members) >= self._groups.limits.group_members:
-                raise LimitExceeded("limits.group_members", self._groups.limits.group_members, "use another group")
+            self._check_room(entry, join)
             if join.start != Start():
-                await self._place_anew(join, names, caller)
+                await self._place_anew(group, join, names, caller)
+                entry = group.entry
             about = MemberEntry(
                 *(join.topics, join.session_ms, join.give_back_ms, caller.principal, tuple(sorted(caller.groups))),
                 *(join.instance, join.client, caller.address, self._groups.world.now_us()),
@@ -95,13 +100,34 @@ class MemberCalls:
             if join.instance and about.instance == join.instance and about.principal != caller.principal:
                 raise InvalidGroup(join.group, f"instance {join.instance!r} is another user's: use another name")
 
-    async def _place_anew(self, join: GroupJoin, names: LogNames, caller: Caller) -> None:
-        """Where the group has no place yet in logs that are there now, it is where the member wants to start."""
-        request = ReadRequest(join.topics, join.start, gaps="skip", whole=True)
-        for place in await self._groups.reads.locate(request, caller, self._groups.limits.group_logs):
-            if self._groups.cursors.fetch(mark(join.group), place.topic, place.partition) is None:
-                hosted = self._groups.catalog.find(place.topic)
-                await self._groups.move(join.group, hosted, place.partition, str(place.bookmark))
+    def _check_room(self, entry: GroupEntry, join: GroupJoin) -> None:
+        """Raises LimitExceeded where it is one too many, or wants too much, for one group."""
+        others = [
+            about
+            for name, about in entry.members.items()
+            if name != join.member and not (join.instance and about.instance == join.instance)
+        ]
+        if len(others) >= self._groups.limits.group_members:
+            raise LimitExceeded("limits.group_members", self._groups.limits.group_members, "use another group")
+        wishes = {join.topics, *(about.topics for about in others)}
+        kept = len(join.topics) + sum(len(about.topics) for about in others)
+        if sum(map(len, wishes)) > WISHES_MAX or kept > KEPT_WISHES_MAX:
+            raise LimitExceeded("characters of topics that members of one group want", WISHES_MAX, "use a pattern")
+
+    async def _place_anew(self, group: LiveGroup, join: GroupJoin, names: LogNames, caller: Caller) -> None:
+        """Where the group has no place yet in logs that are there now, it is where the member wants to start. Where
+        somebody reads already he has begun with the first record, and goes on.
+        """
+        request, groups = ReadRequest(join.topics, join.start, gaps="skip", whole=True), self._groups
+        places = await groups.reads.locate(request, caller, groups.limits.group_logs)
+        await groups.settle(group, group.entry)  # there is a group before it has places
+        moves = []
+        for place in places:
+            log = LogId(place.topic, place.topic_id, place.partition)
+            if log not in group.holders and groups.place_of(join.group, log) is None:
+                hosted = groups.catalog.find(place.topic)
+                moves.append(groups.move(join.group, hosted, place.partition, str(place.bookmark)))
+        await asyncio.gather(*moves)
 
     async def beat(
         self, name: str, member: str, generation: int, held: Collection[HeldLog], wait_ms: int, caller: Caller
@@ -175,7 +201,7 @@ class MemberCalls:
         group = self._groups.groups.get(name)
         about = None if group is None else group.entry.members.get(member)
         if group is None or about is None or about.principal != caller.principal:
-            raise MemberUnknown(name, member[:64])
+            raise MemberUnknown(name[:300], member[:64])
         return group
 
     async def _stand(self, group: LiveGroup, member: str) -> GroupStanding:
@@ -186,7 +212,7 @@ class MemberCalls:
         entry, grants = group.entry, []
         for grant in entry.grants_of(member):
             await self._groups.cursors.settled(mark(group.name), grant.topic, grant.partition)
-            bookmark = self._groups.cursors.fetch(mark(group.name), grant.topic, grant.partition)
+            bookmark = self._groups.place_of(group.name, grant.log)
             grants.append(Grant(*grant.log, grant.generation, bookmark, bool(grant.asked)))
         presence.note_told(entry, member, self._groups.world.monotonic_s())
         self._groups.schedule(group)

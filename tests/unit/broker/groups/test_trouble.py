@@ -1,4 +1,4 @@
-"""Groups when things go wrong: members that keep what they are asked for, nodes that were paused, full disks, take-overs."""
+"""Groups when things go wrong: who keeps what he is asked for, nodes that were paused, full disks, take-overs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from logboom.batch import build
+from logboom.broker.api import Part, Start
 from logboom.broker.config import BrokerConfig
+from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
 from logboom.broker.rules import OPEN
 from logboom.broker.world import World
-from logboom.errors import LogboomError
+from logboom.errors import LimitExceeded, LogboomError
+from logboom.storage.bookmark import Bookmark
 from support.brokers.group_member import GroupMember
 from support.disks.simulated import Call, SimulatedDisk
 
@@ -144,3 +148,54 @@ def test_a_topic_that_came_when_the_node_ended_is_shared_after_its_start(tmp_pat
             await ann.beat(100)
 
     tell(tmp_path / "data", before, after)
+
+
+def test_a_join_that_is_refused_leaves_neither_group_nor_places(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.create_topic("rooms", 2)
+        await GroupMember(broker, "ann").join()
+        for number in range(3):
+            with pytest.raises(LimitExceeded, match=r"limits\.groups"):
+                await GroupMember(broker, "bob", group=f"other-{number}", start=Start(at="latest")).join()
+        assert [info.group for info in await broker.list_groups()] == ["billing"]
+        assert await broker.list_cursors() == []
+
+    tell(tmp_path / "data", story, config=BrokerConfig(limits=Limits(groups=1)))
+
+
+def test_who_joins_at_the_end_does_not_move_a_place_over_what_somebody_reads(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.create_topic("rooms", 1)
+        await broker.append([Part("rooms", [build([b"a", b"b", b"c"])])])
+        ann = await GroupMember(broker, "ann").join()
+        bob = await GroupMember(broker, "bob", start=Start(at="latest")).join()
+        assert await ann.commit(1) == []
+        await ann.leave()
+        await bob.beat()
+        assert Bookmark.parse(bob.grants["rooms", 0].bookmark or "").seqno == 1
+
+    tell(tmp_path / "data", story)
+
+
+def test_an_instance_comes_back_into_a_group_that_is_full(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.create_topic("rooms", 2)
+        await GroupMember(broker, "ann", instance="one").join()
+        await GroupMember(broker, "bob").join()
+        with pytest.raises(LimitExceeded, match=r"limits\.group_members"):
+            await GroupMember(broker, "cid").join()
+        again = await GroupMember(broker, "ann-again", instance="one").join()
+        assert len(again.standing.grants) == 2
+
+    tell(tmp_path / "data", story, config=BrokerConfig(limits=Limits(group_members=2)))
+
+
+def test_what_members_of_one_group_want_is_bounded(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.create_topic("rooms", 1)
+        many = ",".join(f"nothing.{number:040}.*" for number in range(900))
+        await GroupMember(broker, "ann", topics=f"rooms,{many}").join()
+        with pytest.raises(LimitExceeded, match="topics"):
+            await GroupMember(broker, "bob", topics=f"rooms,x*,{many}").join()
+
+    tell(tmp_path / "data", story)
