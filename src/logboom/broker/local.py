@@ -225,7 +225,14 @@ class LocalBroker(LocalAccess, LocalGroups):
         """While the node is a copy of another one: for whoever does the copying."""
         if role is not None and not role.promoted:
             self.replica = Replica(
-                data, catalog, self._rounds, self._its_cursors, self._topics.delete, role, self._access
+                data,
+                catalog,
+                self._rounds,
+                self._its_cursors,
+                self._topics.delete,
+                role,
+                self._access,
+                self._its_groups,
             )
             self._reading.is_copy = True
         self._rounds.counts.issue_id = self.issue_id

@@ -78,6 +78,8 @@ class Coordinator:
         self._spawn = spawn
         self.is_copy = is_copy
         """While another node decides."""
+        self._version = ""
+        """Of all that is kept; empty while nobody has asked since it changed."""
         self.counts = GroupCounts()
         self.groups: dict[str, LiveGroup] = {}
         self._due: list[tuple[float, str]] = []
@@ -142,7 +144,7 @@ class Coordinator:
         if following == before and group.is_kept:
             return
         await self.state.put({group.name.encode(): encode_group(following)})
-        group.entry, group.is_kept, group.is_inherited = following, True, False
+        group.entry, group.is_kept, group.is_inherited, self._version = following, True, False, ""
         known = {(grant.log, grant.generation) for grant in before.grants}
         self.counts.moves += sum((grant.log, grant.generation) not in known for grant in following.grants)
         for member in before.members.keys() - following.members.keys():
@@ -329,6 +331,7 @@ class Coordinator:
             await self.cursors.delete(mark(group.name))
             await self.state.put({group.name.encode(): None})
             del self.groups[group.name]
+            self._version = ""
 
     def counted(self) -> dict[str, int]:
         """As NodeStats has it."""
@@ -342,26 +345,23 @@ class Coordinator:
 
     # Copies.
 
-    @property
-    def entries(self) -> dict[bytes, bytes]:
-        """Everything, as it is kept."""
-        return dict(self.state.items())
-
-    @property
-    def version(self) -> str:
-        """The same for the same entries, on any node."""
-        return hashlib.sha256(msgspec.msgpack.encode(sorted(self.entries.items()))).hexdigest()
+    def copy_of(self, version: str) -> tuple[str, dict[bytes, bytes] | None]:
+        """Everything, as it is kept, and its version: the same for the same on any node. None where it is this one."""
+        entries = dict(self.state.items())
+        if not self._version:
+            self._version = hashlib.sha256(msgspec.msgpack.encode(sorted(entries.items()))).hexdigest()
+        return self._version, None if self._version == version else entries
 
     async def copy(self, found: Mapping[bytes, bytes]) -> None:
-        """As another node has them; what it has not is removed."""
+        """As another node has them; what it has not is removed. Raises RemoteProtocolError where they make no sense."""
         try:
-            decoded = {key: decode_group(value) for key, value in found.items()}
-        except msgspec.DecodeError:
+            decoded = {key.decode(): decode_group(value) for key, value in found.items()}
+        except (msgspec.DecodeError, ValueError):
             raise RemoteProtocolError("the source sent what is no group") from None
-        here = self.entries
+        here = dict(self.state.items())
         changes: dict[bytes, bytes | None] = dict.fromkeys(here.keys() - found.keys())
         await self.state.put(changes | {key: value for key, value in found.items() if here.get(key) != value})
-        self.groups = {key.decode(): LiveGroup(key.decode(), entry) for key, entry in decoded.items()}
+        self.groups, self._version = {name: LiveGroup(name, entry) for name, entry in decoded.items()}, ""
 
     def take_over(self) -> None:
         """From here on this node decides. What the node before has told in its last moments may not be known here, so

@@ -3,8 +3,9 @@
     found right → in the intent (durable: the commit point) → in the cursors' dictionary → done
 
 A move is decided as a commit is, in the step that writes the intent: until it is written, others are compared with it.
-A refused one refuses the publish. From the intent on it comes true, as the records do, and before they all have: what
-cannot be written now is tried again, after a crash before anybody is served. Writing one twice changes nothing.
+A refused one refuses the publish. From the intent on it comes true, as the records do, and right behind them: whoever
+finds the cursor there writes after them. What cannot be written now is tried again, after a crash before anybody is
+served. Writing one twice changes nothing.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -448,3 +449,45 @@ def test_parts_and_moves_of_a_call_are_whole_where_a_caller_goes_away(tmp_path: 
             assert (await read_log(broker, OUT), await stands(broker)) == ([b"x"], 3)
 
     asyncio.run(story())
+
+
+def test_who_finds_a_cursor_where_a_publish_moved_it_writes_behind_its_records() -> None:
+    async def story(broker: LocalBroker) -> None:
+        wanted = [await move(broker, 3)]
+        publishing = asyncio.create_task(broker.publish_batches(KEY, plain_parts({OUT: [b"x", b"y"]}), wanted))
+        while await stands(broker) is None:
+            await asyncio.sleep(0)
+        assert (await broker.describe_topic("out")).partitions[0].next == 2
+        await publishing
+
+    tell(prepared(), story, CONFIG)
+
+
+def test_publishes_that_were_cut_off_are_finished_in_the_order_of_their_moves() -> None:
+    disk = prepared()
+
+    def fault(call: Call) -> None:
+        if is_write_to(call, "out"):
+            raise OSError(errno.ENOSPC, "there is no room yet", call.path)
+
+    async def story(broker: LocalBroker) -> None:
+        await broker.publish_batches(PublishKey("a", 0), [])  # whoever goes through the names meets this one first
+        places = [await mark(broker, seqno) for seqno in (2, 4)]
+        work = [
+            broker.publish_batches(
+                PublishKey(name, 1), plain_parts({OUT: [name.encode()]}), [CursorMove("c", "in", 0, place)]
+            )
+            for name, place in zip("za", places, strict=True)
+        ]
+        tasks = [asyncio.create_task(each) for each in work]
+        while sum(key.is_open for key in await broker.list_keys()) < 2:
+            await asyncio.sleep(0.001)
+        assert await stands(broker) is None
+        assert len(tasks) == 2
+
+    Machine(disk, fault).run(story, CONFIG, cut=True)
+
+    async def later(broker: LocalBroker) -> None:
+        assert (await read_log(broker, OUT), await stands(broker)) == ([b"z", b"a"], 4)
+
+    tell(killed(disk), later, CONFIG)
