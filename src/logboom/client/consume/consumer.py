@@ -37,7 +37,7 @@ class Consumer(ConsumerState, BlockingSteps):
     """
 
     def _begin(self) -> None:
-        self._finalizer = weakref.finalize(self, self._membership.leave)
+        self._finalizer = weakref.finalize(self, self._membership.abandon)
         try:
             self._membership.start().result()
         except BaseException:
