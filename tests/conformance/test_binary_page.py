@@ -12,6 +12,7 @@ import pytest
 from logboom.broker.api import (
     ActivityRequest,
     CursorInfo,
+    CursorMove,
     KeyInfo,
     PartitionInfo,
     Publication,
@@ -141,6 +142,7 @@ def test_every_call_is_in_the_table_with_its_arguments() -> None:
         TopicInfo,
         PartitionInfo,
         CursorInfo,
+        CursorMove,
         ActivityRequest,
         StageInfo,
         PublishKey,

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from support.packages import need
+
 VOLUME = 'mount -t tmpfs -o size=4m none "$0" && exec "$@"'
 WRITES = "pwritev,pwritev2"
 """Which of the two os.pwritev becomes depends on the C library."""
@@ -32,6 +34,7 @@ def own_volume(path: Path) -> list[str]:
 
 def failing(*faults: str) -> list[str]:
     """A command that lets system calls of another one fail."""
+    need("strace", "strace")
     calls = ",".join(fault.partition(":")[0] for fault in faults)
     command = ["strace", "-f", "--seccomp-bpf", "-o", "/dev/null", "-e", f"trace={calls}"]
     for fault in faults:

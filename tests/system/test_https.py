@@ -18,6 +18,7 @@ from logboom import connect
 from logboom.access.credential import Credential
 from logboom.access.rule import Rule
 from support.nodes.process import NodeProcess, free_port
+from support.packages import need
 
 PASSWORD = "correct horse: battery"
 
@@ -39,6 +40,7 @@ class SecureNode(NamedTuple):
 
     def curl(self, path: str, *options: str, url: str = "") -> Answer:
         """What curl gets; it trusts the node's certificate and no other."""
+        need("curl", "curl")
         command = ["curl", "-s", "-i", "--max-time", "300", "--cacert", str(self.root / "node.pem"), *options]
         done = subprocess.run([*command, (url or self.url) + path], capture_output=True, text=True, check=True)
         head, _, body = done.stdout.replace("\r\n", "\n").partition("\n\n")

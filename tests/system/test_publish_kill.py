@@ -15,6 +15,7 @@ from logboom.client.publish.stage_writer import StageWriter
 from support.effort import some_of
 from support.faults import WRITES, works
 from support.nodes.process import NodeProcess
+from support.packages import need
 from support.waiting import wait_until
 from system.node_load import LOGS, Load, pause
 from system.staged_node import KEY, StagedNode, read_values
@@ -74,6 +75,7 @@ STEPS = {
 
 def killing(calls: str, path: Path, number: int) -> list[str]:
     """A command that kills another one as it begins such a call on this file."""
+    need("strace", "strace")
     command = ["strace", "-f", "-o", "/dev/null", "-e", f"trace={calls}"]  # with --seccomp-bpf it sends no signals
     if not works(*command):
         pytest.skip("strace does not work here")

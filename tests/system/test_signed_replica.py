@@ -17,6 +17,7 @@ from logboom.broker.api import NodeStats, ReadRequest
 from logboom.client.remote import RemoteBroker
 from support.nodes.certificates import MadeCertificate, make_certificate
 from support.nodes.process import NodeProcess, free_port
+from support.packages import need
 from support.waiting import wait_until
 
 PASSWORD = "staple  horse ü"
@@ -88,6 +89,7 @@ def test_a_guarded_node_is_spoken_to_by_hand_copied_and_taken_over(tmp_path: Pat
         assert (
             source.say(f"AUTH {secret}\nHEAD orders\nMSG orders 1\na\n") == "OK 0 0\nOK 0 1\nERR not allowed\nOK 0 0\n"
         )
+        need("nc", "netcat-openbsd")
         plain = subprocess.run(
             ["nc", *source.logd.split(":")], input=b"PING\nCLOSE\n", capture_output=True, timeout=300
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from functools import cache
@@ -13,6 +12,7 @@ from typing import NamedTuple
 import pytest
 
 from logboom.storage import DataDirectory
+from support import packages
 from support.faults import WRITES
 from system import fault_writer
 
@@ -30,8 +30,9 @@ class Outcome(NamedTuple):
 
 @cache
 def why_not() -> str | None:
-    if shutil.which("strace") is None:
-        return "strace is not installed"
+    missing = packages.why_not("strace", "strace")
+    if missing is not None:
+        return missing
     probe = [
         "strace",
         "-f",

@@ -29,7 +29,7 @@ from logboom.batch.selection import pattern
 from logboom.errors import InvalidPattern, InvalidRule
 
 Right = Literal["read", "write", "create", "configure", "delete", "describe", "manage"]
-ObjectKind = Literal["topic", "cursor", "transaction", "pipeline", "user", "node", "channel", "tag"]
+ObjectKind = Literal["topic", "cursor", "group", "transaction", "pipeline", "user", "node", "channel", "tag"]
 Effect = Literal["allow", "deny"]
 RIGHTS: Final[tuple[Right, ...]] = get_args(Right)
 KINDS: Final[tuple[ObjectKind, ...]] = get_args(ObjectKind)

@@ -26,6 +26,7 @@ BUILT_IN: Final = (
     Rule("allow", f"{ROLE}{ADMIN}", (ALL,), ALL, "_*"),
     Rule("allow", f"{ROLE}{REPLICA}", ("read",), "topic"),
     Rule("allow", f"{ROLE}{REPLICA}", ("describe",), "cursor"),
+    Rule("allow", f"{ROLE}{REPLICA}", ("describe",), "group"),
     Rule("allow", f"{ROLE}{REPLICA}", ("describe",), "node"),
 )
 UNBOUND: Final = frozenset((NODE, OPERATOR))

@@ -54,6 +54,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A stage is thrown away when nothing was staged or published for so long."""
     publish_keys: int = 20_000
     """Names that last and that something was published under."""
+    groups: int = 20_000
+    """Of consumers. They are kept in memory."""
+    group_members: int = 1_000
+    """Of one group."""
+    group_logs: int = 10_000
+    """Of one group: of more, the last by name are given to nobody."""
+    group_idle_ms: int = 30 * 86_400_000
+    """A group that nobody has been a member of for so long is forgotten, with its places."""
     access_entries: int = 100_000
     """Users, tokens, roles, rules and quotas together."""
 
@@ -88,6 +96,10 @@ RANGES: Final = {
     "staged_bytes": (0, 2**50),
     "stage_idle_ms": (1_000, 2**40),
     "publish_keys": (1, 10_000_000),
+    "groups": (1, 10_000_000),
+    "group_members": (1, 100_000),
+    "group_logs": (1, 100_000),
+    "group_idle_ms": (60_000, 2**40),
     "access_entries": (1, 10_000_000),
 }
 
@@ -136,9 +148,12 @@ def said_again(error: LogboomError) -> LogboomError:
 SLIPS: Final = (
     e.ConfigError,
     e.CursorNotFound,
+    e.GroupMismatch,
+    e.GroupNotFound,
     e.InvalidBookmark,
     e.InvalidColumn,
     e.InvalidCursorName,
+    e.InvalidGroup,
     e.InvalidKey,
     e.InvalidPattern,
     e.InvalidTopicName,

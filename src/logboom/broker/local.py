@@ -46,6 +46,7 @@ from logboom.broker.api import (
     Answer,
     Chunk,
     CursorInfo,
+    CursorMove,
     History,
     Incident,
     KeyInfo,
@@ -73,6 +74,14 @@ from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.catalog import Catalog
 from logboom.broker.chores import Chores, drain
 from logboom.broker.config import BrokerConfig
+from logboom.broker.groups.coordinator import Coordinator
+from logboom.broker.groups.group_entry import FILE as GROUPS_FILE
+from logboom.broker.groups.group_entry import LIMIT as GROUPS_LIMIT
+from logboom.broker.groups.group_entry import TOPIC as GROUPS_TOPIC
+from logboom.broker.groups.group_report import GroupReport
+from logboom.broker.groups.group_reset import GroupResets
+from logboom.broker.groups.local_groups import LocalGroups
+from logboom.broker.groups.member_calls import MemberCalls
 from logboom.broker.monitor.counters import Counters
 from logboom.broker.monitor.discretion import discreet_incident, discreet_replica
 from logboom.broker.monitor.incidents import listening
@@ -80,6 +89,7 @@ from logboom.broker.monitor.lags import list_with_lags
 from logboom.broker.monitor.segments import SegmentLists
 from logboom.broker.monitor.watcher import Watcher, look_at_volume
 from logboom.broker.publish.key_book import LIMIT as PUBLISH_LIMIT
+from logboom.broker.publish.moves import CursorMoves, WantedMoves
 from logboom.broker.publish.publisher import FILE as PUBLISH_FILE
 from logboom.broker.publish.publisher import TOPIC as PUBLISH_TOPIC
 from logboom.broker.publish.publisher import Publisher
@@ -95,8 +105,9 @@ from logboom.broker.rules import ObjectKind, Right, Rules
 from logboom.broker.state.cursors import FILE as CURSORS_FILE
 from logboom.broker.state.cursors import LIMIT as CURSORS_LIMIT
 from logboom.broker.state.cursors import TOPIC as CURSORS_TOPIC
-from logboom.broker.state.cursors import Cursors
+from logboom.broker.state.cursors import Cursors, check_name
 from logboom.broker.state.homes import StateHome, append_to, open_state
+from logboom.broker.state.internal_log import StateLog
 from logboom.broker.state.log_cursors import commit_in
 from logboom.broker.topics import Topics
 from logboom.broker.upkeep.upkeep import Upkeep
@@ -119,7 +130,7 @@ Result = TypeVar("Result")
 
 
 @audited
-class LocalBroker(LocalAccess):
+class LocalBroker(LocalAccess, LocalGroups):
     """Implements broker.api.Broker; see there for what the methods promise."""
 
     def __init__(
@@ -186,6 +197,7 @@ class LocalBroker(LocalAccess):
         self._upkeep = Upkeep(data, config.upkeep, wake_upkeep, archives=archives, allowed=config.allowed, world=world)
         archives.on_change = self._wake.set
         self._cursors: Cursors | None = None
+        self._groups: Coordinator | None = None
         staging = world.threads(STAGE_THREADS, "logboom-stage")
         self._pools += (staging,)
         self._stages = Stages(
@@ -193,6 +205,8 @@ class LocalBroker(LocalAccess):
             *(self._router.admit, self._validation.judge, world),
         )
         self._publishing: Publisher | None = None
+        self.moves = CursorMoves(catalog, self._its_cursors, world.now_us)
+        """Cursors that publishes move; who keeps groups is asked by it."""
         self._chores = Chores(
             *(data, config, catalog, self._rounds, self._upkeep, self._stages, self._its_publishing),
             *(admission, self._wake, self._ending),
@@ -266,6 +280,7 @@ class LocalBroker(LocalAccess):
         for chore in broker._chores.begin():
             broker._spawn(chore)
         broker._spawn(broker.watcher.run())
+        broker._spawn(broker._its_groups().run())
         return broker
 
     async def _open_states(self) -> None:
@@ -282,10 +297,21 @@ class LocalBroker(LocalAccess):
         await asyncio.to_thread(self._stages.find_all)
         keys = await opened(StateHome(PUBLISH_TOPIC, PUBLISH_FILE, (PUBLISH_LIMIT, sys.maxsize)))  # Publishing counts
         self._publishing = Publisher(
-            *(keys, self._stages, self._catalog, self._data.files.space),
+            *(keys, self._stages, self._catalog, self._cursors, self._data.files.space),
             *(self._router.admit, self._validation.judge, self.limits, self.world),
         )
         self.recovered[-1:-1] = await self._publishing.recover(asyncio.to_thread)  # what was opened is said last
+        self._open_groups(
+            await opened(StateHome(GROUPS_TOPIC, GROUPS_FILE, (GROUPS_LIMIT, self.limits.groups))), self._cursors
+        )
+
+    def _open_groups(self, state: StateLog, cursors: Cursors) -> None:
+        about = self._catalog, self._topic_reads, self.limits, self.world
+        self._groups = Coordinator(state, cursors, *about, self.replica is not None, self._spawn)
+        self._members, self._group_resets = MemberCalls(self._groups), GroupResets(self._groups)
+        self._group_report = GroupReport(self._groups, cursors, self._catalog, self.world.monotonic_s)
+        self._topics.on_deleted = self._groups.forget_topic
+        self.moves.groups = self
 
     async def _open_audit(self) -> None:
         if self.audit.is_on:
@@ -382,12 +408,29 @@ class LocalBroker(LocalAccess):
             self.quotas.charge_parts(caller, parts)
         return self._stages.stage(stage, parts, WriteScreen.of(self._rules, caller))
 
-    async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
+    async def publish(
+        self,
+        key: PublishKey,
+        stages: Sequence[Receipt],
+        moves: Sequence[CursorMove] = (),
+        *,
+        caller: Caller = EVERYBODY,
+    ) -> Publication:
         self._ask(caller, "write", "transaction", key.name)
         with self._admission.counting():
+            wanted = self._want_moves(moves, caller)
             checks = partial(self._check_stage, caller), partial(self._look_through, caller)
-            done = await self._its_publishing().publish(key, stages, *checks)
+            done = await self._its_publishing().publish(key, stages, *checks, wanted)
         return self._shown(done, caller)
+
+    def _want_moves(self, moves: Sequence[CursorMove], caller: Caller) -> WantedMoves | None:
+        """Who moves a cursor may commit it. Of a group's its coordinator says so."""
+        wanted = self.moves.want(moves, caller)
+        for move in moves:
+            if not move.member:
+                self._ask(caller, "write", "cursor", move.cursor)
+            self._ask(caller, "read", "topic", move.topic)
+        return wanted
 
     def _shown(self, done: Publication, caller: Caller) -> Publication:
         """Without topics that the caller may not know of: what he repeats, others may have published."""
@@ -407,7 +450,12 @@ class LocalBroker(LocalAccess):
         return None if screen is None else await self._validation.look_through(screen, batches)
 
     async def publish_batches(
-        self, key: PublishKey, parts: Sequence[Part], *, caller: Caller = EVERYBODY
+        self,
+        key: PublishKey,
+        parts: Sequence[Part],
+        moves: Sequence[CursorMove] = (),
+        *,
+        caller: Caller = EVERYBODY,
     ) -> Publication:
         self._ask(caller, "write", "transaction", key.name)
         for part in parts:
@@ -415,8 +463,9 @@ class LocalBroker(LocalAccess):
         if self.quotas.is_on:
             self.quotas.charge_parts(caller, parts)
         with self._admission.counting():
+            wanted = self._want_moves(moves, caller)
             screen = WriteScreen.of(self._rules, caller)
-            done = await self._its_publishing().publish_batches(key, parts, screen)
+            done = await self._its_publishing().publish_batches(key, parts, screen, wanted)
         return self._shown(done, caller)
 
     async def _settle_publishes(self) -> None:
@@ -531,9 +580,9 @@ class LocalBroker(LocalAccess):
         self._ask(caller, "read", "topic", topic)
         with self._admission.counting():
             hosted = self._catalog.find(topic)
-            await commit_in(
-                hosted, self._its_cursors(), cursor, partition, bookmark, self.world.now_us(), force, expect
-            )
+            check_name(cursor)
+            move = CursorMove(cursor, topic, partition, bookmark, expect, force)
+            await commit_in(hosted, self._its_cursors(), move, self.world.now_us())
 
     async def fetch_cursor(
         self, cursor: str, topic: str, partition: int | None = None, *, caller: Caller = EVERYBODY
@@ -541,6 +590,7 @@ class LocalBroker(LocalAccess):
         self._ask(caller, "read", "cursor", cursor)
         self._ask(caller, "read", "topic", topic)
         hosted = self._catalog.find(topic)
+        check_name(cursor)
         return self._its_cursors().fetch(cursor, topic, hosted.writers.index(hosted.writer(partition)))
 
     async def list_cursors(
@@ -556,9 +606,11 @@ class LocalBroker(LocalAccess):
     async def delete_cursor(self, cursor: str, topic: str | None = None, *, caller: Caller = EVERYBODY) -> int:
         self._ask(caller, "delete", "cursor", cursor)
         with self._admission.counting():
+            check_name(cursor)
             return await self._its_cursors().delete(cursor, topic)
 
     async def _fetch(self, cursor: str, topic: str, partition: int) -> str | None:
+        check_name(cursor)
         return self._its_cursors().fetch(cursor, topic, partition)
 
     def _its_cursors(self) -> Cursors:
@@ -655,6 +707,7 @@ class LocalBroker(LocalAccess):
             logger.info("promoted: %s is copied no more", self.replica.role.source)
             self.replica, self._admission.source = None, None
             self._upkeep.retains, self._reading.is_copy = True, False
+            self._its_groups().take_over()
             self._ids.outrun()
             await self._its_publishing().keys.forget_until(self.world.now_us() + CLOCKS_APART_US)
             self._wake.set()
@@ -681,6 +734,8 @@ class LocalBroker(LocalAccess):
         self._wake.set()
         self._catalog.tell()
         self.watcher.stop()
+        if self._groups is not None:
+            self._groups.end()
         try:
             async with asyncio.timeout(deadline_s):
                 await self._validation.close(deadline_s * VALIDATION_SHARE)
@@ -690,6 +745,8 @@ class LocalBroker(LocalAccess):
                 self.audit.close()
                 if self._tasks:
                     await asyncio.wait(self._tasks)
+                if self._groups is not None:
+                    await self._groups.close()
                 if self._cursors is not None:
                     await self._cursors.close()
                 await self._access.close()

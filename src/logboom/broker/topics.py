@@ -40,6 +40,8 @@ class Topics:
         self._archives = archives
         self._cursors = cursors
         self._wake = wake
+        self.on_deleted: Callable[[str], None] = lambda topic_id: None
+        """Called with the id of a topic that is gone."""
 
     async def create(
         self,
@@ -78,6 +80,7 @@ class Topics:
         hosted = await self._catalog.delete(name, topic_id)
         self._validation.drop(hosted)
         await self._cursors().forget_topic(hosted.topic.id)
+        self.on_deleted(hosted.topic.id)
         self._wake.set()
 
     async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:

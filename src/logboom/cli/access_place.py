@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ALONE, WITH_GROUP = 0o077, 0o027
-AS_MANY = ("cursors", "stages", "staged_bytes", "stage_idle_ms", "publish_keys", "access_entries")
+AS_MANY = (
+    *("cursors", "stages", "staged_bytes", "stage_idle_ms", "publish_keys", "access_entries"),
+    *("groups", "group_idle_ms"),
+)
 """Limits of the node's configuration, which nobody has named here: nothing that it keeps goes because of that."""
 KEPT_BYTES, KEPT_DAYS = 2**40, 36_500
 """Of the audit trail, until the node starts and says how much it is."""

@@ -24,6 +24,7 @@ from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.link.async_link import CONNECT_TIMEOUT_S, AsyncLink
 from logboom.client.link.backoff import Backoff
+from logboom.client.publish.publish_calls import check_movable
 from logboom.client.remote_access import RemoteAccess
 from logboom.client.remote_groups import RemoteGroups
 from logboom.errors import InvalidKey, LogboomError, OutcomeUnknown, Overloaded, RemoteProtocolError, Unavailable
@@ -237,20 +238,32 @@ class RemoteBroker(RemoteAccess, RemoteGroups):
         return await self._call(messages.OpenStage(note), _stage, caller)
 
     async def publish(
-        self, key: api.PublishKey, stages: Sequence[api.Receipt], *, caller: Caller = EVERYBODY
+        self,
+        key: api.PublishKey,
+        stages: Sequence[api.Receipt],
+        moves: Sequence[api.CursorMove] = (),
+        *,
+        caller: Caller = EVERYBODY,
     ) -> api.Publication:
-        return await self._call(messages.Publish(key, list(stages)), _publication, caller)
+        check_movable(self.welcome.limits, moves)
+        return await self._call(messages.Publish(key, list(stages), list(moves)), _publication, caller)
 
     async def publish_batches(
-        self, key: api.PublishKey, parts: Sequence[api.Part], *, caller: Caller = EVERYBODY
+        self,
+        key: api.PublishKey,
+        parts: Sequence[api.Part],
+        moves: Sequence[api.CursorMove] = (),
+        *,
+        caller: Caller = EVERYBODY,
     ) -> api.Publication:
         """Through a stage where the node does not take it in one call."""
+        check_movable(self.welcome.limits, moves)
         if not self.welcome.limits.publish_bytes:
             if not key.lasting:  # said again, it would come with another stage
                 raise InvalidKey(key.name, "it does not last, and the node takes no publish in one call: use a stage")
             return await self._publish_staged(key, parts, caller)
         heads, payload = _flatten(parts)
-        head = messages.PublishBatches(key, heads)
+        head = messages.PublishBatches(key, heads, list(moves))
         publication: api.Publication = await self._as(caller).request(
             Kind.PUBLISH, head, payload, _publication.decode, OutcomeUnknown
         )

@@ -58,6 +58,7 @@ LogboomError
 ├── ConfigError                a setting with a wrong name or value (also a ValueError)
 ├── InvalidCursorName          not 1 to 249 of the characters allowed (also a ValueError)
 ├── CursorNotFound             no cursor has this name
+├── CursorBusy                 a publish that moves a cursor is not done: the cursor cannot be deleted now
 ├── CursorMovedBack            a commit would put a cursor before the place where it stands, and does not say `force`
 ├── UnexpectedCursor           a cursor stands elsewhere than a commit expects
 ├── GroupError
@@ -91,6 +92,7 @@ LogboomError
 │   ├── CheckpointNotFound     no checkpoint of this topic, or none that was asked for, was made yet
 │   └── ResultsUnreadable      a result is not there, or not what was published
 ├── InvalidKey                 not a name and number to publish under (also a ValueError)
+├── GroupMoveRefused           a publish moves the cursor of a consumer group, and nobody keeps groups there
 ├── KeyBusy                    a publish is under way under a name: it cannot be forgotten now
 ├── KeyMismatch                what was published under a name and number is not what is to be published now
 ├── RecordsLost                a stream, or a read of given seqnos, wants records that are not there any more
@@ -170,8 +172,10 @@ from logboom.errors.batches import (
 )
 from logboom.errors.bookmarks import (
     BookmarkLost,
+    CursorBusy,
     CursorMovedBack,
     CursorNotFound,
+    GroupMoveRefused,
     InvalidBookmark,
     InvalidCursorName,
     RecordsLost,
@@ -266,6 +270,7 @@ __all__ = [
     "CheckpointNotFound",
     "ConfigError",
     "ConnectionLost",
+    "CursorBusy",
     "CursorMovedBack",
     "CursorNotFound",
     "Damage",
@@ -281,6 +286,7 @@ __all__ = [
     "GroupBusy",
     "GroupError",
     "GroupMismatch",
+    "GroupMoveRefused",
     "GroupNotFound",
     "HeaderCorrupt",
     "IndexOutOfRange",

@@ -14,6 +14,7 @@ from logboom.broker.api import (
     Appended,
     Chunk,
     CursorInfo,
+    CursorMove,
     History,
     Incident,
     KeyInfo,
@@ -246,7 +247,14 @@ class MemoryBroker(MemoryAccess):
         future.set_result(answers)
         return future
 
-    async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller = EVERYBODY) -> Publication:
+    async def publish(
+        self,
+        key: PublishKey,
+        stages: Sequence[Receipt],
+        moves: Sequence[CursorMove] = (),
+        *,
+        caller: Caller = EVERYBODY,
+    ) -> Publication:
         parts = []
         for receipt in stages:
             if receipt.stage not in self.stages:
@@ -262,7 +270,12 @@ class MemoryBroker(MemoryAccess):
         return self.keys[key.name]
 
     async def publish_batches(
-        self, key: PublishKey, parts: Sequence[Part], *, caller: Caller = EVERYBODY
+        self,
+        key: PublishKey,
+        parts: Sequence[Part],
+        moves: Sequence[CursorMove] = (),
+        *,
+        caller: Caller = EVERYBODY,
     ) -> Publication:
         logs = [self.log(part.topic) for part in parts]
         published = []

@@ -6,6 +6,8 @@ import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
+from support.packages import need
+
 
 class MadeCertificate(NamedTuple):
     """Signed by itself: whoever trusts it trusts the node."""
@@ -21,6 +23,7 @@ class MadeCertificate(NamedTuple):
 
 def make_certificate(directory: Path, name: str = "node") -> MadeCertificate:
     made = MadeCertificate(directory / f"{name}.pem", directory / f"{name}.key")
+    need("openssl", "openssl")
     command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
     command += ["-keyout", str(made.key), "-out", str(made.certificate), "-days", "2", "-subj", f"/CN={name}"]
     command += ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]

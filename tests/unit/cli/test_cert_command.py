@@ -16,6 +16,7 @@ import pytest
 from logboom.cli import run
 from logboom.server.security.certificate_expiry import expiry_of
 from support.expired_certificate import make_expired
+from support.packages import need
 
 Call = Callable[..., str]
 
@@ -40,6 +41,7 @@ def test_a_ca_vouches_for_a_server_and_a_client(call: Call, tmp_path: Path) -> N
     call("server", "-d", "certs", "--host", "logs.example.org", "--host", "10.0.0.7", "--host", "[::1]")
     call("client", "alice", "-d", "certs")
     certs = tmp_path / "certs"
+    need("openssl", "openssl")
     checked = subprocess.run(
         [
             "openssl",

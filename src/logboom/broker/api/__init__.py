@@ -24,7 +24,7 @@ from logboom.broker.api.access import (
 )
 from logboom.broker.api.appends import AppendCalls, Outcome, Part, call_when_done, count_batches
 from logboom.broker.api.broker import Broker
-from logboom.broker.api.cursors import CursorCalls, CursorInfo
+from logboom.broker.api.cursors import MOVES_MAX, CursorCalls, CursorInfo, CursorMove, check_moves
 from logboom.broker.api.feeds import Feed, FeedOrigin, FeedPiece, Feeds
 from logboom.broker.api.groups import (
     Grant,
@@ -65,6 +65,7 @@ from logboom.storage.data.deletions import Deletion
 from logboom.storage.data.topic import Acks, Settings
 
 __all__ = [
+    "MOVES_MAX",
     "PIPELINE_TOPIC",
     "AccessCalls",
     "AccessStats",
@@ -79,6 +80,7 @@ __all__ = [
     "Chunk",
     "CursorCalls",
     "CursorInfo",
+    "CursorMove",
     "Deletion",
     "DiskStats",
     "Explanation",
@@ -139,5 +141,6 @@ __all__ = [
     "TopicInfo",
     "UserInfo",
     "call_when_done",
+    "check_moves",
     "count_batches",
 ]

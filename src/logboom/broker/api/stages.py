@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from logboom.broker.api.appends import Part
+from logboom.broker.api.cursors import CursorMove
 from logboom.broker.caller import Caller
 from logboom.broker.publish.publication import KeyInfo, Publication, PublishKey, Receipt, StageInfo
 from logboom.storage.append import Answer
@@ -30,17 +31,24 @@ class StageCalls(Protocol):
         """
         ...
 
-    async def publish(self, key: PublishKey, stages: Sequence[Receipt], *, caller: Caller) -> Publication:
-        """Append all that is in these stages, in their order; or, where this raises, nothing.
+    async def publish(
+        self, key: PublishKey, stages: Sequence[Receipt], moves: Sequence[CursorMove] = (), *, caller: Caller
+    ) -> Publication:
+        """Append all that is in these stages, in their order, and move these cursors; or, where this raises, nothing.
+
+        A move is refused as `commit_cursor` refuses it, and all else with it. Up to MOVES_MAX; each is compared with
+        what comes before it in the list. A repeat moves nothing.
 
         Unavailable and OutcomeUnknown alone leave it open: say it again, and the answer is true. Returns when all of it
         is synced.
         """
         ...
 
-    async def publish_batches(self, key: PublishKey, parts: Sequence[Part], *, caller: Caller) -> Publication:
-        """Append these batches, which no producer has numbered; or, where this raises, nothing: a stage and its publish
-        in one call. For no more than BUNDLE_BYTES_MAX and BUNDLE_BATCHES_MAX.
+    async def publish_batches(
+        self, key: PublishKey, parts: Sequence[Part], moves: Sequence[CursorMove] = (), *, caller: Caller
+    ) -> Publication:
+        """Append these batches, which no producer has numbered, and move these cursors; or, where this raises, nothing:
+        a stage and its publish in one call. For no more than BUNDLE_BYTES_MAX and BUNDLE_BATCHES_MAX.
 
         A name that does not last has the node's time as its number. InvalidKey: it is not, or may have been forgotten;
         where this was said before, that leaves open whether it was published then.

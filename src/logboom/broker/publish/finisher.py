@@ -1,6 +1,7 @@
 """From the intent into the logs: what a publish that is committed still has to append.
 
     large pieces become segments; of the rest one slice after the other, each into all its logs; then all of it synced
+    beside that: the cursors that are moved with it
 
 From the intent on a publish does not fail. What is in the way and may pass is waited out; anything else leaves it to
 the next start of the node. Appends of others come between two slices.
@@ -19,8 +20,10 @@ from logboom.batch import Batch
 from logboom.broker.append.promise import Adoption, AwaitedPromise, Entry
 from logboom.broker.publish.intent import Intent
 from logboom.broker.publish.log_share import LogShare
+from logboom.broker.publish.moves import size_of_moves
 from logboom.broker.publish.stage import Stage
 from logboom.broker.publish.stages import all_done
+from logboom.broker.state.cursors import CursorChange, Cursors
 from logboom.errors import LogboomError, LowSpace, OutcomeUnknown, Overloaded, SyncFailed, WriteFailed
 from logboom.storage.append import Appended
 from logboom.storage.config import MIB
@@ -72,13 +75,17 @@ class CommittedPublish:
     room: ReservedRoom
     bundle: Bundle | None = None
     """What came in one call."""
+    moves: Sequence[CursorChange] = ()
+    bundled_bytes: int = 0
+    """What counts of it for publishes in one call, until it is written down as done."""
     adopting: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(ADOPTED_AT_ONCE))
     slicing: asyncio.Lock = field(default_factory=asyncio.Lock)
     """One piece at a time is appended in slices: its batches are read on the loop."""
 
 
 class Finisher:
-    def __init__(self) -> None:
+    def __init__(self, cursors: Cursors) -> None:
+        self._cursors = cursors
         self._ending = asyncio.Event()
 
     def end(self) -> None:
@@ -86,7 +93,26 @@ class Finisher:
         self._ending.set()
 
     async def finish(self, work: CommittedPublish) -> None:
-        """Until everything is in its logs, and synced."""
+        """Until everything is in its logs, and synced, and the cursors stand where they are to."""
+        if work.moves:
+            await all_done((self.move(work.name, work.moves, work.room), self._finish_logs(work)))
+        else:
+            await self._finish_logs(work)
+
+    async def move(self, name: str, moves: Sequence[CursorChange], room: ReservedRoom) -> None:
+        """Whatever becomes of the records."""
+        wait_s = 0.0
+        room.redeem(size_of_moves(moves))
+        while True:
+            try:
+                return await self._cursors.write(moves)
+            except TRANSIENT as refusal:
+                wait_s = await self.wait(f"the cursors of key {name!r}", refusal, wait_s)
+            except Exception as error:
+                self._cursors.doubt(moves, error)
+                raise
+
+    async def _finish_logs(self, work: CommittedPublish) -> None:
         for stage in work.stages:
             await self._pour(stage, work)
         if work.bundle is not None:

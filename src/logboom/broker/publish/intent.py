@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from logboom.broker.api import PublishedPart
+from logboom.broker.state.cursors import CursorEntry
 from logboom.storage.staged.stage import StageTarget
 
 TOPICS_KEPT: Final = 64
@@ -25,6 +26,13 @@ class Into(msgspec.Struct, frozen=True, array_like=True):
     target: StageTarget
     index: int
     """Of the first batch that may be one of the publish."""
+
+
+class KeptMove(msgspec.Struct, frozen=True, array_like=True):
+    """A cursor, and where it is to stand; both as in `_cursors`."""
+
+    key: bytes
+    entry: CursorEntry
 
 
 class Intent(msgspec.Struct, frozen=True, array_like=True):
@@ -49,6 +57,8 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     """Whether it came in one call, without stages."""
     bundle: bytes = b""
     """Then its records, as long as it is open."""
+    moves: list[KeptMove] = []
+    """Cursors that are moved with it, as long as it is open."""
 
     @property
     def known_topics(self) -> dict[str, str]:

@@ -20,6 +20,8 @@ under it can never be published again: a repeat finds no stages, and is told tha
 Where both have a digest, what differs in it is no repeat, and refused; nor is a number below the highest.
 
 An open intent holds the logs' retention, and the deletion of its topics is refused.
+
+Cursors that move with a publish are in its intent (`moves.py`): records and moves come true together.
 """
 
 from __future__ import annotations
@@ -44,9 +46,11 @@ from logboom.broker.publish.finisher import TRANSIENT, CommittedPublish, Finishe
 from logboom.broker.publish.intent import Intent, Into, merge_topics
 from logboom.broker.publish.key_book import KeyBook
 from logboom.broker.publish.log_share import LogShare, count_records, find_progress
+from logboom.broker.publish.moves import WantedMoves, keep_moves, resume_moves, size_of_moves
 from logboom.broker.publish.publication import BUNDLE_BATCHES_MAX, BUNDLE_BYTES_MAX
 from logboom.broker.publish.stage import Stage
 from logboom.broker.publish.stages import Judge, Stages
+from logboom.broker.state.cursors import CursorChange, Cursors
 from logboom.broker.state.internal_log import StateLog
 from logboom.broker.world import REAL, World
 from logboom.errors import (
@@ -91,6 +95,7 @@ class Publisher:
         state: StateLog,
         stages: Stages,
         catalog: Catalog,
+        cursors: Cursors,
         space: Space,
         admit: Callable[[Part], Hosted],
         judge: Judge,
@@ -99,6 +104,9 @@ class Publisher:
     ) -> None:
         self._stages = stages
         self._catalog = catalog
+        self._cursors = cursors
+        self._moving: dict[Label, list[CursorChange]] = {}
+        """The cursors that each publish moves, until no restart does it again."""
         self._space = space
         self._world = world
         self._now_us = world.now_us
@@ -106,13 +114,13 @@ class Publisher:
         self._judge = judge
         self._limits = limits
         self._bundled_bytes = 0
-        """Of publishes in one call, from their beginning until they are written down as done."""
+        """Of publishes in one call, with their moves, from their beginning until they are written down as done."""
         self._busy: dict[str, asyncio.Task[Publication]] = {}
         """Names under which something is being published now."""
         self._doubtful: dict[str, OutcomeUnknown] = {}
         """Names of which only a restart tells whether something was published under them."""
         self.keys = KeyBook(state, stages, limits.publish_keys, self._busy)
-        self._finisher = Finisher()
+        self._finisher = Finisher(cursors)
         self.published = self.records = self.repeats = 0
 
     @property
@@ -127,16 +135,23 @@ class Publisher:
         receipts: Sequence[Receipt],
         check: CheckStage = lambda stage, topics: None,
         look: LookThrough | None = None,
+        moves: WantedMoves | None = None,
     ) -> Publication:
         """What has begun goes on, also when the caller has gone away. `check` raises where he may not publish, or throw
         away, a stage with records for these topics; `look` is about the records of a stage that he publishes."""
-        return await self._publish_once(key, receipts, partial(self._publish, key, receipts, check, look), check)
+        if moves is not None and not receipts:  # nothing would be gone where it is repeated: the number counts
+            return await self.publish_batches(key, (), None, moves)
+        return await self._publish_once(key, receipts, partial(self._publish, key, receipts, check, look, moves), check)
 
     async def publish_batches(
-        self, key: PublishKey, parts: Sequence[Part], screen: WriteScreen | None = None
+        self,
+        key: PublishKey,
+        parts: Sequence[Part],
+        screen: WriteScreen | None = None,
+        moves: WantedMoves | None = None,
     ) -> Publication:
         """The same, of what is here and small."""
-        return await self._publish_once(key, (), partial(self._publish_parts, key, parts, screen))
+        return await self._publish_once(key, (), partial(self._publish_parts, key, parts, screen, moves))
 
     async def _publish_once(
         self,
@@ -180,14 +195,19 @@ class Publisher:
         return Publication(key.name, key.number, True, known.parts if known.number == key.number else None)
 
     async def _publish(
-        self, key: PublishKey, receipts: Sequence[Receipt], check: CheckStage, look: LookThrough | None
+        self,
+        key: PublishKey,
+        receipts: Sequence[Receipt],
+        check: CheckStage,
+        look: LookThrough | None,
+        moves: WantedMoves | None,
     ) -> Publication:
         was_lasting = key.name in self.keys
         lasting = key.lasting or was_lasting
         await self.keys.make_room_for(key.name, lasting)
         try:
             stages = self._claim(key, lasting, receipts)
-            return await self._publish_stages(key, lasting, stages, receipts, check, look)
+            return await self._publish_stages(key, lasting, stages, receipts, check, look, moves)
         finally:
             self.keys.give_back(key.name, was_lasting)
 
@@ -199,6 +219,7 @@ class Publisher:
         receipts: Sequence[Receipt],
         check: CheckStage,
         look: LookThrough | None,
+        moves: WantedMoves | None,
     ) -> Publication:
         try:
             await self._stages.prepare(stages, receipts)
@@ -207,7 +228,7 @@ class Publisher:
                 refusal = None if look is None else await look(stage.loaded.all_batches())
                 if refusal is not None:
                     raise refusal
-            work = await self._commit(key, lasting, stages)
+            work = await self._commit(key, lasting, stages, moves)
         except OutcomeUnknown:  # a restart may need the stages
             raise
         except BaseException:
@@ -215,8 +236,10 @@ class Publisher:
             raise
         return await self._finish(work)
 
-    async def _publish_parts(self, key: PublishKey, parts: Sequence[Part], screen: WriteScreen | None) -> Publication:
-        size = self._check_size(parts)
+    async def _publish_parts(
+        self, key: PublishKey, parts: Sequence[Part], screen: WriteScreen | None, moves: WantedMoves | None
+    ) -> Publication:
+        size = self._check_size(parts, moves)
         was_lasting = key.name in self.keys
         lasting = key.lasting or was_lasting
         self._bundled_bytes += size
@@ -225,20 +248,21 @@ class Publisher:
             await self.keys.make_room_for(key.name, lasting)
             if not lasting:
                 self.keys.check_fresh(key, self._now_us())
-            work = await self._commit(key, lasting, (), await self._bundle(parts, screen))
+            work = await self._commit(key, lasting, (), moves, await self._bundle(parts, screen), size)
             return await self._finish(work)
         finally:
             self.keys.give_back(key.name, was_lasting)
             if work is None:
                 self._bundled_bytes -= size
 
-    def _check_size(self, parts: Sequence[Part]) -> int:
+    def _check_size(self, parts: Sequence[Part], moves: WantedMoves | None) -> int:
         """Raises LimitExceeded where it is too much for one call, Overloaded where it is for now."""
         size = sum(len(batch.data) for part in parts for batch in part.batches)
         if size > BUNDLE_BYTES_MAX:
             raise LimitExceeded("bytes of a publish in one call", BUNDLE_BYTES_MAX, "use a stage")
         if sum(len(part.batches) for part in parts) > BUNDLE_BATCHES_MAX or len(parts) > BUNDLE_BATCHES_MAX:
             raise LimitExceeded("batches of a publish in one call", BUNDLE_BATCHES_MAX, "use a stage")
+        size += 0 if moves is None else moves.size_bytes
         most = self._limits.unsynced_bytes
         if self._bundled_bytes and self._bundled_bytes + size > most:
             raise Overloaded("publishes in one call", self._bundled_bytes, most)
@@ -266,7 +290,13 @@ class Publisher:
         return bundle
 
     async def _commit(
-        self, key: PublishKey, lasting: bool, stages: Sequence[Stage], bundle: Bundle | None = None
+        self,
+        key: PublishKey,
+        lasting: bool,
+        stages: Sequence[Stage],
+        moves: WantedMoves | None,
+        bundle: Bundle | None = None,
+        bundled_bytes: int = 0,
     ) -> CommittedPublish:
         """Reserve what it needs and write the intent; where that fails, nothing has changed."""
         room, logs = ReservedRoom(self._space), dict[StageTarget, LogShare]()
@@ -274,7 +304,10 @@ class Publisher:
         try:
             logs = self._find_logs(count_records(stages, bundle))
             self._keep(label, logs)
+            changes = [] if moves is None else moves.begin_all(self._cursors)
+            self._keep_moves(label, changes)
             size = sum(stage.size_bytes for stage in stages) if bundle is None else len(bundle.data)
+            size += size_of_moves(changes)
             self._space.promise(size)
             room.left = size
             into = [Into(log.target, log.index) for log in logs.values()]
@@ -289,17 +322,19 @@ class Publisher:
                 topics=merge_topics(self.keys.known(key.name), into) if lasting else {},
                 in_one=bundle is not None,
                 bundle=b"" if bundle is None else bundle.data,
+                moves=keep_moves(changes),
             )
             await self.keys.commit(key.name, intent)
             self.keys.note_open(key.name)
         except OutcomeUnknown as error:  # a restart may need the topics
             self._doubtful[key.name] = error
+            self._cursors.doubt(self._moving.get(label, ()), error)
             raise
         except BaseException:
             room.redeem(room.left)
             self._let_go(label, logs)
             raise
-        return CommittedPublish(key.name, intent, stages, logs, room, bundle)
+        return CommittedPublish(key.name, intent, stages, logs, room, bundle, changes, bundled_bytes)
 
     def _claim(self, key: PublishKey, lasting: bool, receipts: Sequence[Receipt]) -> list[Stage]:
         try:
@@ -329,15 +364,29 @@ class Publisher:
             log.writer.log.hold(_holder(label), log.writer.log.next if log.first is None else log.first)
             self._catalog.busy.setdefault(log.target.topic_id, set()).add(label)
 
+    def _keep_moves(self, label: Label, changes: list[CursorChange]) -> None:
+        """Their topics stay as well: with one go its cursors."""
+        if changes:
+            self._moving[label] = changes
+        for change in changes:
+            self._catalog.busy.setdefault(change.entry.topic_id.hex(), set()).add(label)
+
     def _let_go(self, label: Label, targets: Iterable[StageTarget]) -> None:
+        changes = self._moving.pop(label, [])
+        self._cursors.end(changes)
+        for change in changes:
+            self._free_topic(label, change.entry.topic_id.hex())
         for target in targets:
-            labels = self._catalog.busy.get(target.topic_id, set())
-            labels.discard(label)
-            if not labels:
-                self._catalog.busy.pop(target.topic_id, None)
+            self._free_topic(label, target.topic_id)
             with suppress(LogboomError):  # it is gone, or could not be opened
                 hosted = self._catalog.find(target.topic, target.topic_id)
                 hosted.writer(target.partition).log.release(_holder(label))
+
+    def _free_topic(self, label: Label, topic_id: str) -> None:
+        labels = self._catalog.busy.get(topic_id, set())
+        labels.discard(label)
+        if not labels:
+            self._catalog.busy.pop(topic_id, None)
 
     async def _finish(self, work: CommittedPublish) -> Publication:
         """From here on nothing takes it back: whatever goes wrong, the next start goes on."""
@@ -360,7 +409,7 @@ class Publisher:
         await self._finisher.finish(work)
         parts = [log.part() for log in work.logs.values()]
         kept = parts if len(parts) <= PARTS_KEPT else None
-        done = msgspec.structs.replace(intent, is_open=False, into=[], parts=kept, bundle=b"")
+        done = msgspec.structs.replace(intent, is_open=False, into=[], parts=kept, bundle=b"", moves=[])
         self.published += 1
         self.records += intent.records
         if work.bundle is None:
@@ -384,8 +433,7 @@ class Publisher:
     def _release(self, work: CommittedPublish) -> None:
         """No restart has anything to do with it any more."""
         self._let_go((work.name, work.intent.number), work.logs)
-        if work.bundle is not None:
-            self._bundled_bytes -= len(work.bundle.data)
+        self._bundled_bytes -= work.bundled_bytes
 
     async def recover(self, on_thread: Callable[[Callable[[], None]], Awaitable[None]]) -> list[str]:
         """Before anybody is served: finish what was published and is not in all of its logs."""
@@ -396,10 +444,13 @@ class Publisher:
             if not intent.is_open:
                 continue
             what = f"publish {name!r}, number {intent.number},"
+            moves = resume_moves(intent.moves, self._cursors, self._catalog)
+            self._keep_moves((name, intent.number), moves)
             try:
-                work = await self._find_again(name, intent, on_thread)
+                work = await self._find_again(name, intent, moves, on_thread)
             except (LogboomError, OSError) as error:
                 said.append(f"{what} cannot be finished, and its topics cannot be deleted: {error}")
+                await self._move_alone(name, moves)
                 continue
             tasks[what] = self._begin(work.name, self._finish(work))
         if tasks:
@@ -413,8 +464,19 @@ class Publisher:
                 said.append(f"{what} was finished")
         return said
 
+    async def _move_alone(self, name: str, moves: Sequence[CursorChange]) -> None:
+        """What is to become of the records an operator must say; the cursors stand where they were moved to."""
+        if moves:
+            with suppress(LogboomError, TimeoutError):
+                async with asyncio.timeout(RECOVERY_S):
+                    await self._finisher.move(name, moves, ReservedRoom(self._space))
+
     async def _find_again(
-        self, name: str, intent: Intent, on_thread: Callable[[Callable[[], None]], Awaitable[None]]
+        self,
+        name: str,
+        intent: Intent,
+        moves: Sequence[CursorChange],
+        on_thread: Callable[[Callable[[], None]], Awaitable[None]],
     ) -> CommittedPublish:
         label = name, intent.number
         for into in intent.into:
@@ -434,13 +496,15 @@ class Publisher:
             records = counts.get(into.target, 0)
             logs[into.target] = LogShare(into.target, hosted, writer, into.index, records, writer.log.next)
         producers = {stage.loaded.opened.producer_id for stage in stages}
+        bundled_bytes = 0
         if bundle is not None:
             producers.add(bundle.producer_id)
-            self._bundled_bytes += len(bundle.data)
+            bundled_bytes = len(bundle.data) + size_of_moves(moves)
+            self._bundled_bytes += bundled_bytes
         for log in logs.values():
             await on_thread(partial(find_progress, log, producers))
         self._keep(label, logs)
-        return CommittedPublish(name, intent, stages, logs, ReservedRoom(self._space), bundle)
+        return CommittedPublish(name, intent, stages, logs, ReservedRoom(self._space), bundle, moves, bundled_bytes)
 
     def _find_writer(self, target: StageTarget) -> tuple[Hosted, LogWriter]:
         hosted = self._catalog.find(target.topic, target.topic_id)

@@ -48,11 +48,12 @@ class TopicReads:
         self.logs = 0
         """Of all subscriptions together."""
 
-    async def locate(self, request: ReadRequest, caller: Caller) -> list[LogPlace]:
-        """Where a read of these would begin."""
+    async def locate(self, request: ReadRequest, caller: Caller, most: int | None = None) -> list[LogPlace]:
+        """Where a read of these would begin. Raises LimitExceeded for more than `most`, or than a reader may have."""
         names, starts = LogNames.parse(request.topic), _Starts(request)
         found, places = list(self.find(names, request, caller)), []
-        self.check_count(len(found))
+        if most is None or len(found) > most:
+            self.check_count(len(found))
         starts.check([hosted for hosted, _ in found], names)
         for number, (hosted, partition) in enumerate(found, 1):
             point = await self.begin(hosted, partition, starts.of(hosted, partition), request, caller)

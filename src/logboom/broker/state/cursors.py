@@ -5,12 +5,20 @@ and made again is noticed where it is used. Commits that come while another is b
 
 A cursor goes forward: a commit that would put it back is refused, unless it says `force`. A place in another topic of
 that name, or behind a tail that was lost, is no place of the same log any more: leaving it is not going back.
+
+A commit may be part of a publish. Then it is decided here (`begin`), comes true with the intent, and is written here
+later (`write`), after a crash once more. Each place of a cursor has a higher version than the one before it, also where
+that is not written yet, and none is replaced by one of a lower version: so it does not matter how late a place is
+written, nor how often. Such a cursor is deleted only when no restart can bring it back.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable, Iterator, Mapping
+from asyncio import Future
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -19,6 +27,7 @@ from logboom.broker.api import CursorInfo
 from logboom.broker.slices import in_order, slices
 from logboom.broker.state.internal_log import StateLog
 from logboom.errors import (
+    CursorBusy,
     CursorMovedBack,
     InvalidBookmark,
     InvalidCursorName,
@@ -34,6 +43,10 @@ FILE: Final = "cursors"
 LIMIT: Final = "limits.cursors"
 CursorKey = tuple[str, str, int]
 """A cursor's name, its topic's, and the partition."""
+OF_GROUP: Final = "@"
+"""The places of a consumer group are those of a cursor with its name behind this, which no client can give."""
+BUSY_S: Final = 10.0
+"""So long a deletion waits for publishes that move the cursor."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,249}", re.ASCII)
 
 
@@ -45,13 +58,29 @@ class CursorEntry(msgspec.Struct, frozen=True, array_like=True):
     term: int
     updated: int
     lineage: int = 0
+    version: int = 0
+    """Higher than that of the place before."""
+
+
+@dataclass(slots=True, eq=False)
+class CursorChange:
+    """A place that was found right for a cursor, until it is written, or is not to be."""
+
+    key: bytes
+    entry: CursorEntry
+    is_reserved: bool
+    settled: Future[None]
+    """Done when it is written, or taken back; failed where only a restart tells which."""
+    ended: Future[None] | None = None
+    """Of a publish: done when no restart writes it again."""
+    writing: Future[None] | None = None
 
 
 class Cursors:
     def __init__(self, state: StateLog) -> None:
         self._state = state
-        self._under_way: dict[bytes, CursorEntry] = {}
-        """The last commit of each cursor that is being written: the next one is compared with it."""
+        self._under_way: dict[bytes, list[CursorChange]] = {}
+        """What is not ended yet, of each cursor: the next commit is compared with the last of it."""
 
     def __len__(self) -> int:
         return len(self._state)
@@ -85,31 +114,130 @@ class Cursors:
 
         `is_lost` says whether what stood before a place is not in the log any more.
         """
-        check_name(cursor)
+        await self.carry_out(self.begin(cursor, topic, topic_id, partition, bookmark, now, force, expect, is_lost))
+
+    def begin(
+        self,
+        cursor: str,
+        topic: str,
+        topic_id: str,
+        partition: int,
+        bookmark: str,
+        now: int,
+        force: bool = False,
+        expect: str | None = None,
+        is_lost: Callable[[Bookmark], bool] = lambda _: False,
+        with_publish: bool = False,
+    ) -> CursorChange:
+        """A commit, as far as it is decided: later ones are compared with it, until it has been given to `end`.
+
+        `with_publish`: it is part of one, and no repeat where the cursor stands there by somebody else's commit.
+        """
+        check_kept_name(cursor)
         place = Bookmark.parse(bookmark)
         if place.topic_id.hex() != topic_id:
             raise TopicRecreated(topic, place.topic_id.hex(), topic_id)
         if place.partition != partition:
             raise InvalidBookmark(f"the bookmark is of partition {place.partition}, not of {partition}")
-        key, standing = _key(cursor, topic, partition), _standing(place, now)
-        found = self._under_way.get(key) or self.standing(key)
-        log = f"{topic}/{partition}"
-        if expect is not None and not _is_expected(found, expect, partition) and not _is_at(found, place):
+        key, log = _key(cursor, topic, partition), f"{topic}/{partition}"
+        found = self._newest(key)
+        is_repeat = not with_publish and _is_at(found, place)
+        if expect is not None and not _is_expected(found, expect, partition) and not is_repeat:
             raise UnexpectedCursor(cursor, log, None if found is None else found.seqno)
-        if found is not None and not force and _is_before(place, found) and not is_lost(_bookmark(found, partition)):
+        if found is not None and not force and _is_before(place, found) and not is_lost(bookmark_of(found, partition)):
             raise CursorMovedBack(cursor, log, place.seqno, found.seqno)
-        self._under_way[key] = standing
+        version = 1 if found is None else found.version + 1
+        return self._note(key, _standing(place, now, version), self._state.reserve(key), with_publish)
+
+    def _newest(self, key: bytes) -> CursorEntry | None:
+        """Where it stands, or is going to."""
+        places = [change.entry for change in self._under_way.get(key, ())]
+        standing = self.standing(key)
+        if standing is not None:
+            places.append(standing)
+        return max(places, key=lambda entry: entry.version, default=None)
+
+    def _note(self, key: bytes, entry: CursorEntry, is_reserved: bool, with_publish: bool) -> CursorChange:
+        future = asyncio.get_running_loop().create_future
+        change = CursorChange(key, entry, is_reserved, future(), future() if with_publish else None)
+        self._under_way.setdefault(key, []).append(change)
+        return change
+
+    def resume(self, key: bytes, entry: CursorEntry) -> CursorChange:
+        """After a restart: this was committed with a publish, and may not be written yet."""
+        return self._note(key, entry, False, True)
+
+    async def carry_out(self, change: CursorChange) -> None:
+        """Durable when this returns. A caller who goes away takes nothing back."""
+        work = asyncio.create_task(self.write([change]), name="logboom-cursor")
+        work.add_done_callback(lambda _: self._end_written(work, change))
+        await asyncio.shield(work)
+
+    def _end_written(self, work: asyncio.Task[None], change: CursorChange) -> None:
+        if not work.cancelled():
+            work.exception()  # whoever asked may have gone away
+        self.end([change])
+
+    async def write(self, changes: Sequence[CursorChange]) -> None:
+        """Durable when this returns: these, or what came after them. Where it raises it can be tried again."""
+        while later := {writing for change in changes for writing in self._later_writes(change)}:
+            await asyncio.wait(later)
+        entries = {change.key: change.entry for change in changes if self._is_due(change)}
+        writing = asyncio.get_running_loop().create_future()
+        for change in changes:
+            change.writing = writing
         try:
-            await self._state.put({key: msgspec.msgpack.encode(standing)})
+            await self._state.put({key: msgspec.msgpack.encode(entry) for key, entry in entries.items()}, True)
         finally:
-            if self._under_way.get(key) is standing:
-                del self._under_way[key]
+            writing.set_result(None)
+            for change in changes:
+                change.writing = None
+        for change in changes:
+            _settle(change.settled)
+
+    def _later_writes(self, change: CursorChange) -> Iterator[Future[None]]:
+        for other in self._under_way.get(change.key, ()):
+            if other.writing is not None and other.entry.version > change.entry.version:
+                yield other.writing
+
+    def _is_due(self, change: CursorChange) -> bool:
+        standing = self.standing(change.key)
+        return standing is None or standing.version < change.entry.version
+
+    def end(self, changes: Iterable[CursorChange]) -> None:
+        """These are written, and no restart writes them again; or they are not to be written."""
+        for change in changes:
+            rest = [other for other in self._under_way.get(change.key, ()) if other is not change]
+            if rest:
+                self._under_way[change.key] = rest
+            else:
+                self._under_way.pop(change.key, None)
+            if change.is_reserved:
+                self._state.release(change.key)
+            _settle(change.settled)
+            if change.ended is not None:
+                _settle(change.ended)
+
+    def doubt(self, changes: Iterable[CursorChange], error: Exception) -> None:
+        """Only a restart tells whether these are committed."""
+        for change in changes:
+            if not change.settled.done():
+                change.settled.set_exception(error)
+                change.settled.exception()  # perhaps nobody waits for it
+
+    async def settled(self, cursor: str, topic: str, partition: int) -> None:
+        """Until what is under way now for this cursor is written, or refused: then `fetch` shows it.
+
+        Whoever gives a log to somebody else waits for this first. Raises where only a restart tells.
+        """
+        for change in list(self._under_way.get(_key(cursor, topic, partition), ())):
+            await asyncio.shield(change.settled)
 
     def fetch(self, cursor: str, topic: str, partition: int) -> str | None:
         """Its bookmark; None where nobody has committed it."""
-        check_name(cursor)
+        check_kept_name(cursor)
         value = self._state.get(_key(cursor, topic, partition))
-        return None if value is None else str(_bookmark(_decode(value), partition))
+        return None if value is None else str(bookmark_of(_decode(value), partition))
 
     async def list(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
         """By name, topic and partition. What lies between them and the ends of their logs is not known here."""
@@ -123,10 +251,25 @@ class Cursors:
         return [_info(*place, standing) async for some in slices(found) for place, standing in some]
 
     async def delete(self, cursor: str, topic: str | None = None) -> int:
-        """Returns how many there were: one for each partition."""
-        check_name(cursor)
-        found = self._find(lambda name, of_topic: name == cursor and topic in (None, of_topic))
-        gone: dict[bytes, bytes | None] = {key: None for key, _, _ in found}
+        """Returns how many there were: one for each partition. Raises CursorBusy."""
+        check_kept_name(cursor)
+
+        def is_meant(name: str, of_topic: str) -> bool:
+            return name == cursor and topic in (None, of_topic)
+
+        until = asyncio.get_running_loop().time() + BUSY_S
+        while moves := [
+            change.ended
+            for key, changes in self._under_way.items()
+            if is_meant(*split_key(key)[:2])
+            for change in changes
+            if change.ended is not None
+        ]:
+            left_s = until - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                raise CursorBusy(cursor)
+            await asyncio.wait(moves, timeout=left_s)
+        gone: dict[bytes, bytes | None] = {key: None for key, _, _ in self._find(is_meant)}
         await self._state.put(gone)
         return len(gone)
 
@@ -134,7 +277,7 @@ class Cursors:
         """As another node has them; those that are None are gone there. Durable when this returns."""
         changes: dict[bytes, bytes | None] = {}
         for (cursor, topic, partition), bookmark in bookmarks.items():
-            check_name(cursor)
+            check_kept_name(cursor)
             place = None if bookmark is None else Bookmark.parse(bookmark)
             standing = None if place is None else _standing(place, now)
             changes[_key(cursor, topic, partition)] = None if standing is None else msgspec.msgpack.encode(standing)
@@ -156,7 +299,14 @@ class Cursors:
 
 
 def check_name(cursor: str) -> None:
+    """One that a client gives. Raises InvalidCursorName."""
     if _NAME.fullmatch(cursor) is None:
+        raise InvalidCursorName(cursor)
+
+
+def check_kept_name(cursor: str) -> None:
+    """One that a place is kept under: a client's, or a group's."""
+    if _NAME.fullmatch(cursor.removeprefix(OF_GROUP)) is None:
         raise InvalidCursorName(cursor)
 
 
@@ -190,14 +340,19 @@ def _is_expected(found: CursorEntry | None, expect: str, partition: int) -> bool
     return place.partition == partition and _is_at(found, place)
 
 
-def _standing(place: Bookmark, now: int) -> CursorEntry:
-    return CursorEntry(place.topic_id, place.seqno, place.term, now, place.lineage)
+def _settle(future: Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
-def _bookmark(standing: CursorEntry, partition: int) -> Bookmark:
+def _standing(place: Bookmark, now: int, version: int = 0) -> CursorEntry:
+    return CursorEntry(place.topic_id, place.seqno, place.term, now, place.lineage, version)
+
+
+def bookmark_of(standing: CursorEntry, partition: int) -> Bookmark:
     return Bookmark(standing.topic_id, partition, standing.seqno, standing.term, standing.lineage)
 
 
 def _info(cursor: str, topic: str, partition: int, standing: CursorEntry) -> CursorInfo:
-    bookmark = str(_bookmark(standing, partition))
+    bookmark = str(bookmark_of(standing, partition))
     return CursorInfo(cursor, topic, standing.topic_id.hex(), partition, standing.seqno, bookmark, standing.updated)

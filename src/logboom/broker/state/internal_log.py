@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, ItemsView, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -86,6 +86,8 @@ class StateLog:
         self._groups: deque[_Group] = deque()
         self._promised: set[bytes] = set()
         """Keys that are on their way and not in the dictionary yet: they count for the limit."""
+        self._reserved: Counter[bytes] = Counter()
+        """And so do those that somebody will put, and that are not in the dictionary either."""
         self._writing: asyncio.Task[None] | None = None
         self._saving: asyncio.Task[None] | None = None
         self._closed = False
@@ -118,19 +120,42 @@ class StateLog:
     def items(self) -> ItemsView[bytes, bytes]:
         return self._entries.items()
 
-    async def put(self, changes: Mapping[bytes, bytes | None]) -> None:
+    def reserve(self, key: bytes) -> bool:
+        """Somebody is going to put this key, and must not be refused then: until `release` it counts for the limit.
+
+        False where it is here, so that nothing is to be released. Raises LimitExceeded.
+        """
+        if key in self._entries:
+            return False
+        if key not in self._reserved and key not in self._promised:
+            self._check_room(1)
+        self._reserved[key] += 1
+        return True
+
+    def release(self, key: bytes) -> None:
+        if self._reserved[key] > 1:
+            self._reserved[key] -= 1
+        else:
+            self._reserved.pop(key, None)
+
+    def _check_room(self, fresh: int) -> None:
+        if len(self._entries) + len(self._promised) + len(self._reserved) + fresh > self._limit:
+            raise LimitExceeded(self._limit_name, self._limit, "delete some, or raise it")
+
+    async def put(self, changes: Mapping[bytes, bytes | None], is_reserved: bool = False) -> None:
         """Set these keys, remove those that are None; durable when this returns.
 
         All that is asked for while an append is under way goes into the next one. Changes of one call that fit into
-        one batch come true together. A caller who goes away takes nothing back.
+        one batch come true together. A caller who goes away takes nothing back. What is reserved is within the limit.
         """
         if self._closed:
             raise ShuttingDown
-        fresh = {key for key, value in changes.items() if value is not None and key not in self._entries}
-        fresh -= self._promised
-        if fresh and len(self._entries) + len(self._promised) + len(fresh) > self._limit:
-            raise LimitExceeded(self._limit_name, self._limit, "delete some, or raise it")
-        self._promised |= fresh
+        if not is_reserved:
+            fresh = {key for key, value in changes.items() if value is not None and self._is_fresh(key)}
+            fresh -= self._promised
+            if fresh:
+                self._check_room(len(fresh))
+            self._promised |= fresh
         groups = {id(group): group for group in map(self._stage, changes.keys(), changes.values())}
         if groups and self._writing is None:
             self._writing = asyncio.create_task(self._write(), name=f"logboom-state-{os.path.basename(self._path)}")
@@ -159,7 +184,7 @@ class StateLog:
                 else:
                     group.done.set_result(None)
                 waiting = ((key, value) for later in self._groups for key, value in later.changes.items())
-                self._promised = {key for key, value in waiting if value is not None and key not in self._entries}
+                self._promised = {key for key, value in waiting if value is not None and self._is_fresh(key)}
         finally:
             self._writing = None
 
@@ -173,12 +198,17 @@ class StateLog:
         if self._saving is None and self._grown_bytes > max(self._snapshot_bytes, self._snapshot_size):
             self._saving = asyncio.create_task(self._save(), name=f"logboom-snapshot-{os.path.basename(self._path)}")
 
+    def _is_fresh(self, key: bytes) -> bool:
+        """Whether nobody has counted it yet."""
+        return key not in self._entries and key not in self._reserved
+
     def _apply(self, key: bytes, value: bytes | None) -> None:
         self.changes += (value is None) == (key in self._entries)
         if value is None:
             self._entries.pop(key, None)
         else:
             self._entries[key] = value
+            self._reserved.pop(key, None)
 
     async def _save(self) -> None:
         """Replace the snapshot, then cut the log below it. Where that fails the log simply goes on growing."""

@@ -7,31 +7,29 @@ from __future__ import annotations
 
 from functools import partial
 
+from logboom.broker.api import CursorMove
 from logboom.broker.catalog import Hosted
 from logboom.broker.read.log_reader import term_before
-from logboom.broker.state.cursors import Cursors
+from logboom.broker.state.cursors import CursorChange, Cursors
 from logboom.errors import BookmarkLost
 from logboom.storage.bookmark import Bookmark, Term
 from logboom.storage.log import Log
 
 
-async def commit_in(
-    hosted: Hosted,
-    cursors: Cursors,
-    cursor: str,
-    partition: int | None,
-    bookmark: str,
-    now: int,
-    force: bool,
-    expect: str | None,
-) -> None:
+async def commit_in(hosted: Hosted, cursors: Cursors, move: CursorMove, now: int) -> None:
     """Durable when this returns. Without a partition it is the bookmark's."""
-    place = Bookmark.parse(bookmark)
-    writer = hosted.writer(place.partition if partition is None else partition)
+    await cursors.carry_out(begin_in(hosted, cursors, move, now, with_publish=False))
+
+
+def begin_in(hosted: Hosted, cursors: Cursors, move: CursorMove, now: int, with_publish: bool) -> CursorChange:
+    """Decide it, and give it to whoever carries it out: later commits are compared with it."""
+    place = Bookmark.parse(move.bookmark)
+    writer = hosted.writer(place.partition if move.partition is None else move.partition)
     if place.topic_id == hosted.topic.id_bytes and place.seqno > writer.log.committed:
         raise BookmarkLost(place.seqno, place.term, writer.log.term)
-    whose = cursor, hosted.topic.name, hosted.topic.id, hosted.writers.index(writer)
-    await cursors.commit(*whose, bookmark, now, force, expect, partial(_is_lost, writer.log))
+    whose = move.cursor, hosted.topic.name, hosted.topic.id, hosted.writers.index(writer)
+    how = move.force, move.expect, partial(_is_lost, writer.log), with_publish
+    return cursors.begin(*whose, move.bookmark, now, *how)
 
 
 def _is_lost(log: Log, place: Bookmark) -> bool:

@@ -46,7 +46,7 @@ Examples:
 """
 app = App(name="acl", help="Allow, deny, list, remove and explain rules.", help_epilogue=DETAILS)
 NAMES = ("number", "rule", "who", "rights", "kind", "name")
-Kind = Literal["topic", "cursor", "transaction", "pipeline", "user", "node", "channel", "tag", "all"]
+Kind = Literal["topic", "cursor", "group", "transaction", "pipeline", "user", "node", "channel", "tag", "all"]
 """KINDS of access.rule, and all."""
 
 

@@ -15,7 +15,7 @@ With `lazily` there is no stage until something has to be sent: a little is publ
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Final
@@ -27,13 +27,14 @@ from logboom.batch import Batch, Producer
 from logboom.batch.codec import CODECS
 from logboom.batch.header import SEQUENCE_MODULUS
 from logboom.batch.partitioner import partition_of
-from logboom.broker.api import TopicInfo
+from logboom.broker.api import CursorMove, TopicInfo
 from logboom.broker.publish.publication import KeyInfo, Publication, PublishKey, Receipt, StageInfo
 from logboom.client.link.address import Servers
 from logboom.client.link.calls import Calls
 from logboom.client.publish.publish_calls import (
     DISCARD_TIMEOUT_S,
     PUBLISH_TIMEOUT_S,
+    check_movable,
     publish_in_one_over,
     publish_over,
 )
@@ -338,9 +339,13 @@ class StageWriter:
             self._receipt = Receipt(self.stage, self.records)
         return self._receipt
 
-    def publish(self, key: PublishKey, timeout_s: float = PUBLISH_TIMEOUT_S) -> Publication:
+    def publish(
+        self, key: PublishKey, timeout_s: float = PUBLISH_TIMEOUT_S, moves: Sequence[CursorMove] = ()
+    ) -> Publication:
         """Finish, and publish this alone: in one call, where there is no stage yet and it is little."""
-        in_one = self._publish_in_one(key, timeout_s) if self._stream is None else None
+        if moves:
+            check_movable(self._calls.link(time.monotonic() + self._timeout_s).welcome.limits, moves)
+        in_one = self._publish_in_one(key, timeout_s, moves) if self._stream is None else None
         if in_one is not None:
             self._end()
             return in_one
@@ -349,13 +354,13 @@ class StageWriter:
             self._flush()
             self._receipt = Receipt(self.stage, self.records)
         try:
-            publication = publish_over(self._calls, key, [self._receipt], timeout_s)
+            publication = publish_over(self._calls, key, [self._receipt], timeout_s, moves)
             self._end()
             return publication
         finally:
             self.close()
 
-    def _publish_in_one(self, key: PublishKey, timeout_s: float) -> Publication | None:
+    def _publish_in_one(self, key: PublishKey, timeout_s: float, moves: Sequence[CursorMove]) -> Publication | None:
         """None where it takes a stage: nothing was published then, and everything is still here."""
         self._check()
         link = self._calls.link(time.monotonic() + self._timeout_s)
@@ -373,7 +378,7 @@ class StageWriter:
         ]
         try:
             with self._all_or_failed():
-                return publish_in_one_over(self._calls, key, parts, payload, timeout_s)
+                return publish_in_one_over(self._calls, key, parts, payload, timeout_s, moves)
         except (InvalidKey, LowSpace, RemoteProtocolError):
             self._failure = None
             return None  # what is really wrong with it is said of the stage, or waited for

@@ -10,6 +10,9 @@ published twice: a program that does not know how far it came says it again. A b
 Client and transaction are each for one thread at a time; while a transaction goes on it has a connection of its own,
 which another one uses after it. What is little is published in one call, at the end of its block. See
 docs/howto/transactions.md.
+
+What is made of records that were read can be published with the place where their reader stands (`commit_cursor`): a
+program that goes on at its cursor reads, and writes, each once.
 """
 
 from __future__ import annotations
@@ -23,13 +26,14 @@ from typing import Any, Final, TypeVar
 from msgspec.msgpack import Decoder
 
 from logboom.batch.builder import table_columns
-from logboom.broker.api import TopicInfo
+from logboom.broker.api import CursorMove, TopicInfo
 from logboom.broker.publish.publication import KeyInfo, Publication, PublishKey, StageInfo
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, list_servers
 from logboom.client.link.calls import Calls
 from logboom.client.publish.publish_calls import PUBLISH_TIMEOUT_S
 from logboom.client.publish.stage_writer import STAGING_TIMEOUT_S, Payload, StageWriter
+from logboom.client.read.cursor_marks import MovingReader
 from logboom.client.read.start import CONNECT_PATIENCE_S
 from logboom.client.topic_admin import TopicAdmin
 from logboom.errors import LocalProtocolError, LogboomError, OutcomeUnknown
@@ -156,6 +160,9 @@ class Transaction:
         self._writer_options = writer_options
         self._writer: StageWriter | None = None
         self._state = "new"
+        self._moves: dict[tuple[str, str, int | None], CursorMove] = {}
+        self._readers: list[tuple[MovingReader, list[CursorMove]]] = []
+        """What they are to be told when it is published."""
 
     def __repr__(self) -> str:
         return f"<Transaction {self.key.name!r} number {self.key.number}: {self._state}>"
@@ -186,7 +193,26 @@ class Transaction:
                 self._state = "in doubt"
 
     def _publish(self) -> Publication:
-        return self._open().publish(self.key, self._publish_timeout_s)
+        publication = self._open().publish(self.key, self._publish_timeout_s, list(self._moves.values()))
+        for reader, moves in self._readers:
+            reader.moved(moves)
+        return publication
+
+    def commit_cursor(self, reader: MovingReader) -> None:
+        """With the block the reader's cursor moves to where the reader stands now; if it is not published, it stays.
+
+        Raises UnexpectedCursor, or the end of the block does, where somebody else has moved the cursor.
+        """
+        self._check_open()
+        moves = reader.moves()
+        self._readers.append((reader, moves))
+        self.move_cursors(moves)
+
+    def move_cursors(self, moves: Iterable[CursorMove]) -> None:
+        """With the block these cursors move. Of several moves of one cursor in one log the last one counts."""
+        self._check_open()
+        for move in moves:
+            self._moves[move.cursor, move.topic, move.partition] = move
 
     def write(
         self,
@@ -233,9 +259,12 @@ class Transaction:
             self._writer.discard()
             self._writer = None
 
-    def _open(self) -> StageWriter:
+    def _check_open(self) -> None:
         if self._state != "open":
             raise LocalProtocolError(f"{self!r}: records are written inside its `with` block")
+
+    def _open(self) -> StageWriter:
+        self._check_open()
         if self._writer is None:
             self._writer = self._client._begin(self.key, self._writer_options)
         return self._writer

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logboom.batch import Batch, Record
 from logboom.batch.tables import join_tables
+from logboom.broker.api import CursorMove
 from logboom.client.link.async_link import AsyncLink
 from logboom.client.link.pushes import Pushes
 from logboom.client.read.fetcher import Ask, Connect, Drop, LongWork, Next, Sleep, Step, Steps, Subscribe
@@ -102,6 +103,7 @@ class AsyncReader(ReaderState):
     async def seek(self, seqno: int, topic: str | None = None, partition: int | None = None) -> None:
         """The next loop begins there; where several logs are read, in the one that is named."""
         await self._run(self._fetching.seek(check_seqno(seqno), topic, partition))
+        self._marks.forget()
 
     async def commit(self, *, force: bool = False, expect: str | None = None) -> None:
         """Let the cursor stand where the reader does: behind what the loop was given last.
@@ -110,6 +112,16 @@ class AsyncReader(ReaderState):
         moves it back. With `expect`, a bookmark, or "" for none, UnexpectedCursor where it stands elsewhere.
         """
         await self._run(self._fetching.commit(self._cursor(), force, expect))
+        self._marks.forget()
+
+    async def moves(self) -> list[CursorMove]:
+        """What a publish is to do so that the cursor stands where the reader does: behind what the loop was given last.
+
+        For the transaction that has what was made of these records (`publish_batches` of `connect`). Each expects the
+        cursor where this reader has found it, or moved it: where somebody else has moved it, UnexpectedCursor.
+        """
+        found: list[CursorMove] = await self._run(self._fetching.moves(self._cursor(), self._marks))
+        return found
 
     async def _pieces(
         self, take: Callable[[Any], Iterator[Piece]], follow: bool, timeout_s: float | None

@@ -11,17 +11,21 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from logboom.broker.api import Chunk, ReadRequest
+from msgspec.msgpack import Decoder
+
+from logboom.broker.api import Chunk, CursorMove, ReadRequest
 from logboom.client.link.address import Address
 from logboom.client.link.backoff import Backoff
+from logboom.client.read.cursor_marks import CursorMarks
 from logboom.client.read.merged_core import MergedCore
 from logboom.client.read.reader_core import ReaderCore
 from logboom.client.read.topics_core import TopicsCore
 from logboom.errors import LogboomError, PartitionNotFound, ReadOnlyReplica, TopicRecreated, Unavailable
-from logboom.protocols.binary.messages import CommitCursor, Kind, Read
+from logboom.protocols.binary.messages import CommitCursor, FetchCursor, Kind, Read
 
 LOOK_S: Final = 0.05
 """How often a reader by time looks for news at the end of all its logs."""
+_text: Final = Decoder(str | None)
 RETRY_S: Final = 30.0
 """How long a reader that does not follow goes on trying to reach a node."""
 
@@ -210,6 +214,23 @@ class Fetcher:
                     raise
                 self._proven = False  # to read from, perhaps: the next one's turn
                 raise Unavailable(str(error)) from error
+
+        return self._persist(ask, self._clock() + RETRY_S)
+
+    def moves(self, cursor: str, marks: CursorMarks) -> Steps:
+        """The cursor's way to where the reader stands, in each log where that is not the same."""
+        reading = self.reading
+
+        def ask() -> Steps:
+            moves: list[CursorMove] = []
+            for log in reading.logs:
+                if marks.is_unsure(log):
+                    found = yield Ask(Kind.CALL, FetchCursor(cursor, log.topic, log.partition))
+                    marks.learn(cursor, log, _text.decode(found))
+                move = marks.move(cursor, log)
+                if move is not None:
+                    moves.append(move)
+            return moves
 
         return self._persist(ask, self._clock() + RETRY_S)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from logboom.batch import Batch, Record
 from logboom.batch.tables import join_tables
+from logboom.broker.api import CursorMove
 from logboom.client.link.blocking_link import BlockingLink, LinkPushes
 from logboom.client.read.fetcher import Ask, Connect, Drop, LongWork, Next, Sleep, Step, Steps, Subscribe
 from logboom.client.read.reader_state import ReaderState, need_pandas
@@ -110,6 +111,7 @@ class Reader(ReaderState):
     def seek(self, seqno: int, topic: str | None = None, partition: int | None = None) -> None:
         """The next loop begins there; where several logs are read, in the one that is named."""
         self._run(self._fetching.seek(check_seqno(seqno), topic, partition))
+        self._marks.forget()
 
     def commit(self, *, force: bool = False, expect: str | None = None) -> None:
         """Let the cursor stand where the reader does: behind what the loop was given last.
@@ -118,6 +120,16 @@ class Reader(ReaderState):
         moves it back. With `expect`, a bookmark, or "" for none, UnexpectedCursor where it stands elsewhere.
         """
         self._run(self._fetching.commit(self._cursor(), force, expect))
+        self._marks.forget()
+
+    def moves(self) -> list[CursorMove]:
+        """What a publish is to do so that the cursor stands where the reader does: behind what the loop was given last.
+
+        For the transaction that has what was made of these records (`Transaction.commit_cursor`). Each expects the
+        cursor where this reader has found it, or moved it: where somebody else has moved it, UnexpectedCursor.
+        """
+        found: list[CursorMove] = self._run(self._fetching.moves(self._cursor(), self._marks))
+        return found
 
     def _pieces(
         self,

@@ -90,6 +90,8 @@ class ReaderCore:
         self._term: int | None = None
         self._given: Given | None = None
         """Records that are being taken; the position is inside them."""
+        self.began: int | None = None
+        """Where it was put last: found as its start, or sought."""
         self._lineage = TERM_UNKNOWN, 0
         """A term, and its lineage where the node has said it."""
         self.first = self.committed = 0
@@ -186,7 +188,7 @@ class ReaderCore:
     def stand_at(self, topic_id: str, seqno: int, first: int, committed: int, term: int | None) -> None:
         if not _TOPIC_ID.fullmatch(topic_id):
             raise RemoteProtocolError(f"{topic_id!r} is no id of a topic")
-        self.topic_id, self.first, self.committed = topic_id, first, committed
+        self.topic_id, self.first, self.committed, self.began = topic_id, first, committed, seqno
         self._move(seqno, term)
 
     def pass_to(self, chunk: Chunk) -> None:
@@ -198,6 +200,7 @@ class ReaderCore:
         self._note(chunk)
         if self.seqno is not None:
             return
+        self.began = chunk.seqno
         self._stand(chunk.seqno, chunk.term if chunk.next_seqno == chunk.seqno else None)
         wanted = self.start.seqno
         if self.start.bookmark is not None:
@@ -256,6 +259,7 @@ class ReaderCore:
 
     def seek(self, seqno: int, topic: str | None = None, partition: int | None = None) -> None:
         self.current = self.state = None
+        self.began = seqno
         self._stand(seqno, None)
 
     def _stand(self, seqno: int | None, term: int | None) -> None:

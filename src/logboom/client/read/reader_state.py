@@ -9,11 +9,12 @@ from functools import partial
 from typing import Literal
 
 from logboom.batch import microseconds
-from logboom.broker.api import Filter, Start
+from logboom.broker.api import CursorMove, Filter, Start
 from logboom.broker.read.log_names import LogNames, join_names
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.read.checkpoints import choose_checkpoint, find_state
+from logboom.client.read.cursor_marks import CursorMarks
 from logboom.client.read.fetcher import Fetcher
 from logboom.client.read.log_position import LogPosition
 from logboom.client.read.merged_core import MergedCore
@@ -98,6 +99,7 @@ class ReaderState:
             if isinstance(reading, TopicsCore):
                 raise ValueError("a checkpoint is of one topic: name that alone, or read without from_checkpoint")
             prepare = partial(find_state, reading, choose_checkpoint(checkpoint, wanted, cursor))
+        self._marks = CursorMarks(start.cursor is not None)
         self._fetching = Fetcher(reading, parse_servers(servers), time.monotonic, prepare)
         self._begin()
 
@@ -176,6 +178,10 @@ class ReaderState:
     def last_gap(self) -> LogboomError | None:
         """Why records were passed over, the last time."""
         return self._reading.last_gap
+
+    def moved(self, moves: Sequence[CursorMove]) -> None:
+        """What `moves` has given was published. Where this is not said, the next `moves` asks the node."""
+        self._marks.moved(self._reading.logs, moves)
 
     def _cursor(self) -> str:
         if self.cursor is None:

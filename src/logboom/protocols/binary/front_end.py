@@ -14,7 +14,7 @@ import msgspec
 from logboom.batch import BATCH_SIZE_MAX
 from logboom.broker.access.quotas import Quotas
 from logboom.broker.access.sign_in import SignIn
-from logboom.broker.api import Broker, TopicInfo
+from logboom.broker.api import MOVES_MAX, Broker, TopicInfo
 from logboom.broker.caller import Caller
 from logboom.broker.limits import Limits, Rejections
 from logboom.broker.monitor.measures import Meter
@@ -121,6 +121,7 @@ class BinaryFrontEnd(Crowd[BinaryConnection]):
             subscriptions=limits.subscriptions_per_connection,
             publish_bytes=BUNDLE_BYTES_MAX,
             publish_batches=BUNDLE_BATCHES_MAX,
+            publish_moves=MOVES_MAX,
         )
         directory = self._directory if self._shows_files(caller) else None
         facts = *self.identity, directory, self._server_name, wire, topics

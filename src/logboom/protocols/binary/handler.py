@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import msgspec
 from msgspec.msgpack import Decoder
 
-from logboom.broker.api import Answer, Outcome, Part, PublishKey, ReadRequest, Start, call_when_done
+from logboom.broker.api import Answer, Outcome, Part, ReadRequest, Start, call_when_done
 from logboom.broker.caller import Caller
 from logboom.broker.publish.publication import BUNDLE_BYTES_MAX
 from logboom.errors import LimitExceeded, LogboomError, ProtocolError, RemoteProtocolError
@@ -261,12 +261,14 @@ class Handler:
         self._connection.keep()
         self._held_bytes += size
         caller = self._caller
-        self._start(correlation, lambda: self._publish(correlation, head.key, parts, size, caller))
+        self._start(correlation, lambda: self._publish(correlation, head, parts, size, caller))
         self._connection.regulate()
 
-    async def _publish(self, correlation: int, key: PublishKey, parts: list[Part], size: int, caller: Caller) -> None:
+    async def _publish(
+        self, correlation: int, head: PublishBatches, parts: list[Part], size: int, caller: Caller
+    ) -> None:
         try:
-            result = await self._front_end.broker.publish_batches(key, parts, caller=caller)
+            result = await self._front_end.broker.publish_batches(head.key, parts, head.moves, caller=caller)
         finally:
             self._held_bytes -= size
         self._connection.send(encode_front(Kind.RESULT, correlation, result))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from logboom.broker.api import Acks, ActivityRequest, PublishKey, ReadRequest, Receipt, Settings, TopicInfo
+from logboom.broker.api import Acks, ActivityRequest, CursorMove, PublishKey, ReadRequest, Receipt, Settings, TopicInfo
 from logboom.protocols.binary.access_messages import AccessCall
 from logboom.protocols.binary.group_messages import GroupCall
 
@@ -82,6 +82,8 @@ class WireLimits(msgspec.Struct):
     publish_bytes: int = 0
     """Of batches in one PUBLISH; 0 where the server has no such call."""
     publish_batches: int = 0
+    publish_moves: int = 0
+    """Cursors that one publish may move; 0 where the server moves none with it."""
 
 
 class Welcome(msgspec.Struct):
@@ -162,6 +164,7 @@ class PublishBatches(msgspec.Struct, array_like=True, gc=False):
 
     key: PublishKey
     parts: list[AppendPart]
+    moves: list[CursorMove] = []
 
 
 class AppendedAt(msgspec.Struct, array_like=True, gc=False):
@@ -318,9 +321,10 @@ class OpenStage(msgspec.Struct, tag="open_stage", omit_defaults=True):
     note: str = ""
 
 
-class Publish(msgspec.Struct, tag="publish"):
+class Publish(msgspec.Struct, tag="publish", omit_defaults=True):
     key: PublishKey
     stages: list[Receipt]
+    moves: list[CursorMove] = []
 
 
 class Discard(msgspec.Struct, tag="discard"):

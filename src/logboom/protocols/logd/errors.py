@@ -52,6 +52,7 @@ REASONS: Final[dict[type[BaseException], bytes]] = {
     e.ConfigError: INVALID_REQUEST,
     e.InvalidCursorName: INVALID_REQUEST,
     e.CursorNotFound: NOT_FOUND,
+    e.CursorBusy: UNAVAILABLE,
     e.CursorMovedBack: INVALID_REQUEST,
     e.UnexpectedCursor: INVALID_REQUEST,
     e.TopicError: NOT_FOUND,

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from logboom.broker.state.cursors import Cursors
+from logboom.broker.state.cursors import CursorChange, CursorEntry, Cursors
 from logboom.errors import (
     CursorMovedBack,
     InvalidBookmark,
     InvalidCursorName,
     LimitExceeded,
+    OutcomeUnknown,
     TopicRecreated,
     UnexpectedCursor,
 )
@@ -191,5 +192,90 @@ def test_there_are_no_more_cursors_than_allowed() -> None:
         with pytest.raises(LimitExceeded, match=r"limits\.cursors"):
             await commit(cursors, "c", 1)
         await commit(cursors, "a", 2)
+
+    asyncio.run(run())
+
+
+def begin(cursors: Cursors, seqno: int, **how: Any) -> CursorChange:
+    return cursors.begin("c", "events", ID, 0, mark(seqno), 0, with_publish=True, **how)
+
+
+def test_a_move_that_is_under_way_is_what_later_commits_are_compared_with() -> None:
+    async def run() -> None:
+        _, cursors = open_cursors(SimulatedDisk())
+        change = begin(cursors, 10)
+        with pytest.raises(CursorMovedBack):
+            await put(cursors, 9)
+        with pytest.raises(UnexpectedCursor):
+            begin(cursors, 11, expect="")
+        with pytest.raises(UnexpectedCursor):  # somebody else's move to the same place is no repeat
+            begin(cursors, 10, expect=mark(9))
+        cursors.end([change])  # it was refused
+        await put(cursors, 9)
+        assert cursors.fetch("c", "events", 0) == mark(9)
+
+    asyncio.run(run())
+
+
+def test_a_move_that_is_written_late_or_again_never_replaces_what_came_after_it() -> None:
+    disk = SimulatedDisk()
+
+    async def run() -> None:
+        _, cursors = open_cursors(disk)
+        first, second = begin(cursors, 10), begin(cursors, 12)
+        await put(cursors, 5, force=True)
+        await cursors.write([first, second])
+        assert cursors.fetch("c", "events", 0) == mark(5)
+        third = begin(cursors, 7)
+        await asyncio.gather(cursors.write([first, third]), put(cursors, 6, force=True), cursors.write([third, second]))
+        assert cursors.fetch("c", "events", 0) == mark(6)
+        await cursors.close()
+
+    asyncio.run(run())
+    disk.kill()
+
+    async def later() -> None:
+        _, cursors = open_cursors(disk)
+        newest = cursors.standing(b"c\0events\0000")
+        assert newest is not None
+        for version, stands in ((newest.version, mark(6)), (newest.version + 1, mark(20))):
+            entry = CursorEntry(bytes.fromhex(ID), 20, 1, 0, version=version)
+            await cursors.write([cursors.resume(b"c\0events\0000", entry)])
+            assert cursors.fetch("c", "events", 0) == stands
+
+    asyncio.run(later())
+
+
+def test_who_must_know_exactly_waits_for_what_is_under_way() -> None:
+    async def run() -> None:
+        _, cursors = open_cursors(SimulatedDisk())
+        await cursors.settled("c", "events", 0)
+        change = begin(cursors, 10)
+        waiting = asyncio.create_task(cursors.settled("c", "events", 0))
+        await cursors.settled("c", "events", 1)
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await cursors.write([change])
+        await waiting
+        assert cursors.fetch("c", "events", 0) == mark(10)
+        await cursors.settled("c", "events", 0)
+        cursors.doubt([begin(cursors, 11)], OutcomeUnknown("the disk has failed"))
+        with pytest.raises(OutcomeUnknown):
+            await cursors.settled("c", "events", 0)
+
+    asyncio.run(run())
+
+
+def test_a_commit_goes_on_and_counts_although_its_caller_goes_away() -> None:
+    async def run() -> None:
+        _, cursors = open_cursors(SimulatedDisk())
+        going = asyncio.create_task(put(cursors, 10))
+        await asyncio.sleep(0)
+        going.cancel()
+        await asyncio.gather(going, return_exceptions=True)
+        with pytest.raises(CursorMovedBack):
+            await put(cursors, 3)
+        await cursors.settled("c", "events", 0)
+        assert cursors.fetch("c", "events", 0) == mark(10)
 
     asyncio.run(run())

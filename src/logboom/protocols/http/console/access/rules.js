@@ -8,7 +8,7 @@ import { makeList, namesIn, namesInput, select } from "./lists.js";
 import { fillNames } from "./users.js";
 
 export const RIGHTS = ["read", "write", "create", "configure", "delete", "describe", "manage"];
-export const KINDS = ["topic", "cursor", "transaction", "pipeline", "user", "node", "channel", "tag"];
+export const KINDS = ["topic", "cursor", "group", "transaction", "pipeline", "user", "node", "channel", "tag"];
 const RULES = [
   { label: "Number", name: "number" },
   { label: "Rule", name: "effect", meaning: "What denies wins over what allows" },

@@ -1,0 +1,347 @@
+"""The groups of a node: one owner of each, which takes what members say, decides, writes it down, and tells them.
+
+    a member says something → the next entry (`moves.py`) → durable → members are told
+
+Invariants. Nobody is told of a grant that is not durable, so after a crash a log has the holder who was told so.
+Changes of one group are made one after the other. A place moves only for the holder of its log, in the generation in
+which it was given to him; who is given a log is told its place when all moves of it that were begun have ended.
+
+A node that was stopped, or too busy to listen, ends no session for that: the time it was away is not counted. Where a
+change cannot be written down it is not made, and tried again at the next occasion. A copy of another node decides
+nothing; when it takes over, members have their whole session to find it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from math import inf
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from logboom.broker.api.cursors import CursorMove
+from logboom.broker.api.groups import GroupMode
+from logboom.broker.api.reads import ReadRequest
+from logboom.broker.append.sync_rounds import logger
+from logboom.broker.caller import Caller
+from logboom.broker.catalog import Catalog, Hosted
+from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, decode_group, encode_group
+from logboom.broker.groups.live_group import GroupCounts, LiveGroup
+from logboom.broker.groups.moves import settled, taken_over, without_members
+from logboom.broker.groups.presence import Presence
+from logboom.broker.groups.sharing import LogId
+from logboom.broker.groups.wishes import mark
+from logboom.broker.limits import Limits
+from logboom.broker.read.log_names import LogNames
+from logboom.broker.read.topic_reads import TopicReads
+from logboom.broker.state.cursors import Cursors
+from logboom.broker.state.internal_log import StateLog
+from logboom.broker.state.log_cursors import commit_in
+from logboom.broker.world import World
+from logboom.errors import GroupBusy, GroupNotFound, LogboomError, LogNotHeld, RemoteProtocolError, ShuttingDown
+
+RETRY_S: Final = 1.0
+LOOK_S: Final = 3_600.0
+"""How often groups are looked for that nobody has been a member of for long."""
+
+Result = TypeVar("Result")
+
+
+class Coordinator:
+    """For `LocalBroker`, which has asked whether the caller may."""
+
+    def __init__(
+        self,
+        state: StateLog,
+        cursors: Cursors,
+        catalog: Catalog,
+        reads: TopicReads,
+        limits: Limits,
+        world: World,
+        is_copy: bool,
+        spawn: Callable[[Coroutine[Any, Any, Any]], asyncio.Task[Any]],
+    ) -> None:
+        self.state = state
+        self.cursors = cursors
+        self.catalog = catalog
+        self.reads = reads
+        self.limits = limits
+        self.world = world
+        self._spawn = spawn
+        self.is_copy = is_copy
+        """While another node decides."""
+        self.counts = GroupCounts()
+        self.groups: dict[str, LiveGroup] = {}
+        self._due: list[tuple[float, str]] = []
+        self._wake = asyncio.Event()
+        self.closing = False
+        self._load()
+        catalog.watchers.add(self._told)
+
+    def _load(self) -> None:
+        now_s = self.world.monotonic_s()
+        for key, value in self.state.items():
+            group = LiveGroup(key.decode(), decode_group(value))
+            self.groups[group.name] = group
+            self._expect_all(group, now_s)
+
+    def _expect_all(self, group: LiveGroup, now_s: float) -> None:
+        """Every member has its whole session to be heard of."""
+        for member, about in group.entry.members.items():
+            if member not in group.presences:
+                caller = Caller(about.principal, frozenset(about.principal_groups))
+                group.presences[member] = Presence.of(about, caller, now_s)
+        self.schedule(group)
+
+    def find(self, name: str) -> LiveGroup:
+        group = self.groups.get(name)
+        if group is None or not group.is_kept:
+            raise GroupNotFound(name)
+        return group
+
+    def take(self, name: str, mode: GroupMode) -> LiveGroup:
+        """The group of this name, or one that is to be made."""
+        group = self.groups.get(name)
+        if group is None:
+            now_us = self.world.now_us()
+            group = self.groups[name] = LiveGroup(name, GroupEntry(mode, made=now_us, emptied=now_us), is_kept=False)
+        return group
+
+    async def do(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """To its end, also where whoever asked has gone away."""
+        if self.closing:
+            work.close()
+            raise ShuttingDown
+        result: Result = await asyncio.shield(self._spawn(work))
+        return result
+
+    async def settle(self, group: LiveGroup, entry: GroupEntry, given_back: Collection[LogId] = ()) -> None:
+        """Write down what follows from this state of the group, and tell its members. Under its lock."""
+        following = entry if entry.mode == "queue" else settled(entry, self._wanted(group, entry), given_back)
+        before = group.entry
+        if following == before and group.is_kept:
+            return
+        try:
+            await self.state.put({group.name.encode(): encode_group(following)})
+        except BaseException:
+            if not group.is_kept:
+                self.groups.pop(group.name, None)
+            raise
+        group.entry, group.is_kept = following, True
+        known = {(grant.log, grant.generation) for grant in before.grants}
+        self.counts.moves += sum((grant.log, grant.generation) not in known for grant in following.grants)
+        for member in before.members.keys() - following.members.keys():
+            group.presences.pop(member, None)
+        for member in list(group.waiting):
+            about = following.members.get(member)
+            if about is None or about.changed > before.generation:
+                group.wake(member)
+        self.schedule(group)
+
+    def _wanted(self, group: LiveGroup, entry: GroupEntry) -> dict[LogId, tuple[str, ...]]:
+        """Every log there is that somebody wants or holds, with the members who want it and may read it."""
+        wanted: dict[LogId, list[str]] = {grant.log: [] for grant in entry.grants if self._is_there(grant)}
+        alike: dict[tuple[str, Caller], list[str]] = {}
+        for member, about in entry.members.items():
+            caller = replace(group.presences[member].caller, address="", protocol="")
+            alike.setdefault((about.topics, caller), []).append(member)
+        for (topics, caller), members in alike.items():
+            request = ReadRequest(topics, whole=True)
+            for hosted, partition in self.reads.find(LogNames.parse(topics), request, caller):
+                wanted.setdefault(LogId(hosted.topic.name, hosted.topic.id, partition), []).extend(members)
+        if len(wanted) > self.limits.group_logs:
+            self._say_too_many(group, len(wanted))
+            wanted = dict(sorted(wanted.items())[: self.limits.group_logs])
+        return {log: tuple(sorted(members)) for log, members in wanted.items()}
+
+    def _say_too_many(self, group: LiveGroup, count: int) -> None:
+        logger.warning(
+            "group %s: its topics have %d logs, and limits.group_logs is %d: the last by name are read by nobody",
+            *(group.name, count, self.limits.group_logs),
+        )
+
+    def _is_there(self, grant: GrantEntry) -> bool:
+        hosted = self.catalog.get(grant.topic)
+        return hosted is not None and hosted.topic.id == grant.topic_id and grant.partition < len(hosted.writers)
+
+    # What time, topics and rules do.
+
+    def _told(self, hosted: Hosted | None) -> None:
+        """A topic has come; or others may be read than before."""
+        for group in self.groups.values():
+            entry = group.entry
+            if not entry.members or entry.mode == "queue":
+                continue
+            wishes = {about.topics for about in entry.members.values()}
+            if hosted is None or any(LogNames.parse(topics).fit(hosted.topic.name) for topics in wishes):
+                self._look_again(group)
+
+    def forget_topic(self, topic_id: str) -> None:
+        """It was deleted."""
+        for group in self.groups.values():
+            if any(grant.topic_id == topic_id for grant in group.entry.grants):
+                self._look_again(group)
+
+    def _look_again(self, group: LiveGroup) -> None:
+        if not self.closing and not self.is_copy and not group.is_stale:
+            group.is_stale = True
+            self._spawn(self._tend(group))
+
+    def schedule(self, group: LiveGroup) -> None:
+        """Look at it when something will be due. What is put off is found out then."""
+        due_s = min((presence.next_due_s() for presence in group.presences.values()), default=inf)
+        if due_s < group.due_s:
+            group.due_s = due_s
+            heapq.heappush(self._due, (due_s, group.name))
+            if self._due[0] == (due_s, group.name):
+                self._wake.set()
+
+    async def run(self) -> None:
+        """Until `close`: end sessions, take what is not given back, forget groups that nobody uses."""
+        look_s = self.world.monotonic_s() + LOOK_S
+        while not self.closing:
+            self._wake.clear()
+            now_s = self.world.monotonic_s()
+            due_s = min(look_s, self._due[0][0]) if self._due else look_s
+            if due_s > now_s:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(due_s - now_s):
+                        await self._wake.wait()
+                late_s = self.world.monotonic_s() - due_s
+                if late_s > RETRY_S / 2:
+                    self._excuse(late_s)
+                continue
+            if look_s <= now_s:
+                look_s = now_s + LOOK_S
+                await self._forget_idle()
+            while self._due and self._due[0][0] <= now_s:
+                due_s, name = heapq.heappop(self._due)
+                group = self.groups.get(name)
+                if group is not None and group.due_s == due_s:
+                    group.due_s = inf
+                    if not self.is_copy:
+                        await self._tend(group)
+                        self.schedule(group)
+
+    def _excuse(self, late_s: float) -> None:
+        """The node could not listen for so long: nobody was silent then."""
+        for group in self.groups.values():
+            for presence in group.presences.values():
+                presence.heard_s += late_s
+                presence.told_at = {log: told_s + late_s for log, told_s in presence.told_at.items()}
+
+    async def _tend(self, group: LiveGroup) -> None:
+        """Do what is due for a group by now."""
+        try:
+            async with group.changing:
+                group.is_stale = False
+                if self.groups.get(group.name) is not group or self.closing:
+                    return
+                now_s, entry = self.world.monotonic_s(), group.entry
+                gone = {member for member, presence in group.presences.items() if presence.until_s <= now_s}
+                taken: set[LogId] = set()
+                for member, presence in group.presences.items():
+                    taken |= presence.overdue(entry, member, now_s)
+                await self.settle(group, without_members(entry, gone, self.world.now_us()), taken)
+                self.counts.expired += len(gone)
+                self.counts.taken += len(taken)
+        except LogboomError as error:
+            logger.warning("group %s: what is due cannot be written down, it is tried again: %s", group.name, error)
+            for presence in group.presences.values():
+                presence.heard_s += RETRY_S
+
+    async def _forget_idle(self) -> None:
+        since_us = self.world.now_us() - self.limits.group_idle_ms * 1000
+        for group in list(self.groups.values()):
+            emptied = max(group.entry.emptied, group.entry.made)
+            if self.is_copy or group.entry.members or emptied >= since_us:
+                continue
+            try:
+                await self.forget(group)
+            except LogboomError as error:
+                logger.warning("group %s: cannot be forgotten: %s", group.name, error)
+
+    # What other calls are made of.
+
+    async def move(self, name: str, hosted: Hosted, partition: int, bookmark: str, force: bool = False) -> None:
+        move = CursorMove(mark(name), hosted.topic.name, partition, bookmark, force=force)
+        await commit_in(hosted, self.cursors, move, self.world.now_us())
+
+    def check_holder(self, name: str, member: str, hosted: Hosted, partition: int, generation: int) -> None:
+        """Raises LogNotHeld, unless this log was given to this member in this generation and not to others since."""
+        group = self.groups.get(name)
+        log = LogId(hosted.topic.name, hosted.topic.id, partition)
+        for grant in () if group is None else group.entry.grants:
+            if grant.log == log and grant.member == member and grant.generation == generation:
+                return
+        raise LogNotHeld(name, f"{hosted.topic.name}/{partition}", generation)
+
+    async def forget(self, group: LiveGroup) -> None:
+        """With its places. Raises GroupBusy while it has members."""
+        await self.do(self._forget(group))
+
+    async def _forget(self, group: LiveGroup) -> None:
+        async with group.changing:
+            if self.groups.get(group.name) is not group:
+                raise GroupNotFound(group.name)
+            if group.entry.members:
+                raise GroupBusy(group.name, len(group.entry.members))
+            await self.cursors.delete(mark(group.name))
+            await self.state.put({group.name.encode(): None})
+            del self.groups[group.name]
+
+    # Copies.
+
+    @property
+    def entries(self) -> dict[bytes, bytes]:
+        """Everything, as it is kept."""
+        return dict(self.state.items())
+
+    @property
+    def version(self) -> str:
+        """The same for the same entries, on any node."""
+        return hashlib.sha256(msgspec.msgpack.encode(sorted(self.entries.items()))).hexdigest()
+
+    async def copy(self, found: Mapping[bytes, bytes]) -> None:
+        """As another node has them; what it has not is removed."""
+        try:
+            decoded = {key: decode_group(value) for key, value in found.items()}
+        except msgspec.DecodeError:
+            raise RemoteProtocolError("the source sent what is no group") from None
+        here = self.entries
+        changes: dict[bytes, bytes | None] = dict.fromkeys(here.keys() - found.keys())
+        await self.state.put(changes | {key: value for key, value in found.items() if here.get(key) != value})
+        self.groups = {key.decode(): LiveGroup(key.decode(), entry) for key, entry in decoded.items()}
+
+    def take_over(self) -> None:
+        """From here on this node decides. What the node before has told in its last moments may not be known here, so
+        every generation is one that it cannot have had."""
+        self.is_copy = False
+        now_s = self.world.monotonic_s()
+        for group in self.groups.values():
+            self._expect_all(group, now_s)
+            self._spawn(self._begin_anew(group))
+
+    async def _begin_anew(self, group: LiveGroup) -> None:
+        try:
+            async with group.changing:
+                await self.settle(group, taken_over(group.entry))
+        except LogboomError as error:
+            logger.warning("group %s: that this node takes it over cannot be written down: %s", group.name, error)
+
+    def end(self) -> None:
+        """Whoever waits is told that the node ends; what is being written is finished."""
+        self.closing = True
+        self.catalog.watchers.discard(self._told)
+        self._wake.set()
+        for group in self.groups.values():
+            for member in list(group.waiting):
+                group.wake(member)
+
+    async def close(self) -> None:
+        await self.state.close()

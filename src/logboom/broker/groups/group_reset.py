@@ -1,0 +1,47 @@
+"""Putting the places of a group elsewhere, while it has no members who would not know of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+from logboom.broker.api.groups import GroupReset
+from logboom.broker.api.reads import ReadRequest, Start
+from logboom.broker.caller import Caller
+from logboom.broker.groups.coordinator import Coordinator
+from logboom.broker.groups.live_group import LiveGroup
+from logboom.broker.groups.wishes import mark
+from logboom.errors import GroupBusy
+from logboom.storage.bookmark import Bookmark
+
+
+class GroupResets:
+    def __init__(self, coordinator: Coordinator) -> None:
+        self._groups = coordinator
+
+    async def reset(self, name: str, topics: str, start: Start, dry_run: bool, caller: Caller) -> list[GroupReset]:
+        group = self._groups.groups.get(name)
+        if group is not None and group.entry.members:
+            raise GroupBusy(name, len(group.entry.members))
+        request = ReadRequest(topics, start, gaps="skip", whole=True)
+        places = await self._groups.reads.locate(request, caller, self._groups.limits.group_logs)
+        found = []
+        for place in places:
+            bookmark = self._groups.cursors.fetch(mark(name), place.topic, place.partition)
+            seqno_from = None if bookmark is None else Bookmark.parse(bookmark).seqno
+            found.append(GroupReset(place.topic, place.partition, seqno_from, place.seqno))
+        if not dry_run:
+            bookmarks = {(place.topic, place.partition): str(place.bookmark) for place in places}
+            await self._groups.do(self._reset(self._groups.take(name, "logs"), bookmarks))
+        return found
+
+    async def _reset(self, group: LiveGroup, bookmarks: Mapping[tuple[str, int], str]) -> None:
+        async with group.changing:
+            if group.entry.members:
+                raise GroupBusy(group.name, len(group.entry.members))
+            await self._groups.settle(group, group.entry)
+            moves = [
+                self._groups.move(group.name, self._groups.catalog.find(topic), partition, bookmark, True)
+                for (topic, partition), bookmark in bookmarks.items()
+            ]
+            await asyncio.gather(*moves)

@@ -1,0 +1,67 @@
+"""What a node knows of a member while it runs: when it was heard of, and what it was told. Nothing of it is kept.
+
+After a restart every member has its whole session to be heard of again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from logboom.broker.caller import Caller
+from logboom.broker.groups.group_entry import GroupEntry, MemberEntry
+from logboom.broker.groups.sharing import LogId
+
+
+@dataclass(slots=True, eq=False)
+class Presence:
+    heard_s: float
+    """Monotonic, as all times here."""
+    session_s: float
+    give_back_s: float
+    caller: Caller
+    knows: int = 0
+    """The generation that it said it knows."""
+    told_at: dict[LogId, float] = field(default_factory=dict)
+    """When it was first told that a log is asked for."""
+
+    @classmethod
+    def of(cls, about: MemberEntry, caller: Caller, now_s: float) -> Presence:
+        return cls(now_s, about.session_ms / 1000, about.give_back_ms / 1000, caller)
+
+    def take_after(self, before: Presence | None) -> None:
+        """It has joined again, and had been told this already."""
+        if before is not None:
+            self.knows, self.told_at = before.knows, before.told_at
+
+    @property
+    def until_s(self) -> float:
+        """When its session ends."""
+        return self.heard_s + self.session_s
+
+    def note_told(self, entry: GroupEntry, member: str, now_s: float) -> None:
+        """It is being answered with what this entry says."""
+        asked = {grant.log for grant in entry.grants if grant.member == member and grant.asked}
+        self.told_at = {log: self.told_at.get(log, now_s) for log in asked}
+
+    def given_back(self, entry: GroupEntry, member: str, held: Collection[tuple[str, int]]) -> set[LogId]:
+        """Logs that it was asked for, knows of it, and does not hold any more."""
+        return {
+            grant.log
+            for grant in entry.grants
+            if grant.member == member
+            and 0 < grant.asked <= self.knows
+            and (grant.topic_id, grant.partition) not in held
+        }
+
+    def overdue(self, entry: GroupEntry, member: str, now_s: float) -> set[LogId]:
+        """Logs that it was told to give back long ago, and has not."""
+        return {
+            grant.log
+            for grant in entry.grants
+            if grant.member == member and grant.asked and now_s >= self.told_at.get(grant.log, now_s) + self.give_back_s
+        }
+
+    def next_due_s(self) -> float:
+        """When something is to be done if nothing is heard."""
+        return min([self.until_s, *(told_s + self.give_back_s for told_s in self.told_at.values())])

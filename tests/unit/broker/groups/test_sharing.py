@@ -1,0 +1,63 @@
+"""Who gets which log: evenly among those who want it, with as few moves as that takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from logboom.broker.groups.sharing import LogId, share_out
+
+
+def logs(count: int, topic: str = "rooms") -> list[LogId]:
+    return [LogId(topic, topic, number) for number in range(count)]
+
+
+def loads(shared: dict[LogId, str]) -> list[int]:
+    return sorted(Counter(shared.values()).values())
+
+
+def test_all_have_as_many_or_one_more() -> None:
+    wanted = dict.fromkeys(logs(10), ("ann", "bob", "cid"))
+    assert loads(share_out(wanted, {})) == [3, 3, 4]
+
+
+def test_who_comes_gets_no_more_than_his_share_and_nothing_else_moves() -> None:
+    before = share_out(dict.fromkeys(logs(9), ("ann", "bob")), {})
+    after = share_out(dict.fromkeys(logs(9), ("ann", "bob", "cid")), before)
+    assert loads(after) == [3, 3, 3]
+    assert sum(after[log] != before[log] for log in before) == 3
+
+
+def test_who_goes_leaves_his_logs_to_the_others_and_nothing_else_moves() -> None:
+    before = share_out(dict.fromkeys(logs(9), ("ann", "bob", "cid")), {})
+    after = share_out(dict.fromkeys(logs(9), ("ann", "bob")), before)
+    assert loads(after) == [4, 5]
+    assert all(after[log] == before[log] for log in before if before[log] != "cid")
+
+
+def test_a_log_goes_only_to_who_wants_it() -> None:
+    wanted = dict.fromkeys(logs(3), ("ann",)) | dict.fromkeys(logs(3, "halls"), ("ann", "bob"))
+    shared = share_out(wanted, {})
+    assert {shared[log] for log in logs(3)} == {"ann"}
+    assert {shared[log] for log in logs(3, "halls")} == {"bob"}
+
+
+def test_a_log_that_nobody_wants_is_nobodys() -> None:
+    assert share_out({logs(1)[0]: ()}, {logs(1)[0]: "ann"}) == {}
+
+
+MEMBERS = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6).map(lambda members: tuple(sorted(members)))
+
+
+@given(st.dictionaries(st.sampled_from(logs(8) + logs(8, "halls")), MEMBERS), st.data())
+def test_no_move_would_make_it_more_even(wanted: dict[LogId, tuple[str, ...]], data: st.DataObject) -> None:
+    holders = {log: data.draw(st.sampled_from("abcdefz")) for log in wanted if data.draw(st.booleans())}
+    shared = share_out(wanted, holders)
+    assert shared.keys() == {log for log, members in wanted.items() if members}
+    counts = Counter(shared.values())
+    for log, member in shared.items():
+        assert member in wanted[log]
+        assert all(counts[member] - counts[other] < 2 for other in wanted[log])
+    assert share_out(wanted, shared) == shared
