@@ -68,7 +68,7 @@ LogboomError
 │   ├── GroupMismatch          the group shares logs, and was to share records, or the other way round
 │   ├── MemberUnknown          the group has no such member: silent for too long, or gone
 │   ├── LogNotHeld             a member speaks of a log that it does not hold in that generation
-│   └── JobNotHeld             a member speaks of records that it does not hold: their lease is over, or they are settled
+│   └── JobNotHeld             a member speaks of records that it does not hold: the lease is over, or they are settled
 ├── BufferFull                 the writer holds as much as it may, and was told not to wait
 ├── PackageMissing             a package that only some calls need is not installed; says what to install
 ├── SparkMissing               Spark, or what it runs on, is not here or too old; says what to install

@@ -43,9 +43,7 @@ class LeaseModel:
         return taken
 
     def holds(self, member: str) -> list[int]:
-        return [
-            seqno for seqno, record in self.records.items() if (record.state, record.member) == ("leased", member)
-        ]
+        return [seqno for seqno, record in self.records.items() if (record.state, record.member) == ("leased", member)]
 
     def give_back(self, seqno: int, rest_until_ms: int | None = None) -> None:
         record = self.records[seqno]

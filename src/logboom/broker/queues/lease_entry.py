@@ -51,9 +51,7 @@ _block = msgspec.msgpack.Decoder(_Block)
 
 
 def head_key(log: QueueLogId) -> bytes:
-    return b"".join(
-        (log.group.encode(), _SEPARATOR, bytes.fromhex(log.topic_id), log.partition.to_bytes(4, "big"))
-    )
+    return b"".join((log.group.encode(), _SEPARATOR, bytes.fromhex(log.topic_id), log.partition.to_bytes(4, "big")))
 
 
 def block_key(log: QueueLogId, number: int) -> bytes:

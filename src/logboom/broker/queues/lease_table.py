@@ -35,8 +35,6 @@ TRIES_MAX: Final = 100
 _TRIM: Final = 4 * BLOCK
 _DUE_MIN: Final = 1024
 _STATES: Final = re.compile(b"|".join(b"%c+" % state for state in range(REJECTED + 1)), re.DOTALL)
-_DONE: Final = re.compile(b"%c*" % DONE)
-_TIMED: Final = re.compile(b"[%c%c]+" % (LEASED, RESTING))
 _LEASED: Final = re.compile(b"%c+" % LEASED)
 _LOST: Final = re.compile(b"[%c%c]+" % (FREE, RESTING))
 _VAIN: Final = re.compile(b"%c+|%c+" % (FAILED, REJECTED))
@@ -79,6 +77,10 @@ class LeaseTable:
         """Numbers of blocks: seqnos divided by BLOCK."""
         self.in_flight: dict[str, int] = {}
         """Records that each member holds, where it holds any."""
+        self.held = 0
+        """By all of them."""
+        self.has_vain = False
+        """Whether there may be something to put away."""
         self.redelivered = self.skipped = 0
         self._origin = base
         """The seqno of the first entry of the arrays."""
@@ -89,7 +91,7 @@ class LeaseTable:
         self._free_from = 0
         """No entry before this one is free."""
         self._due: list[tuple[int, int, int]] = []
-        """When leases and rests end: a heap, with the seqnos that it is about. What was settled since is passed over."""
+        """When leases and rests end, with their seqnos: a heap. What was settled since is passed over."""
         self._due_most = _DUE_MIN
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
@@ -98,10 +100,6 @@ class LeaseTable:
     @property
     def top(self) -> int:
         return self._origin + len(self._states)
-
-    @property
-    def held(self) -> int:
-        return sum(self.in_flight.values())
 
     @property
     def resting(self) -> int:
@@ -118,13 +116,10 @@ class LeaseTable:
 
     # Leases.
 
-    def take(
-        self, member: str, count: int, end: int, until_ms: int, since: int = 0
-    ) -> list[LeasedRange]:
-        """Up to `count` records for this member, the oldest first; of those that are not below `since`."""
+    def take(self, member: str, count: int, end: int, until_ms: int) -> list[LeasedRange]:
+        """Up to `count` records for this member, the oldest first."""
         taken: list[LeasedRange] = []
-        at = max(self._free_from, since - self._origin)
-        is_first = at == self._free_from
+        at = self._free_from
         while count > 0:
             found = self._states.find(FREE, at)
             at = len(self._states) if found < 0 else found
@@ -133,9 +128,7 @@ class LeaseTable:
                 if room <= 0:
                     break
                 self._grow(min(count, room))
-            until = _run(FREE).match(self._states, at, at + count).end()  # type: ignore[union-attr]
-            tries = self._tries[at]
-            until = _run(tries).match(self._tries, at, until).end()  # type: ignore[union-attr]
+            until, tries = self._free_run(at, at + count)
             if tries >= self.tries_max:
                 self._set(at, until, FAILED)
             else:
@@ -143,11 +136,45 @@ class LeaseTable:
                 taken.append(LeasedRange(self._origin + at, self._origin + until, tries + 1))
                 count -= until - at
             at = until
-        if is_first:
-            self._free_from = at
+        self._free_from = at
         if taken:
             self._note_due(until_ms, taken[0].seqno, taken[-1].until)
         return taken
+
+    def _free_run(self, at: int, most: int) -> tuple[int, int]:
+        """How far entries are free and were tried as often as this one, which is; and how often that was."""
+        until = _end(FREE, self._states, at, most)
+        return _end(self._tries[at], self._tries, at, until), self._tries[at]
+
+    def peek(self, count: int, end: int, since: int) -> list[LeasedRange]:
+        """What `take` would give next of the records from `since` on, if it were asked."""
+        found: list[LeasedRange] = []
+        at = max(self._free_from, since - self._origin)
+        while count > 0 and (at := self._states.find(FREE, at)) >= 0:
+            until, tries = self._free_run(at, at + count)
+            if tries < self.tries_max:
+                found.append(LeasedRange(self._origin + at, self._origin + until, tries + 1))
+                count -= until - at
+            at = until
+        first = max(self.top, since)
+        until = min(end, self.base + self.window, first + count)
+        if first < until:
+            found.append(LeasedRange(first, until, 1))
+        return found
+
+    def take_these(self, member: str, ranges: list[LeasedRange], until_ms: int) -> bool:
+        """Lease exactly these, if all of them are free still."""
+        if not ranges or ranges[-1].until > self.base + self.window:
+            return False
+        for taken in ranges:
+            at, end = taken.seqno - self._origin, min(taken.until, self.top) - self._origin
+            if taken.seqno < self.base or (at < end and self._free_run(at, end) != (end, taken.tries - 1)):
+                return False
+        self._grow(max(0, ranges[-1].until - self.top))
+        for taken in ranges:
+            self._lease(member, taken.seqno - self._origin, taken.until - self._origin, taken.tries, until_ms)
+        self._note_due(until_ms, ranges[0].seqno, ranges[-1].until)
+        return True
 
     def _grow(self, count: int) -> None:
         self._states += bytes(count)
@@ -162,6 +189,7 @@ class LeaseTable:
         self._owners[at:until] = array("I", (self._number(member),)) * count
         self._untils[at:until] = array("q", (until_ms,)) * count
         self.in_flight[member] = self.in_flight.get(member, 0) + count
+        self.held += count
         if tries > 1:
             self.redelivered += count
 
@@ -179,6 +207,8 @@ class LeaseTable:
         self.dirty.update(range(first, last + 1)) if first < last else self.dirty.add(first)
         if state == FREE:
             self._free_from = min(self._free_from, at)
+        elif state >= FAILED:
+            self.has_vain = True
 
     def _note_due(self, until_ms: int, seqno: int, until: int) -> None:
         heapq.heappush(self._due, (until_ms, seqno, until))
@@ -221,6 +251,7 @@ class LeaseTable:
 
     def _drop(self, member: str, count: int) -> None:
         left = self.in_flight[member] - count
+        self.held -= count
         if left:
             self.in_flight[member] = left
         else:
@@ -237,7 +268,7 @@ class LeaseTable:
     def _give_back(self, at: int, until: int, rest_until_ms: int | None = None) -> None:
         while at < until:
             tries = self._tries[at]
-            end = _run(tries).match(self._tries, at, until).end()  # type: ignore[union-attr]
+            end = _end(tries, self._tries, at, until)
             if tries >= self.tries_max:
                 self._set(at, end, FAILED)
             elif rest_until_ms is None:
@@ -275,7 +306,7 @@ class LeaseTable:
                 self._set(at, end, FREE)
 
     def keep_only(self, member: str, ranges: Iterable[tuple[int, int]]) -> int:
-        """Of what is leased to this member it knows these only; the others it was never told of. How many those were."""
+        """The member knows of these only: what it was leased besides is free again. How many those were."""
         unknown, number = 0, self._numbers.get(member)
         if number is None or member not in self.in_flight:
             return 0
@@ -291,9 +322,7 @@ class LeaseTable:
                 unknown += last - first
         return unknown
 
-    def _split(
-        self, number: int | None, seqno: int, until: int
-    ) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    def _split(self, number: int | None, seqno: int, until: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
         """Entries that this member holds, of these seqnos; and the seqnos that it does not hold."""
         if number is None or until <= seqno:
             return [], [(seqno, until)] if until > seqno else []
@@ -404,7 +433,7 @@ class LeaseTable:
 
     def _advance(self) -> None:
         at = self.base - self._origin
-        end = _DONE.match(self._states, at).end()  # type: ignore[union-attr]
+        end = _end(DONE, self._states, at, len(self._states))
         if end == at:
             return
         self.base = self._origin + end
@@ -429,13 +458,18 @@ class LeaseTable:
             at = run.start()
             for tries, same in groupby(self._tries[at : run.end()]):
                 end = at + sum(1 for _ in same)
-                found.append(
-                    VainRange(self._origin + at, self._origin + end, self._states[at] == REJECTED, tries)
-                )
+                found.append(VainRange(self._origin + at, self._origin + end, self._states[at] == REJECTED, tries))
                 at = end
                 if len(found) >= most:
                     return found
+        self.has_vain = bool(found)
         return found
+
+    def lose(self, member: str, seqno: int, until: int) -> None:
+        """What this member was leased cannot be read by anybody any more."""
+        held, _ = self._split(self._numbers.get(member), seqno, until)
+        self.skipped += sum(end - at for at, end in held)
+        self._finish(member, held)
 
     def put_away(self, seqno: int, until: int) -> None:
         """What was in vain, and is dealt with."""
@@ -456,7 +490,7 @@ class LeaseTable:
             timed, leased = state in (LEASED, RESTING), state == LEASED
             while first < last:
                 tries, owner, until_ms = self._tries[first], self._owners[first], self._untils[first]
-                until = _run(tries).match(self._tries, first, last).end()  # type: ignore[union-attr]
+                until = _end(tries, self._tries, first, last)
                 if timed and self._untils[first:until] != array("q", (until_ms,)) * (until - first):
                     until = first + _same(self._untils, first, until)
                 if leased and self._owners[first:until] != array("I", (owner,)) * (until - first):
@@ -507,9 +541,16 @@ class LeaseTable:
         if run.state == LEASED:
             self._owners[at:end] = array("I", (self._number(run.member),)) * (end - at)
             self.in_flight[run.member] = self.in_flight.get(run.member, 0) + end - at
+            self.held += end - at
         if run.state in (LEASED, RESTING):
             self._untils[at:end] = array("q", (run.until_ms,)) * (end - at)
             self._note_due(run.until_ms, seqno, until)
+
+
+def _end(value: int, values: bytearray, at: int, until: int) -> int:
+    """How far entries have this value, from `at` on."""
+    found = _run(value).match(values, at, until)
+    return at if found is None else found.end()
 
 
 @cache
