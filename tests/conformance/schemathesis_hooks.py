@@ -54,6 +54,8 @@ def map_path_parameters(context: schemathesis.HookContext, path_parameters: dict
         found["topic"] = TOPICS[len(found["topic"]) % len(TOPICS)]
     if NAME.fullmatch(str(found.get("cursor", ""))):
         found["cursor"] = "billing"
+    if NAME.fullmatch(str(found.get("member", ""))) and len(found["member"]) >= 16:
+        found |= {"group": "billing", "member": "member-0123456789"}
     return near(path_parameters)
 
 

@@ -62,6 +62,7 @@ def fill(address: str) -> None:
         ("POST", "/topics/readings/records", b"[1, 2, 3]"),
         ("POST", "/topics/events/records", b'[{"value": 1, "key": "a", "tags": ["b"], "headers": {"c": "d"}}, "text"]'),
         ("PUT", "/topics/events/cursors/billing", b'{"seqno": 1}'),
+        ("POST", "/groups/billing/members", b'{"topics": "events", "member": "member-0123456789"}'),
         ("POST", "/changes", b'{"data": 1, "tags": ["b"]}'),
     ):
         with urlopen(Request(address + path, body, {"Content-Type": "application/json"}, method=method)) as answer:

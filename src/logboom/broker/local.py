@@ -110,8 +110,8 @@ from logboom.broker.replica import Replica, claim_role, recover_logs
 from logboom.broker.rules import ObjectKind, Right, Rules
 from logboom.broker.state.cursors import FILE as CURSORS_FILE
 from logboom.broker.state.cursors import LIMIT as CURSORS_LIMIT
+from logboom.broker.state.cursors import OF_GROUP, Cursors, check_name
 from logboom.broker.state.cursors import TOPIC as CURSORS_TOPIC
-from logboom.broker.state.cursors import Cursors, check_name
 from logboom.broker.state.homes import StateHome, append_to, open_state
 from logboom.broker.state.internal_log import StateLog
 from logboom.broker.state.log_cursors import commit_in
@@ -221,6 +221,8 @@ class LocalBroker(LocalAccess, LocalGroups, LocalQueues):
         self.counters = counters = Counters(
             *(data.node, self.started, config.limits, catalog, self._rounds, self._reading, self._upkeep),
             *(self._stages, lambda: self._publishing, self._access.__len__),
+            lambda: {} if self._groups is None else self._groups.counted(),
+            lambda: {} if self._queues is None else self._queues.counted(),
         )
         self.connections, self.meters = counters.connections, counters.meters
         self.describe_access: Callable[[], AccessStats | None] = lambda: None
@@ -619,10 +621,15 @@ class LocalBroker(LocalAccess, LocalGroups, LocalQueues):
     ) -> list[CursorInfo]:
         self._ask(caller, "describe", "cursor")
         found = await list_with_lags(self._its_cursors(), self._catalog, topic, prefix)
-        sees, knows = self._sieve(caller, "cursor"), self._sieve(caller, "topic")
-        if sees is None or knows is None:
-            return found
-        return [info for info in found if sees(info.cursor) and knows(info.topic)]
+        sees, knows, of_group = (self._sieve(caller, kind) for kind in ("cursor", "topic", "group"))
+
+        def is_shown(info: CursorInfo) -> bool:
+            """Whose name begins with OF_GROUP is the place of a group."""
+            name = info.cursor.removeprefix(OF_GROUP)
+            may_know = sees if name == info.cursor else of_group
+            return (may_know is None or may_know(name)) and (knows is None or knows(info.topic))
+
+        return found if sees is knows is of_group is None else [info for info in found if is_shown(info)]
 
     async def delete_cursor(self, cursor: str, topic: str | None = None, *, caller: Caller = EVERYBODY) -> int:
         self._ask(caller, "delete", "cursor", cursor)

@@ -35,6 +35,7 @@ _COMMANDS = {
         "sql": "Query topics with SQL.",
         "pipeline": "Run checkpoints, archives, checks and reports on Spark.",
         "cursor": "List, show, set and delete cursors.",
+        "group": "List, describe, reset and delete groups of consumers.",
         "stage": "List and discard stages; list and forget publish keys.",
         "top": "Watch a node in the terminal: rates, latencies, health, topics.",
         "stats": "Show a node's counters and state.",

@@ -1,4 +1,4 @@
-"""Names that a shell completes: topics and cursors as the node has them, settings as they are.
+"""Names that a shell completes: topics, cursors and groups as the node has them, settings as they are.
 
 Whoever presses TAB does not wait for a node that is not there, and reads no errors: then there is nothing to complete.
 """
@@ -24,6 +24,10 @@ def complete_topics(context: CompletionContext) -> list[str]:
 
 def complete_cursors(context: CompletionContext) -> list[str]:
     return _ask(context, lambda broker: broker.list_cursors(None, context.incomplete), "cursor")
+
+
+def complete_groups(context: CompletionContext) -> list[str]:
+    return _ask(context, lambda broker: broker.list_groups(context.incomplete), "group")
 
 
 def complete_topic_settings(_: CompletionContext) -> list[str]:

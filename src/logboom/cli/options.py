@@ -10,6 +10,7 @@ from cyclopts import Parameter, Token
 
 from logboom.cli.names import (
     complete_cursors,
+    complete_groups,
     complete_topic_settings,
     complete_topics,
     complete_users,
@@ -52,5 +53,7 @@ User = Annotated[str, Parameter(completer=complete_users)]
 Topic = Annotated[str, Parameter(completer=complete_topics)]
 """A topic that is there; or one of its logs, as topic/partition."""
 Cursor = Annotated[str, Parameter(completer=complete_cursors)]
+Group = Annotated[str, Parameter(completer=complete_groups)]
+"""A group that is there."""
 Change = Annotated[str, Parameter(completer=complete_topic_settings)]
 """KEY=VALUE, of a topic."""

@@ -9,7 +9,19 @@ from typing import Any, Protocol
 from logboom.access.quota import Quota
 from logboom.access.rule import Rule
 from logboom.batch import build
-from logboom.broker.api import ActivityRequest, Answer, Broker, Feeds, Part, PublishKey, ReadRequest, Settings, Start
+from logboom.broker.api import (
+    ActivityRequest,
+    Answer,
+    Broker,
+    Feeds,
+    GroupJoin,
+    GroupMove,
+    Part,
+    PublishKey,
+    ReadRequest,
+    Settings,
+    Start,
+)
 from logboom.broker.caller import Caller
 from logboom.broker.local import LocalBroker
 from logboom.errors import LogboomError
@@ -116,6 +128,14 @@ def arguments(call: str, answers: list[Answer]) -> dict[str, Any]:
         "members": ["ann"],
         "who": "ann",
         "quota": Quota(requests=1000),
+        "group": "billing",
+        "join": GroupJoin("billing", "m" * 16, "events"),
+        "member": "m" * 16,
+        "generation": 1,
+        "held": [],
+        "moves": [GroupMove("events", 0, "", 1)],
+        "topics": "events",
+        "start": Start(),
         "right": "read",
         "kind": "topic",
     }

@@ -41,6 +41,7 @@ from logboom.broker.monitor.activity import Percentiles
 from logboom.broker.monitor.measures import Histogram
 from logboom.errors import BatchError, StageNotFound, TopicNotFound
 from support.brokers.memory_access import MemoryAccess
+from support.brokers.memory_groups import MemoryGroups
 
 TOPIC_ID = "00112233445566778899aabbccddeeff"
 
@@ -67,7 +68,7 @@ class MemoryLog:
         return found, following
 
 
-class MemoryBroker(MemoryAccess):
+class MemoryBroker(MemoryAccess, MemoryGroups):
     def __init__(self, hold: bool = False) -> None:
         self.logs: dict[str, MemoryLog] = {}
         self.hold = hold

@@ -18,6 +18,10 @@ _ALL_USERS: Final[list[Ask]] = [("manage", "user", "*")]
 _PIPELINE: Final[list[Ask]] = [("describe", "pipeline", "")]
 _RULE: Final = {"effect": "allow", "who": "ann", "rights": ["read"], "kind": "topic"}
 STAGE: Final = "0" * 32
+_GROUP: Final[list[Ask]] = [("read", "group", "billing")]
+_MEMBERS: Final = "/groups/billing/members"
+_MEMBER: Final = f"{_MEMBERS}/member-0123456789"
+_DONE: Final = {"topic": "events", "partition": 0, "seqno": 1, "generation": 1}
 
 
 class HttpRequest(NamedTuple):
@@ -71,6 +75,22 @@ HTTP: Final[dict[str, list[HttpRequest]]] = {
         HttpRequest("/topics/events/cursors/billing", [*_READ, ("write", "cursor", "billing")], {"seqno": 1})
     ],
     "delete_cursor": [HttpRequest("/topics/events/cursors/billing", [*_DESCRIBE, ("delete", "cursor", "billing")])],
+    "join_group": [HttpRequest(_MEMBERS, [*_GROUP, *_READ], {"topics": "events"})],
+    "beat_group": [HttpRequest(f"{_MEMBER}/beat", _GROUP)],
+    "poll_records": [HttpRequest(f"{_MEMBER}/poll", _GROUP)],
+    "commit_group": [
+        HttpRequest(f"{_MEMBER}/commit", _GROUP, {"next": ""}),
+        HttpRequest(f"{_MEMBER}/commit", [*_READ, *_GROUP], {"places": [_DONE]}),
+    ],
+    "leave_group": [HttpRequest(_MEMBER, _GROUP)],
+    "list_groups": [HttpRequest("/groups", [("describe", "group", "")])],
+    "describe_group": [HttpRequest("/groups/billing", [("describe", "group", "billing")])],
+    "reset_group": [
+        HttpRequest(
+            "/groups/billing/reset", [("write", "group", "billing"), *_READ], {"topics": "events", "to": "latest"}
+        )
+    ],
+    "delete_group": [HttpRequest("/groups/billing", [("delete", "group", "billing")])],
     "list_stages": [HttpRequest("/stages", [("describe", "transaction", "")])],
     "discard_stage": [HttpRequest(f"/stages/{STAGE}", [("delete", "transaction", STAGE)])],
     "list_keys": [HttpRequest("/keys", [("describe", "transaction", "")])],

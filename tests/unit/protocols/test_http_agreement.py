@@ -14,6 +14,8 @@ from support.nodes.web import WebNode, tell
 RIGHT = {
     "topic": "events",
     "cursor": "billing",
+    "group": "shipping",
+    "member": "member-0123456789",
     "seqno": 0,
     "id": 1,
     "stage": "0" * 32,
@@ -35,6 +37,7 @@ async def fill(node: WebNode) -> dict[str, Any]:
     await node.client.post("/topics/events/records", json=[{"value": 1, "key": "a", "tags": ["b"]}, 2])
     await node.client.post("/changes", json={"data": 1})
     await node.client.put("/topics/events/cursors/billing", json={"seqno": 1})
+    await node.client.post("/groups/shipping/members", json={"topics": "events", "member": RIGHT["member"]})
     document: dict[str, Any] = (await node.client.get("/openapi.json")).json()
     return document
 
@@ -74,6 +77,7 @@ def _bounds(schema: dict[str, Any]) -> list[int]:
     return [bound for bound in (schema.get("minimum"), schema.get("maximum")) if bound is not None and bound < 2**62]
 
 
+_HELD = {"topic_id": "0" * 32, "partition": 0}
 BODIES = {
     "/topics/{topic}/cursors/{cursor}": (
         "put",
@@ -110,6 +114,53 @@ BODIES = {
             {"settings": {"segment": {"bytes": 2**20}}},
             {"settings": {"recompression": {"min_gain": 0.5, "level": 3.0}}},
             {"settings": {"flush": {"policy": 1}}},
+        ],
+    ),
+    "/groups/{group}/members": (
+        "post",
+        [
+            {},
+            {"topics": "events"},
+            {"topics": ""},
+            {"topics": "events", "member": None},
+            {"topics": "events", "member": ""},
+            {"topics": "events", "member": "m" * 64},
+            {"topics": "events", "member": "m" * 65},
+            {"topics": "events", "session_ms": 1e4, "give_back_ms": 1e4},
+            {"topics": "events", "session_ms": 499},
+            {"topics": "events", "mode": "log"},
+            {"topics": "events", "session": 1},
+        ],
+    ),
+    "/groups/{group}/members/{member}/beat": (
+        "post",
+        [{}, {"generation": 0.0}, {"generation": -1}, {"held": [_HELD]}, {"held": [["0", 0]]}, {"next": None}],
+    ),
+    "/groups/{group}/members/{member}/poll": ("post", [{}, {"commit": ""}, {"commit": None}, {"commits": ""}]),
+    "/groups/{group}/members/{member}/commit": (
+        "post",
+        [
+            {},
+            {"next": ""},
+            {"next": None},
+            {"next": "", "places": []},
+            {"next": None, "places": []},
+            {"places": []},
+            {"places": [{"topic": "events", "partition": 0, "seqno": 1, "generation": 1}]},
+            {"places": [{"topic": "events", "partition": 0, "seqno": 1.0, "generation": 1.0}]},
+            {"places": [{"topic": "events", "partition": 0, "seqno": 1}]},
+            {"places": {}},
+        ],
+    ),
+    "/groups/{group}/reset": (
+        "post",
+        [
+            {},
+            {"topics": "events"},
+            {"topics": "", "to": "latest"},
+            {"topics": "events", "to": ""},
+            {"topics": "events", "to": 1},
+            {"topics": "events", "to": "latest", "dry_run": 1},
         ],
     ),
     "/topics/{topic}/trim": (

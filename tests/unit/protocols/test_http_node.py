@@ -12,6 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from logboom.batch import build
 from logboom.broker.api import (
     CursorInfo,
+    GroupInfo,
+    GroupJoin,
+    GroupMove,
     Measures,
     NodeStats,
     Part,
@@ -24,7 +27,15 @@ from logboom.broker.api import (
 from logboom.broker.caller import Caller
 from logboom.broker.monitor.measures import BOUNDS_S, Histogram, Meter
 from logboom.errors import ConnectionLost
-from logboom.protocols.http.metrics import CURSORS_MAX, FAMILIES, TOPICS_MAX, MetricFacts, render
+from logboom.protocols.http.metrics import (
+    CURSORS_MAX,
+    FAMILIES,
+    GROUP_LAGS_MAX,
+    GROUPS_MAX,
+    TOPICS_MAX,
+    MetricFacts,
+    render,
+)
 from support.nodes.web import WebNode, tell
 
 PAGE = Path(__file__).parents[3] / "docs/howto/watch.md"
@@ -176,6 +187,33 @@ def test_the_lag_of_a_cursor_is_told(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
+def test_groups_their_lag_and_what_befell_their_members_are_told(tmp_path: Path) -> None:
+    async def story(node: WebNode) -> None:
+        broker = node.broker
+        await broker.append([Part("events", [build([b"a", b"b"])])])
+        await broker.append([Part("orders", [build([b"a"])])])
+        member, join = "member-0123456789", GroupJoin("billing", "member-0123456789", "events,orders")
+        (events, _) = (await broker.join_group(join)).grants
+        chunk = await broker.read(ReadRequest("events", max_records=1))
+        await broker.commit_group("billing", member, [GroupMove("events", 0, chunk.bookmark, events.generation)])
+        await broker.commit_group("billing", member, [GroupMove("events", 0, chunk.bookmark, events.generation - 1)])
+        page = await page_of(node)
+        assert page.get("logboom_group_lag_records", group="billing", topic="events") == 0
+        assert page.get("logboom_group_lag_records", group="billing", topic="orders") == 1
+        assert page.get("logboom_group_members", group="billing") == 1
+        told = {
+            name: page.get(f"logboom_{name}")
+            for name in ("groups", "members", "member_logs", "group_joins_total", "group_moves_total")
+        }
+        assert told == {"groups": 1, "members": 1, "member_logs": 2, "group_joins_total": 1, "group_moves_total": 2}
+        assert page.get("logboom_group_commits_total") == page.get("logboom_group_commits_refused_total") == 1
+        assert page.get("logboom_group_sessions_expired_total") == page.get("logboom_group_taken_total") == 0
+        of_orders = await page_of(node, "?topics=ord")
+        assert of_orders.labels("logboom_group_lag_records", "topic") == ["orders"]
+
+    tell(tmp_path, story)
+
+
 def test_topics_can_be_chosen_by_prefix_or_left_out(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         for name in ("a.1", "a.2", "b.1"):
@@ -183,6 +221,7 @@ def test_topics_can_be_chosen_by_prefix_or_left_out(tmp_path: Path) -> None:
         assert (await page_of(node)).labels("logboom_topic_partitions", "topic") == [
             "_access",
             "_cursors",
+            "_groups",
             "_pipeline",
             "_publish",
             "a.1",
@@ -199,7 +238,7 @@ def test_topics_can_be_chosen_by_prefix_or_left_out(tmp_path: Path) -> None:
     tell(tmp_path, story)
 
 
-def facts(topics: int = 1, cursors: int = 1, name: str = "t") -> MetricFacts:
+def facts(topics: int = 1, cursors: int = 1, name: str = "t", groups: int = 1) -> MetricFacts:
     meter = Meter()
     meter.note_append(1, 10, 100, 0.001)
     meter.note_read(10, 100, 1e9)
@@ -208,7 +247,9 @@ def facts(topics: int = 1, cursors: int = 1, name: str = "t") -> MetricFacts:
     found = [CursorInfo(f"c{n}", names[0], "0" * 32, 0, 0, "b", 1, n) for n in range(cursors)]
     measures = Measures({each: meter.shown() for each in names}, {"http": meter.shown()}, Histogram().shown())
     replica = ReplicaStats("s", True, 3, {"t/0": 3}, 5)
-    return MetricFacts(stats(replica=replica), measures, infos, found)
+    lags = dict.fromkeys(names[:10], 1)
+    grouped = [GroupInfo(f"g{n}", "logs", "stable", n, 10, n, 1, lags) for n in range(groups)]
+    return MetricFacts(stats(replica=replica), measures, infos, found, groups=grouped)
 
 
 def test_buckets_are_cumulative_and_end_with_all_of_them() -> None:
@@ -228,14 +269,17 @@ def test_labels_are_escaped() -> None:
     assert page.labels("logboom_topic_partitions", "topic") == ['a"b\\c\nd00000']
 
 
-def test_a_page_is_bounded_however_many_topics_and_cursors_there_are() -> None:
-    text = render(facts(topics=10_000, cursors=3_000)).decode()
+def test_a_page_is_bounded_however_many_topics_cursors_and_groups_there_are() -> None:
+    text = render(facts(topics=10_000, cursors=3_000, groups=3_000)).decode()
     page = Page(text)
     assert len(page.labels("logboom_topic_partitions", "topic")) == TOPICS_MAX
     assert page.get("logboom_topics_left_out") == 9_000
     assert page.get("logboom_disk_bytes") == 90_000
     lags = page.samples["logboom_cursor_lag_records"].values()
     assert (len(lags), min(lags), page.get("logboom_cursors")) == (CURSORS_MAX, 2_000, 3_000)
+    assert min(page.samples["logboom_group_members"].values()) == 3_000 - GROUPS_MAX
+    assert len(page.samples["logboom_group_members"]) == GROUPS_MAX
+    assert len(page.samples["logboom_group_lag_records"]) == GROUP_LAGS_MAX
     assert len(text) < 8_000_000
 
 

@@ -29,6 +29,8 @@ ACTS: Final = {
     "delete_topic": AuditedAct("delete topic", "name", ("topic_id",)),
     "trim": AuditedAct("trim topic", "topic", ("partition", "seqno")),
     "delete_cursor": AuditedAct("delete cursor", "cursor", ("topic",)),
+    "reset_group": AuditedAct("reset group", "group", ("topics", "start", "dry_run")),
+    "delete_group": AuditedAct("delete group", "group"),
     "forget_key": AuditedAct("forget transaction", "name"),
     "refuse": AuditedAct("refuse writes", "topic", ("reason",)),
     "accept": AuditedAct("accept writes", "topic"),

@@ -160,6 +160,8 @@ class GroupInfo(msgspec.Struct, frozen=True):
     lag: int
     """Records between its places and the ends of their logs, in all of them."""
     generation: int = 0
+    lags: dict[str, int] = {}
+    """The same by topic."""
 
 
 class MemberInfo(msgspec.Struct, frozen=True):

@@ -98,6 +98,12 @@ class NodeStats(msgspec.Struct, frozen=True):
     access_entries: int | None = None
     """How many users, tokens, roles, rules and quotas there are together, for those who copy the node."""
     quotas: QuotaStats | None = None
+    groups: dict[str, int] = {}
+    """groups, members, and logs that they hold, as they are now; joins, expired, moves, taken, commits and refused
+    since the start."""
+    queues: dict[str, int] = {}
+    """in_flight and delayed, as they are now; leases, redeliveries, acks, releases, rejects, refused, dead_letters,
+    given_up and skipped since the start."""
 
 
 class QuotaStats(msgspec.Struct, frozen=True):

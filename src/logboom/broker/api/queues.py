@@ -50,7 +50,7 @@ class JobRange(msgspec.Struct, frozen=True, array_like=True):
     until: int
 
 
-class TakeJobs(msgspec.Struct, frozen=True, omit_defaults=True, tag="take_jobs"):
+class TakeJobs(msgspec.Struct, frozen=True, omit_defaults=True):
     group: str
     member: str
     max_records: int = JOBS

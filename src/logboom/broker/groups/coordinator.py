@@ -18,7 +18,7 @@ import hashlib
 import heapq
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from math import inf
 from typing import Any, Final, TypeVar
 
@@ -33,8 +33,8 @@ from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, decode_group, encode_group
 from logboom.broker.groups.live_group import GroupCounts, LiveGroup
 from logboom.broker.groups.moves import settled, taken_over, without_members
-from logboom.broker.groups.presence import Presence
-from logboom.broker.groups.sharing import LogId
+from logboom.broker.groups.presence import MemberPresence
+from logboom.broker.groups.shares import LogId
 from logboom.broker.groups.wishes import mark
 from logboom.broker.limits import Limits
 from logboom.broker.read.log_names import LogNames
@@ -99,7 +99,7 @@ class Coordinator:
         for member, about in group.entry.members.items():
             if member not in group.presences:
                 caller = Caller(about.principal, frozenset(about.principal_groups))
-                group.presences[member] = Presence.of(about, caller, now_s)
+                group.presences[member] = MemberPresence.of(about, caller, now_s)
         self.schedule(group)
 
     def find(self, name: str) -> LiveGroup:
@@ -302,6 +302,16 @@ class Coordinator:
             await self.cursors.delete(mark(group.name))
             await self.state.put({group.name.encode(): None})
             del self.groups[group.name]
+
+    def counted(self) -> dict[str, int]:
+        """As NodeStats has it."""
+        kept = [group for group in self.groups.values() if group.is_kept]
+        return {
+            "groups": len(kept),
+            "members": sum(len(group.entry.members) for group in kept),
+            "logs": sum(len(group.entry.grants) for group in kept),
+            **asdict(self.counts),
+        }
 
     # Copies.
 

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from logboom.broker.api.groups import GroupMode, QueueSettings
-from logboom.broker.groups.sharing import LogId
+from logboom.broker.groups.shares import LogId
 
 TOPIC: Final = "_groups"
 FILE: Final = "groups"

@@ -11,7 +11,7 @@ from logboom.broker.catalog import Catalog
 from logboom.broker.groups.coordinator import Coordinator
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry
 from logboom.broker.groups.live_group import LiveGroup, QueueStanding
-from logboom.broker.groups.sharing import LogId
+from logboom.broker.groups.shares import LogId
 from logboom.broker.monitor.lags import lag_of
 from logboom.broker.slices import slices
 from logboom.broker.state.cursors import OF_GROUP, CursorEntry, Cursors, bookmark_of, split_key
@@ -74,8 +74,11 @@ class GroupReport:
 
     def _info(self, group: LiveGroup, standing: Standings, knows: Sieve) -> GroupInfo:
         entry, logs = group.entry, self._logs(group, standing, knows)
-        lag = sum(log.lag for log in logs)
-        return GroupInfo(group.name, entry.mode, _state(entry), len(entry.members), len(logs), lag, entry.generation)
+        lags: defaultdict[str, int] = defaultdict(int)
+        for log in logs:
+            lags[log.topic] += log.lag
+        facts = len(entry.members), len(logs), sum(lags.values()), entry.generation, dict(lags)
+        return GroupInfo(group.name, entry.mode, _state(entry), *facts)
 
     def _logs(self, group: LiveGroup, standing: Standings, knows: Sieve) -> list[GroupLog]:
         """Those that somebody holds, and those in which the group has a place."""

@@ -8,7 +8,7 @@ from math import inf
 from typing import NamedTuple
 
 from logboom.broker.groups.group_entry import GroupEntry
-from logboom.broker.groups.presence import Presence
+from logboom.broker.groups.presence import MemberPresence
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class LiveGroup:
 
     name: str
     entry: GroupEntry
-    presences: dict[str, Presence] = field(default_factory=dict)
+    presences: dict[str, MemberPresence] = field(default_factory=dict)
     waiting: dict[str, set[asyncio.Future[None]]] = field(default_factory=dict)
     """Beats, by their member, until there is something to tell."""
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)

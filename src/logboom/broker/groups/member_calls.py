@@ -17,8 +17,8 @@ from logboom.broker.groups.coordinator import Coordinator
 from logboom.broker.groups.group_entry import GroupEntry, MemberEntry
 from logboom.broker.groups.live_group import LiveGroup
 from logboom.broker.groups.moves import with_member, without_members
-from logboom.broker.groups.presence import Presence
-from logboom.broker.groups.sharing import LogId
+from logboom.broker.groups.presence import MemberPresence
+from logboom.broker.groups.shares import LogId
 from logboom.broker.groups.wishes import check_join, mark
 from logboom.broker.read.log_names import LogNames
 from logboom.errors import (
@@ -72,7 +72,7 @@ class MemberCalls:
                 about = replace(about, joined=was.joined, address=was.address)
                 if about == replace(was, changed=0):
                     about = was
-            presence = Presence.of(about, caller, self._groups.world.monotonic_s())
+            presence = MemberPresence.of(about, caller, self._groups.world.monotonic_s())
             presence.take_after(group.presences.get(join.member))
             group.presences[join.member] = presence
             entered = with_member(entry, join.member, about)
@@ -126,7 +126,7 @@ class MemberCalls:
             await group.wait(member, rest_s)
         raise ShuttingDown
 
-    async def _give_back(self, group: LiveGroup, member: str, presence: Presence, back: set[LogId]) -> None:
+    async def _give_back(self, group: LiveGroup, member: str, presence: MemberPresence, back: set[LogId]) -> None:
         async with group.changing:
             still = {
                 grant.log for grant in group.entry.grants_of(member) if 0 < grant.asked <= presence.knows

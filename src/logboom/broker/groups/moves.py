@@ -16,7 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, MemberEntry
-from logboom.broker.groups.sharing import LogId, share_out
+from logboom.broker.groups.shares import LogId, share_out
 
 TAKE_OVER: Final = 1_000_000
 """More generations than a node gives out in the time that its copy may lie behind."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass, field
 
 from logboom.broker.caller import Caller
 from logboom.broker.groups.group_entry import GroupEntry, MemberEntry
-from logboom.broker.groups.sharing import LogId
+from logboom.broker.groups.shares import LogId
 
 
 @dataclass(slots=True, eq=False)
-class Presence:
+class MemberPresence:
     heard_s: float
     """Monotonic, as all times here."""
     session_s: float
@@ -26,10 +26,10 @@ class Presence:
     """When it was first told that a log is asked for."""
 
     @classmethod
-    def of(cls, about: MemberEntry, caller: Caller, now_s: float) -> Presence:
+    def of(cls, about: MemberEntry, caller: Caller, now_s: float) -> MemberPresence:
         return cls(now_s, about.session_ms / 1000, about.give_back_ms / 1000, caller)
 
-    def take_after(self, before: Presence | None) -> None:
+    def take_after(self, before: MemberPresence | None) -> None:
         """It has joined again, and had been told this already."""
         if before is not None:
             self.knows, self.told_at = before.knows, before.told_at

@@ -93,6 +93,9 @@ class Counters:
     """None until the node has started."""
     access: Callable[[], int]
     """How many users, tokens, roles, rules and quotas there are."""
+    groups: Callable[[], dict[str, int]]
+    queues: Callable[[], dict[str, int]]
+    """As NodeStats has them."""
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
     """How many there are now, by protocol; front-ends say so."""
     meters: dict[str, Meter] = field(default_factory=dict)
@@ -150,6 +153,8 @@ class Counters:
             staging=self._staging(),
             deletions=len(self.catalog.deletions),
             access_entries=self.access(),
+            groups=self.groups(),
+            queues=self.queues(),
         )
 
     def _writes(self) -> dict[str, int]:

@@ -73,7 +73,7 @@ class JobReader:
             found.lost.append((began, taken.until))
             point.seqno = taken.until
             return
-        headers = list(_headers(chunk.data))
+        headers = list(_headers(chunk.data, began))
         first = min(max(began, headers[0].base_seqno), taken.until)
         if first > began:
             found.lost.append((began, first))
@@ -114,16 +114,17 @@ class JobReader:
         return max(reached, first + 1)
 
 
-def _headers(data: memoryview) -> Iterator[Header]:
-    """Of the batches that have records."""
+def _headers(data: memoryview, seqno: int) -> Iterator[Header]:
+    """Of the batches that have records; the first may begin before this seqno."""
     offset = 0
     while offset < len(data):
         try:
             header = read_header(data, offset)
         except BatchError as error:
-            raise Damage("the log", offset, None, None, str(error)) from None
+            raise Damage("the log", offset, seqno, None, str(error)) from None
         if header.record_count:
             yield header
+            seqno = header.next_seqno
         offset += header.size
 
 

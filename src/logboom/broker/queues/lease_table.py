@@ -61,7 +61,7 @@ class VainRange(NamedTuple):
 class LeaseRun(NamedTuple):
     """Records that follow each other and are alike, as they are kept."""
 
-    count: int
+    length: int
     state: int
     tries: int = 0
     member: str = ""
@@ -214,7 +214,7 @@ class LeaseTable:
         heapq.heappush(self._due, (until_ms, seqno, until))
         if len(self._due) > self._due_most:
             runs = ((at, run) for at, run in self._runs(0, len(self._states)) if run.state in (LEASED, RESTING))
-            self._due = [(run.until_ms, self._origin + at, self._origin + at + run.count) for at, run in runs]
+            self._due = [(run.until_ms, self._origin + at, self._origin + at + run.length) for at, run in runs]
             heapq.heapify(self._due)
             self._due_most = max(_DUE_MIN, 2 * len(self._due))
 
@@ -224,10 +224,10 @@ class LeaseTable:
         """They are done. Saying so again does no harm, while it is remembered who did them."""
         number = self._numbers.get(member)
         at = seqno - self._origin
-        if until - seqno == 1 and 0 <= at < len(self._states):  # mostly
-            if self._owners[at] == number and self._states[at] == LEASED:
-                self._finish(member, [(at, at + 1)])
-                return []
+        is_one = until - seqno == 1 and 0 <= at < len(self._states)  # mostly
+        if is_one and self._owners[at] == number and self._states[at] == LEASED:
+            self._finish(member, [(at, at + 1)])
+            return []
         held, refused = self._split(number, seqno, until)
         refused = [(first, end) for first, end in refused if not self._is_done_by(number, first, end)]
         self._finish(member, held)
@@ -372,7 +372,7 @@ class LeaseTable:
         found = []
         for first, run in list(self._runs(at, end)):
             if run.state in (LEASED, RESTING) and run.until_ms <= now_ms:
-                found.append((first, first + run.count))
+                found.append((first, first + run.length))
         return found
 
     def _end(self, at: int, until: int) -> None:
@@ -523,8 +523,8 @@ class LeaseTable:
         for number in sorted(blocks):
             seqno = number * BLOCK
             for run in blocks[number]:
-                table._restore(seqno, min(seqno + run.count, end), run)
-                seqno += run.count
+                table._restore(seqno, min(seqno + run.length, end), run)
+                seqno += run.length
         table._advance()
         table.dirty.clear()
         return table

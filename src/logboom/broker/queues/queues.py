@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any, Final
 
 from logboom.broker.api.groups import QueueSettings
@@ -23,7 +24,7 @@ from logboom.broker.caller import Caller
 from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.groups.coordinator import Coordinator
 from logboom.broker.groups.live_group import LiveGroup, QueueStanding
-from logboom.broker.groups.sharing import LogId
+from logboom.broker.groups.shares import LogId
 from logboom.broker.groups.wishes import DELAY_MS, mark
 from logboom.broker.queues.dead_letters import Append, DeadLetters
 from logboom.broker.queues.job_reader import JobReader
@@ -230,13 +231,10 @@ class Queues:
                 found[place] = QueueStanding(table.base, table.held, table.resting)
         return found
 
-    @property
-    def in_flight(self) -> int:
-        return sum(log.table.held for queue in self._queues.values() for log in queue.logs)
-
-    @property
-    def delayed(self) -> int:
-        return sum(log.table.resting for queue in self._queues.values() for log in queue.logs)
+    def counted(self) -> dict[str, int]:
+        tables = [log.table for queue in self._queues.values() for log in queue.logs]
+        now = {"in_flight": sum(table.held for table in tables), "delayed": sum(table.resting for table in tables)}
+        return {**now, **asdict(self.counts)}
 
     # Places.
 

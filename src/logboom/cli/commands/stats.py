@@ -69,7 +69,7 @@ def _pairs(found: NodeStats) -> Iterator[tuple[str, Any]]:
     yield "open files", _of(f"{found.open_files:,}", found.open_files_limit, "{:,}".format)
     if found.disk is not None:
         yield from _disk_pairs(found.disk)
-    for title in ("connections", "writes", "reads", "syncs", "staging", "rejections"):
+    for title in ("connections", "writes", "reads", "syncs", "staging", "groups", "rejections"):
         for name, value in getattr(found, title).items():
             yield f"{title}.{name}", _short(value)
     if found.quotas is not None and found.quotas.quotas:

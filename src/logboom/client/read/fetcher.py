@@ -224,7 +224,7 @@ class Fetcher:
         def ask() -> Steps:
             moves: list[CursorMove] = []
             for log in reading.logs:
-                if marks.is_unsure(log):
+                if not marks.knows(log):
                     found = yield Ask(Kind.CALL, FetchCursor(cursor, log.topic, log.partition))
                     marks.learn(cursor, log, _text.decode(found))
                 move = marks.move(cursor, log)

@@ -126,7 +126,7 @@ class Reader(ReaderState):
         """What a publish is to do so that the cursor stands where the reader does: behind what the loop was given last.
 
         For the transaction that has what was made of these records (`Transaction.commit_cursor`). Each expects the
-        cursor where this reader has found it, or moved it: where somebody else has moved it, UnexpectedCursor.
+        cursor where this reader has found it, or moved it (`moved`): where somebody else has, UnexpectedCursor.
         """
         found: list[CursorMove] = self._run(self._fetching.moves(self._cursor(), self._marks))
         return found

@@ -180,7 +180,7 @@ class ReaderState:
         return self._reading.last_gap
 
     def moved(self, moves: Sequence[CursorMove]) -> None:
-        """What `moves` has given was published. Where this is not said, the next `moves` asks the node."""
+        """What `moves` has given was published: the next moves begin there. A transaction says so itself."""
         self._marks.moved(self._reading.logs, moves)
 
     def _cursor(self) -> str:

@@ -2,7 +2,7 @@
 
 FAMILIES is all there is: each with its name, kind, meaning and labels, and where its samples come from. Seconds and
 bytes, never parts of them; counters begin with the process. Of topics at most TOPICS_MAX are shown, the first by name,
-of cursors the CURSORS_MAX that lag most: how many were left out is a metric itself.
+of cursors the CURSORS_MAX that lag most, of groups the GROUPS_MAX: how many there are is a metric itself.
 """
 
 from __future__ import annotations
@@ -10,14 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
-from itertools import accumulate
+from itertools import accumulate, islice
 from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
-from logboom.broker.api import Broker, CursorInfo, DiskStats, Measures, NodeStats, QuotaStats, ReplicaStats, TopicInfo
+from logboom.broker.api import (
+    Broker,
+    CursorInfo,
+    DiskStats,
+    GroupInfo,
+    Measures,
+    NodeStats,
+    QuotaStats,
+    ReplicaStats,
+    TopicInfo,
+)
 from logboom.broker.caller import Caller
 from logboom.broker.monitor.measures import BOUNDS_S, Durations, Measured
+from logboom.broker.state.cursors import OF_GROUP
 from logboom.broker.upkeep.stats import UpkeepStats, Waiting
 from logboom.errors import NotAllowed
 from logboom.results.job_standings import JobInfo, known_jobs, stand
@@ -28,6 +39,9 @@ NONE: Final = "none"
 """As a prefix of topics: not even those whose name begins with it."""
 TOPICS_MAX: Final = 1_000
 CURSORS_MAX: Final = 1_000
+GROUPS_MAX: Final = 1_000
+GROUP_LAGS_MAX: Final = 5_000
+"""Lines with a lag of a group in a topic."""
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 _BOUNDS: Final = (*(repr(bound) for bound in BOUNDS_S), "+Inf")
 
@@ -44,6 +58,7 @@ class MetricFacts:
     cursors: list[CursorInfo]
     prefix: str = ""
     jobs: Sequence[JobInfo] = ()
+    groups: Sequence[GroupInfo] = ()
 
     @property
     def upkeep(self) -> UpkeepStats | None:
@@ -64,6 +79,11 @@ class MetricFacts:
         known = [info for info in self.cursors if info.lag is not None]
         return nlargest(CURSORS_MAX, known, key=lambda info: info.lag or 0)
 
+    @property
+    def shown_groups(self) -> list[GroupInfo]:
+        """Those that lag most, by name."""
+        return sorted(nlargest(GROUPS_MAX, self.groups, key=lambda info: info.lag), key=lambda info: info.group)
+
 
 class Family(NamedTuple):
     name: str
@@ -81,11 +101,16 @@ async def collect(broker: Broker, caller: Caller, pipeline: PipelineState, prefi
         return MetricFacts(stats, measures, [], [], prefix, jobs)
     topics = await broker.list_topics(prefix, internal=True, caller=caller)
     try:
-        cursors = [info for info in await broker.list_cursors(caller=caller) if info.topic.startswith(prefix)]
+        listed = await broker.list_cursors(caller=caller)
+        cursors = [info for info in listed if info.topic.startswith(prefix) and not info.cursor.startswith(OF_GROUP)]
     except NotAllowed:
         cursors = []
+    try:
+        groups = await broker.list_groups(caller=caller)
+    except NotAllowed:
+        groups = []
     jobs = await known_jobs(broker, stand(pipeline, topics, stats.now), stats.now, caller)
-    return MetricFacts(stats, measures, topics, cursors, prefix, jobs)
+    return MetricFacts(stats, measures, topics, cursors, prefix, jobs, groups)
 
 
 def render(facts: MetricFacts) -> bytes:
@@ -151,6 +176,20 @@ def _reads(key: str) -> Callable[[MetricFacts], Value | None]:
 
 def _staging(key: str) -> Callable[[MetricFacts], Value | None]:
     return lambda facts: facts.stats.staging.get(key)
+
+
+def _grouping(key: str) -> Callable[[MetricFacts], Value | None]:
+    return lambda facts: facts.stats.groups.get(key)
+
+
+def _group_lags(facts: MetricFacts) -> Samples:
+    found = (
+        ((info.group, topic), lag)
+        for info in facts.shown_groups
+        for topic, lag in sorted(info.lags.items())
+        if topic.startswith(facts.prefix)
+    )
+    return islice(found, GROUP_LAGS_MAX)
 
 
 def _upkeep(get: Callable[[UpkeepStats], Value]) -> Callable[[MetricFacts], Value | None]:
@@ -372,6 +411,28 @@ FAMILIES: Final[tuple[Family, ...]] = (
         _cursor_lags,
     ),
     _gauge("cursors", "Cursors of the topics asked for, each partition's.", lambda facts: len(facts.cursors)),
+    _gauge("groups", "Groups of consumers.", _grouping("groups")),
+    _gauge("members", "Members of all groups.", _grouping("members")),
+    _gauge("member_logs", "Logs that they hold.", _grouping("logs")),
+    _gauges(
+        "group_members",
+        "Members of a group.",
+        "group",
+        lambda facts: {info.group: info.members for info in facts.shown_groups},
+    ),
+    Family(
+        "logboom_group_lag_records",
+        "gauge",
+        "Records between a group's places and the ends of their logs, in all partitions of a topic.",
+        ("group", "topic"),
+        _group_lags,
+    ),
+    _counter("group_joins", "Members that have joined a group.", _grouping("joins")),
+    _counter("group_sessions_expired", "Members that were silent for too long.", _grouping("expired")),
+    _counter("group_moves", "Logs that were given to a member.", _grouping("moves")),
+    _counter("group_taken", "Logs that a member did not give back in time.", _grouping("taken")),
+    _counter("group_commits", "Places of groups that were moved.", _grouping("commits")),
+    _counter("group_commits_refused", "Moves of places that were refused.", _grouping("refused")),
     _gauges(
         "job_running",
         "1 where a job of the pipeline runs, and its runner is heard of.",

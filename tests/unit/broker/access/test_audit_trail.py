@@ -25,7 +25,7 @@ from logboom.broker.access.audit_trail import (
     AuditTrail,
 )
 from logboom.broker.access.audited_acts import ACTS
-from logboom.broker.api import Part, ReadRequest, Settings
+from logboom.broker.api import Part, ReadRequest, Settings, Start
 from logboom.broker.caller import ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
@@ -81,6 +81,8 @@ def test_acts_are_recorded_with_who_from_where_and_how_they_ended(tmp_path: Path
         await broker.configure_topic("orders", Settings(), caller=ALICE)
         await broker.trim("orders", 1, 0, caller=ALICE)
         await broker.delete_cursor("c", caller=ALICE)
+        await broker.reset_group("billing", "orders/1", Start(at="latest"), caller=ALICE)
+        await broker.delete_group("billing", caller=ALICE)
         await broker.refuse("orders", "for now", caller=ALICE)
         await broker.accept("orders", caller=ALICE)
         await broker.refuse(caller=ALICE)
@@ -102,6 +104,8 @@ def test_acts_are_recorded_with_who_from_where_and_how_they_ended(tmp_path: Path
             ("configure topic", "orders", "done"),
             ("trim topic", "orders", "done"),
             ("delete cursor", "c", "done"),
+            ("reset group", "billing", "done"),
+            ("delete group", "billing", "done"),
             ("refuse writes", "orders", "done"),
             ("accept writes", "orders", "done"),
             ("refuse writes", "", "done"),
@@ -121,6 +125,8 @@ def test_acts_are_recorded_with_who_from_where_and_how_they_ended(tmp_path: Path
         assert (first["by"], first["address"], first["protocol"]) == ("certificate", "10.0.0.1:4711", "binary")
         assert first["detail"] == {"partitions": 2}
         assert first["time"].endswith("Z")
+        reset = next(each for each in records if each["act"] == "reset group")
+        assert reset["detail"] == {"topics": "orders/1", "start": {"at": "latest"}}
         added = next(each for each in records if each["act"] == "add user")
         assert added["detail"] == {"roles": ["admin"], "password": "set"}
         text = msgspec.json.encode(records).decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -405,7 +406,7 @@ def test_a_cursor_of_a_group_is_no_cursor_of_clients(tmp_path: Path) -> None:
         {"start": Start(seqno=4)},
     ],
 )
-def test_what_means_nothing_is_refused_and_makes_no_group(tmp_path: Path, wish: dict[str, object]) -> None:
+def test_what_means_nothing_is_refused_and_makes_no_group(tmp_path: Path, wish: dict[str, Any]) -> None:
     async def story(broker: LocalBroker) -> None:
         await rooms(broker, 1)
         with pytest.raises(InvalidGroup):

@@ -25,12 +25,12 @@ from logboom.errors import (
     BookmarkLost,
     CursorBusy,
     CursorMovedBack,
-    GroupMoveRefused,
     InvalidBookmark,
     InvalidCursorName,
     InvalidKey,
     LimitExceeded,
     LogboomError,
+    MemberUnknown,
     NotAllowed,
     PartitionNotFound,
     RemoteProtocolError,
@@ -129,7 +129,7 @@ def test_a_refused_move_refuses_the_whole_publish(place: Place, tmp_path: Path) 
                 (TopicNotFound, await move(broker, 4, topic="other")),
                 (InvalidCursorName, await move(broker, 4, "a b")),
                 (InvalidCursorName, await move(broker, 4, "@group")),
-                (GroupMoveRefused, await move(broker, 4, "group", member="m1", generation=3)),
+                (MemberUnknown, await move(broker, 4, "group", member="m1", generation=3)),
             ]
             for error, bad in refused:
                 with pytest.raises(error):

@@ -119,7 +119,7 @@ async def put_cursor(front_end: HttpFrontEnd, request: Request) -> Response:
         bookmark = put.bookmark
         await _check(front_end, caller, topic, query.partition, Bookmark.parse(bookmark))
     elif put.seqno is not None and put.bookmark is None:
-        bookmark = await _bookmark_at(front_end, caller, topic, query.partition, put.seqno)
+        bookmark = await bookmark_at(front_end, caller, topic, query.partition, put.seqno)
     else:
         raise RequestError("the body has a bookmark or a seqno, one of both", fix='send {"seqno": 12}, for example')
     await front_end.broker.commit_cursor(cursor, topic, query.partition, bookmark, put.force, put.expect, caller=caller)
@@ -144,7 +144,7 @@ async def _check(front_end: HttpFrontEnd, caller: Caller, topic: str, partition:
         raise InvalidBookmark(f"the bookmark is of partition {place.partition}, not {partition}")
 
 
-async def _bookmark_at(front_end: HttpFrontEnd, caller: Caller, topic: str, partition: int | None, seqno: Seqno) -> str:
+async def bookmark_at(front_end: HttpFrontEnd, caller: Caller, topic: str, partition: int | None, seqno: Seqno) -> str:
     """Raises SeqnoOutOfRange where the log has no such place."""
     chunk = await front_end.broker.read(ReadRequest(topic, Start(seqno=seqno), partition, max_bytes=1), caller=caller)
     term = await term_before(front_end.broker, caller, topic, chunk, seqno)

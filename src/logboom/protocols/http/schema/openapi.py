@@ -28,15 +28,17 @@ if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
 
 DESCRIPTION: Final = """\
-A commit log over HTTP: topics, records, cursors. Whatever goes wrong is answered as application/problem+json, with a \
-`code` that stays the same, the `parameter` that is wrong, and a `fix` where there is one. Where the node asks who you \
-are, each request says so: `Authorization: Basic` with a user and a password, or `Authorization: Bearer` and a token."""
+A commit log over HTTP: topics, records, cursors, groups. Whatever goes wrong is answered as application/problem+json, \
+with a `code` that stays the same, the `parameter` that is wrong, and a `fix` where there is one. Where the node asks \
+who you are, each request says so: `Authorization: Basic` with a user and a password, or `Authorization: Bearer` and a \
+token."""
 
 TAGS: Final = {
     "Topics": "Names for logs: make them, look at them, set them, delete them.",
     "Write": "Append records.",
     "Read": "Read records: a page at a time, one by its seqno, or as they come.",
     "Cursors": "Named places in a log, kept by the node.",
+    "Groups": "Consumers that share the logs of topics.",
     "Staging": "What is staged and not published yet, and the keys of what was.",
     "Pipeline": "What Spark makes of logs: jobs, their runs and results.",
     "Changes": "One topic as a feed of changes.",
@@ -51,6 +53,12 @@ _PRINCIPAL: Final = f"^{FORM}$"
 PATH_PARAMETERS: Final[dict[str, tuple[Schema, str, Any]]] = {
     "topic": ({"type": "string", "pattern": "^[A-Za-z0-9._-]{1,249}$"}, "The name of a topic.", "events"),
     "cursor": ({"type": "string", "pattern": "^[A-Za-z0-9._/:-]{1,249}$"}, "The name of a cursor.", "billing"),
+    "group": ({"type": "string", "pattern": "^[A-Za-z0-9._/:-]{1,248}$"}, "The name of a group.", "billing"),
+    "member": (
+        {"type": "string", "pattern": "^[A-Za-z0-9_-]{16,64}$"},
+        "The id of a member.",
+        "3f1c9a7e52b84d06a1e7c0d95b42f8aa",
+    ),
     "seqno": ({"type": "integer", "minimum": 0, "maximum": 10**18 - 1}, "The number of a record in its log.", 0),
     "stage": (
         {"type": "string", "pattern": "^[0-9a-f]{32}$"},
@@ -74,7 +82,7 @@ PROBLEMS: Final = {
     400: "The request is not what this operation takes.",
     401: "The node wants to know who you are, or what you showed is wrong; `WWW-Authenticate` says how to sign in.",
     403: "The node's rules do not allow it.",
-    404: "There is no such topic, partition, record, cursor, stage, key, user, token, rule or quota.",
+    404: "There is no such topic, partition, record, cursor, group, member, stage, key, user, token, rule or quota.",
     405: "This path has other methods; `Allow` names them.",
     406: "None of the media types that were asked for is one this operation can answer with.",
     408: "The request did not come in time.",

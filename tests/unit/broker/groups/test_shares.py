@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logboom.broker.groups.sharing import LogId, share_out
+from logboom.broker.groups.shares import LogId, share_out
 
 
 def logs(count: int, topic: str = "rooms") -> list[LogId]:
