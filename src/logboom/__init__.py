@@ -20,9 +20,11 @@ from logboom.lazy import exports
 if TYPE_CHECKING:
     from logboom.batch.record import Record
     from logboom.client import (
+        AsyncConsumer,
         AsyncReader,
         AsyncWriter,
         Client,
+        Consumer,
         FileReader,
         Profile,
         Reader,
@@ -43,14 +45,17 @@ if TYPE_CHECKING:
         Settings,
         ValidatorSettings,
     )
+    from logboom.values.serializer import Serializer
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AcksSettings",
+    "AsyncConsumer",
     "AsyncReader",
     "AsyncWriter",
     "Client",
+    "Consumer",
     "FileReader",
     "FlushSettings",
     "HookSettings",
@@ -61,6 +66,7 @@ __all__ = [
     "Record",
     "RetentionSettings",
     "SegmentSettings",
+    "Serializer",
     "Settings",
     "TopicFileReader",
     "Transaction",
@@ -72,9 +78,11 @@ __all__ = [
 ]
 
 _SETTINGS = [name for name in __all__ if name.endswith("Settings")]
-_HOMES = {"Record": "logboom.batch.record", "LogboomError": "logboom.errors"} | dict.fromkeys(
-    _SETTINGS, "logboom.storage.data.topic"
-)
+_HOMES = {
+    "Record": "logboom.batch.record",
+    "LogboomError": "logboom.errors",
+    "Serializer": "logboom.values.serializer",
+} | dict.fromkeys(_SETTINGS, "logboom.storage.data.topic")
 
 __getattr__, __dir__ = exports(
     __name__,

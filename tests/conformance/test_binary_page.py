@@ -41,6 +41,7 @@ NEVER_SENT = {
     "feed-ended",
     "records-lost",
     "spark-missing",
+    "value-unreadable",
     "package-missing",
     "publish-unfinished",
     "not-opened",

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -261,6 +262,30 @@ def test_json_is_folded_and_unfolded(visitor: Visitor, shop: Scene) -> None:
     expect(entries).to_have_count(400)
     tree.get_by_role("button", name="Show more").click()
     expect(entries).to_have_count(450)
+
+
+@pytest.mark.parametrize(
+    ("said", "value", "view"),
+    [
+        ("msgpack", msgspec.msgpack.encode({"celsius": 21.5}), "JSON"),
+        ("msgpack", b"\xc1", "Hex"),
+        ("json", b"21.5", "JSON"),
+        ("json", b"no JSON", "Text"),
+        ("text", b'{"celsius": 21.5}', "Text"),
+        ("bytes", b"text", "Hex"),
+    ],
+)
+def test_a_value_is_shown_as_its_topic_says_and_as_it_is_where_that_is_wrong(
+    visitor: Visitor, shop: Scene, said: str, value: bytes, view: str
+) -> None:
+    topic = f"said.{said}.{value.hex()}"
+    shop.node.call("POST", "/topics", {"name": topic, "settings": {"value": said}})
+    shop.node.call("POST", f"/topics/{topic}/records", {"value": {"base64": base64.b64encode(value).decode()}})
+    page = visitor.visit(shop.url, f"#/topics/{topic}?seqno=0")
+    shown = page.get_by_role("dialog").get_by_role("button", name=view, exact=True)
+    expect(shown).to_have_attribute("aria-pressed", "true")
+    if said == "msgpack" and view == "JSON":
+        expect(page.get_by_role("dialog").get_by_role("group", name="Value as JSON")).to_contain_text("celsius")
 
 
 @pytest.mark.parametrize("form", ["JSON", "Hex"])

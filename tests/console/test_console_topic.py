@@ -119,6 +119,19 @@ def test_only_the_settings_that_changed_are_saved(visitor: Visitor, shop: Scene)
     assert shop.node.ask(f"/topics/{name}")["settings"]["retention"]["bytes"] == 10 * 2**30
 
 
+def test_a_setting_that_stands_alone_is_set_and_taken_back(visitor: Visitor, shop: Scene) -> None:
+    name = make_topic(shop, "said")
+    page = visitor.visit(shop.url, f"#/topics/{name}/settings")
+    form = page.get_by_role("form", name="Settings")
+    for chosen, sent in (("msgpack", "msgpack"), ("", None)):
+        form.get_by_label("value", exact=True).select_option(chosen)
+        with page.expect_request(lambda request: request.method == "PATCH") as asked:
+            form.get_by_role("button", name="Save").click()
+        assert asked.value.post_data_json == {"settings": {"value": sent}}
+        expect(form.get_by_role("button", name="Save")).to_be_disabled()
+        assert shop.node.ask(f"/topics/{name}")["settings"].get("value") == sent
+
+
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [

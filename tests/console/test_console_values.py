@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import pytest
 from playwright.sync_api import Page
 
@@ -255,3 +258,44 @@ def test_records_of_several_logs_are_merged_by_time_and_stay_in_order(page: Page
     ]
     merged = call(page, "records/record_pages", "mergeByTime", lists)
     assert [(record["partition"], record["seqno"]) for record in merged] == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2)]
+
+
+MSGPACK: tuple[Any, ...] = (
+    None, True, False, 0, 127, 128, 2**16, 2**32, 2**64 - 1, -1, -32, -33, -129, -(2**15) - 1, -(2**31) - 1, -(2**63),
+    21.5, 0.1, "", "naïve", "x" * 300, "y" * 70_000, [], [1, [2, [3]]], list(range(20)), list(range(70_000)), {},
+    {"a": {"b": []}}, {str(number): number for number in range(20)}, b"", b"\0\xff", b"z" * 300,
+)  # fmt: skip
+
+
+def test_msgpack_is_shown_as_the_json_of_the_same(page: Page) -> None:
+    for value in MSGPACK:
+        found = json_of_msgpack(page, msgspec.msgpack.encode(value))
+        assert found is not None
+        assert json.loads(found) == json.loads(msgspec.json.encode(value)), repr(value)[:80]
+
+
+def test_what_json_has_no_name_for_is_text(page: Page) -> None:
+    moments = (datetime(2026, 1, 31, 12, tzinfo=UTC), datetime(2026, 1, 31, 12, 0, 0, 250_000, tzinfo=UTC))
+    assert json_of_msgpack(page, msgspec.msgpack.encode(moments[0])) == '"2026-01-31T12:00:00Z"'
+    assert json_of_msgpack(page, msgspec.msgpack.encode(moments[1])) == '"2026-01-31T12:00:00.250000000Z"'
+    assert (
+        json_of_msgpack(page, msgspec.msgpack.encode(msgspec.msgpack.Ext(5, b"\0")))
+        == '{"extension":5,"base64":"AA=="}'
+    )
+    assert json_of_msgpack(page, b"\x82\x01\x02\xc3\x04") == '{"1":2,"true":4}'
+    assert json_of_msgpack(page, b"\xcb" + struct.pack(">d", float("nan"))) == "null"
+
+
+def test_what_is_no_msgpack_is_told_from_it(page: Page) -> None:
+    sound = msgspec.msgpack.encode({"a": [1, "b", b"c"]})
+    broken = [sound[:at] for at in range(len(sound))]
+    for data in (*broken, sound + b"\0", b"\xc1", b"\xa1\xff", b"\xdf\xff\xff\xff\xff", b"\x91" * 5_000):
+        assert json_of_msgpack(page, data) is None, data[:20]
+
+
+def json_of_msgpack(page: Page, data: bytes) -> Any:
+    script = """async (text) => {
+      const { jsonOfMsgpack } = await import("/console/text/msgpack.js");
+      return jsonOfMsgpack(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)));
+    }"""
+    return page.evaluate(script, base64.b64encode(data).decode())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from logboom import Writer
+from logboom import Client, Settings, Writer
 from logboom.cli.connection import ask
 from support.nodes.process import NodeProcess
 from support.terminal import on_terminal
@@ -59,12 +59,25 @@ def shown_by(node: NodeProcess, *arguments: str, code: int = 0) -> str:
     return text
 
 
-@pytest.mark.parametrize("arguments", [("read", "events"), ("read", "events", "-n")])
+@pytest.mark.parametrize(
+    "arguments", [("read", "events"), ("read", "events", "-n"), ("read", "events", "-f", "%k %c %g %h %s\\n\\x1b[0m")]
+)
 def test_a_value_is_shown_with_its_escapes_visible(node: NodeProcess, arguments: tuple[str, ...]) -> None:
     text = shown_by(node, *arguments)
     for words in SHOWN:
         assert words in text
     assert "bytes \\xff\\x1b[31m \\x9b31m\n" in text
+
+
+def test_msgpack_is_shown_as_json_where_the_topic_says_that_it_is_that(node: NodeProcess) -> None:
+    with Client(node.address) as client:
+        client.create_topic("packed", 1, Settings(value="msgpack"))
+    with Writer("packed", node.address, value="msgpack") as writer:
+        writer.write({"celsius": 21.5, "name": HOSTILE})
+    for arguments in (("read", "packed"), ("read", "packed,packed/0"), ("read", "pack*", "-f", "%s\\n")):
+        found = json.loads(shown_by(node, *arguments))
+        assert found == {"celsius": 21.5, "name": HOSTILE}
+    assert shown_by(node, "read", "packed", "--value", "bytes").startswith("\\x82")
 
 
 @pytest.mark.parametrize(

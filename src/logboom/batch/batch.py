@@ -35,6 +35,42 @@ _CHUNK: Final = 1024
 _ORDER: Final = ("value", "key", "timestamp", "channel", "tags", "headers")
 
 
+class Latch:
+    """Ends records that somebody takes one by one, from another thread: exactly before the one that comes next.
+
+    Records are made by `map`, which asks for the value first. The latch has the values that are being used, and empties
+    them when it is shut: of the record that was not made no seqno was taken either. Nothing is asked for each record.
+
+    >>> latch, values = Latch(), [1, 2, 3]
+    >>> latch.hold(values)
+    True
+    >>> taking = iter(values)
+    >>> next(taking)
+    1
+    >>> latch.shut()
+    >>> list(taking)
+    []
+    """
+
+    __slots__ = ("_values", "is_shut")
+
+    def __init__(self) -> None:
+        self._values: list[Any] = []
+        self.is_shut = False
+
+    def hold(self, values: list[Any]) -> bool:
+        """Whether these may be used: nobody else does. In this order, since `shut` may be called meanwhile."""
+        self._values = values
+        return not self.is_shut
+
+    def shut(self) -> None:
+        self.is_shut = True
+        self._values.clear()
+
+    def open(self) -> None:
+        self.is_shut = False
+
+
 class Batch:
     """Records that travel, are stored and are checksummed together."""
 
@@ -126,14 +162,25 @@ class Batch:
         return chain.from_iterable(_runs(columns, iter(seqnos.to_pylist()), 0, rows.num_rows, topic, partition))
 
     def numbered(
-        self, seqnos: Iterator[int], skip: int = 0, topic: str | None = None, partition: int | None = None
+        self,
+        seqnos: Iterator[int],
+        skip: int = 0,
+        topic: str | None = None,
+        partition: int | None = None,
+        latch: Latch | None = None,
     ) -> Iterator[Record]:
-        """The records behind the first `skip`, with these seqnos: each record takes one when it is made, no sooner."""
+        """The records behind the first `skip`, with these seqnos: each record takes one when it is made, no sooner.
+
+        No more are made once the latch is shut.
+        """
         count = self.header.record_count
         if count <= _FEW:
-            return map(Record, *[self._few(name)[skip:] for name in _ORDER], seqnos, repeat(topic), repeat(partition))
+            entries = [self._few(name)[skip:] for name in _ORDER]
+            if latch is not None and not latch.hold(entries[0]):
+                return iter(())
+            return map(Record, *entries, seqnos, repeat(topic), repeat(partition))
         columns = [self._constant(name) or arrow.column(self, name) for name in _ORDER]
-        return chain.from_iterable(_runs(columns, seqnos, skip, count, topic, partition))
+        return chain.from_iterable(_runs(columns, seqnos, skip, count, topic, partition, latch))
 
     def _constant(self, name: str) -> repeat[Any] | None:
         """What every record has in this column, where the batch has no column for it. Of values there is a column."""
@@ -239,6 +286,7 @@ def _runs(
     until: int,
     topic: str | None = None,
     partition: int | None = None,
+    latch: Latch | None = None,
 ) -> Iterator[Iterator[Record]]:
     """Records of these columns, in `_ORDER`, some at a time: what is decoded is still in the cache when it is used.
 
@@ -247,8 +295,10 @@ def _runs(
     """
     for first in range(start, until, _CHUNK):
         count = min(_CHUNK, until - first)
-        entries = (
+        entries: list[Any] = [
             column if isinstance(column, repeat) else arrow.to_list(name, column.slice(first, count))
             for name, column in zip(_ORDER, columns, strict=True)
-        )
+        ]
+        if latch is not None and not latch.hold(entries[0]):
+            return
         yield map(Record, *entries, seqnos, repeat(topic), repeat(partition))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import msgspec
 
@@ -13,13 +14,14 @@ class Record(msgspec.Struct, frozen=True, gc=False):
     """A value and what is known about it. Immutable.
 
     `timestamp` is in microseconds since 1970; None lets the log's append time stand in for it.
-    `value` None is a tombstone. `seqno`, `topic` and `partition` say where a reader has found it, and are None before.
+    `value` is bytes, or what a reader with `value=` has made of them; None is a tombstone. `seqno`, `topic` and
+    `partition` say where a reader has found it, and are None before.
 
     >>> Record(b"21.5", channel="site/7/temp", tags=("outdoor",)).tags
     ('outdoor',)
     """
 
-    value: bytes | None
+    value: Any
     key: bytes | None = None
     timestamp: int | None = None
     channel: str | None = None

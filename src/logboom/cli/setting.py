@@ -24,14 +24,17 @@ SHORT: Final = {name.removesuffix("_ms"): name for name in KEYS if name.endswith
 
 def apply_settings(settings: Settings, changes: Sequence[str]) -> Settings:
     """The settings with these changes. Raises ConfigError, which names the key and what it may be."""
-    groups: dict[str, dict[str, Any]] = msgspec.to_builtins(settings)
+    groups: dict[str, Any] = msgspec.to_builtins(settings)
     for change in changes:
         name, separator, text = change.partition("=")
         if not separator:
             raise ConfigError(change, "is no setting: write key=value, or key= for the default")
-        group, _, last = _find(name.strip()).partition(".")
-        key = KEYS[f"{group}.{last}"]
-        groups[group][last] = _parse(name.strip(), key, text.strip())
+        full = _find(name.strip())
+        group, separator, last = full.rpartition(".")
+        inner = groups[group] if separator else groups
+        inner[last] = _parse(name.strip(), KEYS[full], text.strip())
+        if not separator and inner[last] is None:
+            del inner[last]
     try:
         return msgspec.convert(groups, Settings).check()
     except ValueError as error:
@@ -41,8 +44,10 @@ def apply_settings(settings: Settings, changes: Sequence[str]) -> Settings:
 def list_settings(settings: Settings) -> Iterator[tuple[str, str, bool]]:
     """Every key with its value in words, and whether that is the default."""
     for name, key in KEYS.items():
-        group, _, last = name.partition(".")
-        value = getattr(getattr(settings, group), last)
+        value: Any = settings
+        for part in name.split("."):
+            value = getattr(value, part)
+        value = None if value is msgspec.UNSET else value
         yield name, key.write(value), value == key.default
 
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 from logboom.lazy import exports
 
 if TYPE_CHECKING:
+    from logboom.client.consume.async_consumer import AsyncConsumer
+    from logboom.client.consume.consumer import Consumer
     from logboom.client.files.file_reader import FileReader
     from logboom.client.files.topic_file_reader import TopicFileReader
     from logboom.client.link.profile import Profile
@@ -27,9 +29,11 @@ if TYPE_CHECKING:
 
 
 __all__ = [
+    "AsyncConsumer",
     "AsyncReader",
     "AsyncWriter",
     "Client",
+    "Consumer",
     "FileReader",
     "Profile",
     "Reader",
@@ -42,9 +46,11 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AsyncConsumer": "consume.async_consumer",
     "AsyncReader": "read.async_reader",
     "AsyncWriter": "write.async_writer",
     "Client": "publish.transaction",
+    "Consumer": "consume.consumer",
     "FileReader": "files.file_reader",
     "Profile": "link.profile",
     "Reader": "read.reader",

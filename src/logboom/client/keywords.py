@@ -32,6 +32,9 @@ _ELSEWHERE: Final = {
     "enable_idempotence": "idempotent",
     "tags": "tags_any",
     "timeout": "connect_timeout_s",
+    "serializer": "value",
+    "value_serializer": "value",
+    "value_deserializer": "value",
 }
 
 

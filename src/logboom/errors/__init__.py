@@ -11,6 +11,7 @@ LogboomError
 │   ├── MalformedBatch         sound checksums around a broken structure
 │   └── BatchTooLarge          more than the limit, stored or inflated
 ├── InvalidColumn              what the caller gave cannot become a column (also a ValueError)
+├── ValueUnreadable            a value that its reader's serializer cannot decode
 ├── InvalidPattern             a channel pattern that means nothing (also a ValueError)
 ├── AppendRefused              this batch was not appended; nothing was written of it
 │   ├── UnexpectedSeqno        expect_seqno is not the next seqno
@@ -169,6 +170,7 @@ from logboom.errors.batches import (
     MalformedBatch,
     NotABatch,
     UnsupportedBatch,
+    ValueUnreadable,
 )
 from logboom.errors.bookmarks import (
     BookmarkLost,
@@ -370,6 +372,7 @@ __all__ = [
     "UserNotFound",
     "ValidatorFailed",
     "ValidatorNotAllowed",
+    "ValueUnreadable",
     "WriteFailed",
     "WritesRefused",
     "WrongCluster",

@@ -1,4 +1,4 @@
-"""Bytes that are not a batch, and values that cannot become one. Nothing of them was kept."""
+"""Bytes that are not a batch, values that cannot become one, and values that nobody can decode."""
 
 from __future__ import annotations
 
@@ -45,6 +45,25 @@ class InvalidColumn(LogboomError, ValueError):
         super().__init__(f"{column}: {reason}")
         self.column = column
         self.reason = reason
+
+
+class ValueUnreadable(LogboomError):
+    """A value that the serializer of its reader cannot decode. The reader stands behind the record."""
+
+    def __init__(
+        self, topic: str, partition: int, seqno: int, serializer: str, reason: str, value: bytes | None = None
+    ) -> None:
+        super().__init__(
+            f"{topic}/{partition}: the value of seqno {seqno} is not what {serializer} reads ({reason}); another loop "
+            "goes on behind it, and its bytes are the error's `value`: a reader without value= gives bytes"
+        )
+        self.topic = topic
+        self.partition = partition
+        self.seqno = seqno
+        self.serializer = serializer
+        self.reason = reason
+        self.value = value
+        """As it is stored."""
 
 
 class InvalidPattern(LogboomError, ValueError):

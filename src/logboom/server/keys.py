@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import msgspec
 import msgspec.inspect as types
 
 from logboom.broker import config as upkeep
@@ -169,6 +170,8 @@ def _find_keys(type_info: types.StructType | types.DataclassType, front: str) ->
         if optional:
             (inner,) = (part for part in inner.types if not isinstance(part, types.NoneType))
         default = config.default_directory() if name == "data" else field.default
+        if (default, field.default_factory, field.required) == (msgspec.NODEFAULT, msgspec.NODEFAULT, False):
+            default, optional = None, True  # not set is none
         if isinstance(inner, types.DictType):
             default = {}
         choices = tuple(map(str, inner.values)) if isinstance(inner, types.LiteralType) else ()

@@ -29,6 +29,7 @@ SECTION_MEANINGS: Final = {
     "replicate": "Who a replica is at its source. Secrets are in files, read anew for each connection.",
     "limits": "Limits of the node. They always apply; `logboom stats` counts each refusal.",
     "topics": "Which topics may be created, and with which defaults.",
+    "topics.settings": "Defaults for new topics.",
     "topics.settings.segment": "Default for new topics: when a segment is closed.",
     "topics.settings.retention": "Default retention, per partition: how much is kept.",
     "topics.settings.hook": "The command that runs before retention drops a segment.",
@@ -157,6 +158,7 @@ MEANINGS: Final = {
     "topics.settings.validators.timeout_ms": "A validator that does not answer within this time has failed.",
     "topics.settings.validators.concurrency": "How many appends of a topic are validated at once; others wait.",
     "topics.settings.validators.on_failure": "Whether records are refused or accepted if a validator fails.",
+    "topics.settings.value": "What values are, for the console and the command line; none shows what they look like.",
     "hooks": (
         "A name (1 to 64 of a-z, 0-9, _ and -) and a shell command. The command must exit with code 0 before the "
         "segment is dropped."

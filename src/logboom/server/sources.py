@@ -75,7 +75,7 @@ class LoadedConfig:
             value: Any = self.config
             for part in name.split("."):
                 value = getattr(value, part)
-            found[name] = value
+            found[name] = None if value is msgspec.UNSET else value
         return found
 
 
@@ -205,6 +205,8 @@ def build(values: Mapping[str, Value]) -> NodeConfig:
     """The configuration with these values and the defaults of all others."""
     tree: dict[str, Any] = {"data": KEYS["data"].default}
     for name, value in values.items():
+        if value is None and KEYS[name].default is None:
+            continue
         *sections, last = name.split(".")
         inner = tree
         for section in sections:

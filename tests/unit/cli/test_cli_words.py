@@ -15,8 +15,8 @@ from logboom.batch import Record
 from logboom.batch.moment import rfc3339
 from logboom.batch.ndjson import decode_record, encode_record
 from logboom.broker.api import Start
-from logboom.cli.bounds import Bounds
 from logboom.cli.commands.sql import named_in
+from logboom.cli.records.bounds import Bounds
 from logboom.cli.setting import KEYS, apply_settings, list_settings
 from logboom.cli.show.moment import parse_moment, show_moment
 from logboom.cli.start import ReadEnd, parse_end, parse_start

@@ -71,7 +71,7 @@ def test_lines_are_taken_byte_for_byte(
 def test_a_line_without_an_end_is_not_read_to_its_end(
     topic: str, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    monkeypatch.setattr("logboom.cli.commands.write.LINE_BYTES_MAX", 1000)
+    monkeypatch.setattr("logboom.cli.records.record_source.LINE_BYTES_MAX", 1000)
     source = io.BytesIO(b"one\n" + bytes(999) + b"\n" + bytes(1_000_000))
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(source))
     assert run(["write", topic]) == 1

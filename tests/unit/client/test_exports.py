@@ -12,9 +12,11 @@ import logboom.client
 def test_the_package_exports_these_names_and_no_others() -> None:
     assert logboom.__all__ == [
         "AcksSettings",
+        "AsyncConsumer",
         "AsyncReader",
         "AsyncWriter",
         "Client",
+        "Consumer",
         "FileReader",
         "FlushSettings",
         "HookSettings",
@@ -25,6 +27,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "Record",
         "RetentionSettings",
         "SegmentSettings",
+        "Serializer",
         "Settings",
         "TopicFileReader",
         "Transaction",
@@ -35,9 +38,11 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "connect",
     ]
     assert logboom.client.__all__ == [
+        "AsyncConsumer",
         "AsyncReader",
         "AsyncWriter",
         "Client",
+        "Consumer",
         "FileReader",
         "Profile",
         "Reader",

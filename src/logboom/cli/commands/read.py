@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +13,13 @@ from cyclopts import App, Parameter
 
 from logboom.cli.connection import servers_of
 from logboom.cli.options import Cursor, Flag, Quiet, Server, Topic
+from logboom.cli.show.output_format import OutputFormat
 from logboom.cli.show.progress import records_read
-from logboom.cli.show.sink import BINARY, Format, LineSink, TableSink
+from logboom.cli.show.shown_values import ShownValues, settings_of
+from logboom.cli.show.sink import BINARY, FORMATS, LineSink, TableSink
 from logboom.cli.target import LogTarget, parse_names
-from logboom.errors import ConfigError, InvalidBookmark, PartitionNotFound
+from logboom.errors import ConfigError, InvalidBookmark, LogboomError, PartitionNotFound
+from logboom.values.serializer import ValueFormat
 
 if TYPE_CHECKING:
     from logboom import Reader
@@ -45,7 +48,15 @@ cursor further, it stays there, with a message on standard error.
 
 Values are printed unchanged, each with a newline; NDJSON can be written again
 with `logboom write --ndjson`. On a terminal, control characters are printed as
-escapes, such as \\x1b.
+escapes, such as \\x1b, and values of a topic whose setting is value=msgpack as
+JSON. --value does the latter anywhere; --value bytes nowhere.
+
+--format may also say what is printed of each record, and nothing is added:
+  %s value    %S its size in bytes, -1 for a tombstone    %c channel
+  %k key      %K its size, -1 where there is none         %g tags, with commas
+  %t topic    %p partition    %o seqno    %h headers, name=value, with commas
+  %T %U %I    timestamp: ms, us, ISO 8601                 %% a percent sign
+  \\n \\r \\t \\0 \\\\ and \\xNN are the bytes they stand for
 
 Exit code 0: done. 2: an error, such as dropped records; the records before it
 are printed. 130: interrupted.
@@ -55,6 +66,8 @@ Examples:
   logboom read events --from -10m --follow
   logboom read orders/2 --from 1000 --until 2000 --format ndjson
   logboom read 'orders.*' --follow -n
+  logboom read orders --format '%t/%p %o %I %k=%s\\n'
+  logboom read files -f '%s\\0' | xargs -0 ls -l
   logboom read events --tag login --channel "site/+/temp" -n
   logboom read events --cursor billing --format ndjson | ./bill
   logboom read events --format parquet --output events.parquet
@@ -70,13 +83,14 @@ def read(
     *,
     start: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None,
     until: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    follow: Annotated[bool, Parameter(name=["--follow", "-f"], negative="", show_default=False)] = False,
+    follow: Annotated[bool, Parameter(name=["--follow", "-F"], negative="", show_default=False)] = False,
     limit: int | None = None,
     tag: Annotated[list[str] | None, Parameter(negative="")] = None,
     all_tags: Flag = False,
     channel: str | None = None,
     key: str | None = None,
-    form: Annotated[Format, Parameter(name="--format")] = "values",
+    form: Annotated[str, Parameter(name=["--format", "-f"], allow_leading_hyphen=True)] = "values",
+    value: ValueFormat | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     force: Flag = False,
     numbers: Annotated[bool, Parameter(name="-n", negative="", show_default=False)] = False,
@@ -108,7 +122,10 @@ def read(
     key
         Only records with this key.
     form
-        Values, or whole records as NDJSON, an Arrow stream or Parquet.
+        values; whole records as ndjson, arrow (a stream) or parquet; or what to print of each, such as '%k %s\\n'.
+    value
+        What values are, to be shown: msgpack as JSON, the others as they are. Default: the topic's setting on a
+        terminal, elsewhere bytes.
     output
         Write to this file instead of standard output.
     force
@@ -122,12 +139,13 @@ def read(
     quiet
         No progress, and no messages about gaps.
     """
-    from logboom.cli.bounds import Bounds
-    from logboom.cli.record_pump import RecordPump
+    from logboom.cli.records.bounds import Bounds
+    from logboom.cli.records.record_pump import RecordPump
+    from logboom.cli.records.topics_pump import TopicsPump
     from logboom.cli.start import parse_checkpoint, parse_end, parse_start
-    from logboom.cli.topics_pump import TopicsPump
 
     by = parse_checkpoint(start)
+    layout = None if form in FORMATS else parse_layout(form)
     problem = _problem_with_bounds(by, until, limit) or _problem_with_output(form, output, force, numbers)
     if problem:
         return _refuse(problem)
@@ -135,14 +153,18 @@ def read(
     begin, bounds = parse_start(place), Bounds(parse_end(until), limit)
     which = _which(tag, all_tags, channel, key) | {"gaps": "skip" if skip_gaps else "raise"}
     checkpoint = {"from_checkpoint": by is not None, "checkpoint": by or None}
-    reader = _open_reader(parse_names(log), servers_of(server), begin, **which, **checkpoint)
+    target, servers = parse_names(log), servers_of(server)
+    reader = _open_reader(target, servers, begin, **which, **checkpoint)
     reader.cursor, several = cursor, reader.reads_several
     if several and bounds.has_seqno:
         reader.close()
         return _refuse(f"--until {until} is a place in one log, {log} has several: name one, as TOPIC/0, or a time")
-    with _gaps_told(reader, quiet), reader, _destination(output) as file:
+    shown = _choose_values(value, form not in BINARY and output is None and sys.stdout.isatty(), target, servers)
+    with _gaps_told(reader, shown, quiet), reader, _destination(output) as file:
         sink: TableSink | LineSink = (
-            TableSink(file, form, several) if form in BINARY else LineSink(file, form == "ndjson", numbers, several)
+            TableSink(file, form, several)
+            if form in BINARY
+            else LineSink(file, form == "ndjson", numbers, several, layout, shown)
         )
         pump = TopicsPump if several else RecordPump
         with records_read("reading", output is not None and not quiet) as advance:
@@ -161,14 +183,31 @@ def _which(tag: list[str] | None, all_tags: bool, channel: str | None, key: str 
     }
 
 
+def parse_layout(form: str) -> OutputFormat:
+    if "%" not in form:
+        raise ConfigError("--format", f"is {form!r}: allowed are {', '.join(FORMATS)}, or a format such as '%k %s\\n'")
+    return OutputFormat(form)
+
+
+def _choose_values(value: ValueFormat | None, is_terminal: bool, target: LogTarget, servers: Servers) -> ShownValues:
+    """As it was said; on a terminal as the topics' settings say, as far as the node tells them."""
+    settings: dict[str, str] = {}
+    if value is None and is_terminal:
+        with suppress(LogboomError):
+            settings = settings_of(target, servers)
+    return ShownValues(value, settings)
+
+
 @contextmanager
-def _gaps_told(reader: Reader, quiet: bool) -> Iterator[None]:
+def _gaps_told(reader: Reader, shown: ShownValues, quiet: bool) -> Iterator[None]:
     """Whatever ends the reading, somebody hears of what was not printed."""
     try:
         yield
     finally:
         if reader.skipped and not quiet:
             print(f"logboom: {reader.skipped:,} records were skipped: {reader.last_gap}", file=sys.stderr)
+        if shown.odd and not quiet:
+            print(f"logboom: {shown.odd:,} values are not msgpack: they were printed as they are", file=sys.stderr)
 
 
 def _open_reader(target: LogTarget, servers: Servers, begin: Start, **which: Any) -> Reader:
@@ -206,9 +245,11 @@ def _problem_with_bounds(by: str | None, until: str | None, limit: int | None) -
     return None
 
 
-def _problem_with_output(form: Format, output: Path | None, force: bool, numbers: bool) -> str | None:
+def _problem_with_output(form: str, output: Path | None, force: bool, numbers: bool) -> str | None:
     if form in BINARY and output is None and sys.stdout.isatty():
         return f"{form} is binary: name a file with --output, or pipe it"
+    if form not in FORMATS and numbers:
+        return "-n is for lines; in a format %o is the seqno"
     if form in BINARY and numbers:
         return f"-n is for lines; {form} has a column of seqnos"
     if output is not None and output.exists() and not force and not output.is_char_device() and not output.is_fifo():

@@ -5,39 +5,45 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
 
-from logboom.batch import BATCH_SIZE_MAX
 from logboom.batch.codec import CodecName
 from logboom.cli.connection import servers_of
 from logboom.cli.options import Flag, Json, Quiet, Server, Topic
+from logboom.cli.records.record_source import opened_source, parse_delimiter
+from logboom.cli.records.stored_value import value_maker
 from logboom.cli.show.output import show_json
-from logboom.cli.show.progress import bytes_read
 from logboom.cli.show.wording import count_of
 from logboom.cli.target import parse_target
-from logboom.errors import InvalidColumn, LogboomError
+from logboom.errors import ConfigError, LogboomError
 from logboom.server.units import size_of
+from logboom.values.serializer import ValueFormat
 
 if TYPE_CHECKING:
     from logboom import Record, Writer
     from logboom.client.write.options import WriterArguments
 
 DONE, FAILED = 0, 1
-PROGRESS_BYTES = 64 * 1024
-LINE_BYTES_MAX = 2 * BATCH_SIZE_MAX
-"""What is longer is no record, also not as base64 in JSON: it is not read to its end."""
 DETAILS = """\
 Values are arguments, or lines of standard input or a file, without their
-newlines. With --ndjson a line is an object: {"value": ..., "key": ...,
+newlines; or, with --whole, whole files. -D ends records with something else
+than a newline, and -K parts key and value: what has none of it has no key.
+Both take the escapes \\n \\r \\t \\0 \\\\ and \\xNN, such as \\x1e.
+
+With --ndjson a line is an object: {"value": ..., "key": ...,
 "timestamp": ..., "channel": ..., "tags": [...], "headers": {...}}, of which
 only value is needed. A value that is no string is stored as its JSON text,
 null is a tombstone, and bytes are {"base64": "..."}: what `logboom read
 --format ndjson` prints. Options fill in what a line leaves out.
+
+--value says what values are to be, and refuses what is not: json, text; for
+msgpack a value is written as JSON and stored as msgpack. Without it bytes are
+stored as they come, whatever the topic's setting says.
 
 Exit code 0: everything was written. 1: not everything: a line was wrong, or the
 node refused some; the summary says what was. 2: wrong usage, no node, or an
@@ -48,6 +54,10 @@ Examples:
   logboom write events --key user-7 --tag login --channel site/7 "signed in"
   tail -F app.log | logboom write logs
   logboom write events --ndjson --file events.ndjson
+  logboom write pictures --whole cat.png --whole dog.png --tag animal
+  cut -d, -f1,3 prices.csv | logboom write prices -K,
+  find . -print0 | logboom write files -D '\\0'
+  logboom write events --value msgpack '{"celsius": 21.5}'
   logboom read events --format ndjson | logboom write copy --ndjson
 """
 app = App(name="write", help_epilogue=DETAILS)
@@ -60,6 +70,10 @@ def write(
     *values: Annotated[str, Parameter(allow_leading_hyphen=True)],
     ndjson: Flag = False,
     file: Annotated[Path | None, Parameter(name=["--file", "-f"], allow_leading_hyphen=True)] = None,
+    whole: Annotated[list[Path] | None, Parameter(negative="", allow_leading_hyphen=True)] = None,
+    delimiter: Annotated[str | None, Parameter(name=["--delimiter", "-D"], allow_leading_hyphen=True)] = None,
+    key_delimiter: Annotated[str | None, Parameter(name=["--key-delimiter", "-K"], allow_leading_hyphen=True)] = None,
+    value: ValueFormat | None = None,
     key: str | None = None,
     tag: Annotated[list[str] | None, Parameter(negative="")] = None,
     channel: str | None = None,
@@ -82,6 +96,14 @@ def write(
         Every line is a JSON object that describes a record.
     file
         Lines come from this file; - is standard input.
+    whole
+        All of this file is one record; - is standard input. May be given more than once.
+    delimiter
+        What ends a record of standard input or a file. Default: a newline.
+    key_delimiter
+        What stands between key and value. The first one counts.
+    value
+        What values are: json, text, msgpack or bytes.
     key
         The key of every record that brings none.
     tag
@@ -103,17 +125,21 @@ def write(
 
     target, size = parse_target(log), size_of("--batch-bytes", batch_bytes)
     same = Record(None, None if key is None else os.fsencode(key), None, channel, tuple(tag or ()))
-    make = _record_of_line if ndjson else _record_of_text
+    if ndjson and (delimiter or key_delimiter or whole):
+        raise ConfigError("--ndjson", "has its own lines and keys: leave out -D, -K and --whole")
+    parting = None if key_delimiter is None else parse_delimiter("--key-delimiter", key_delimiter)
+    make = partial(_record_of_line if ndjson else _record_of_text, same, parting)
+    convert = value_maker(value)
     servers, tally = servers_of(server), _Tally()
     options: WriterArguments = {"acks": acks, "codec": codec, "batch_bytes": size, "connect_timeout_s": 0}
     options["partition"] = target.partition
     with (
-        _lines(values, file, not (as_json or quiet)) as lines,
+        opened_source(values, file, whole, delimiter, not (as_json or quiet)) as source,
         Writer(target.topic, servers, **options) as writer,
     ):
-        stopped = _write_all(writer, (make(line, same) for line in lines), tally)
+        stopped = _write_all(writer, (convert(make(entry)) for entry in source.entries), tally)
     if isinstance(stopped, LogboomError):
-        tally.stopped = stopped = LogboomError(f"{'value' if values else 'line'} {tally.given + 1}: {stopped}")
+        tally.stopped = stopped = LogboomError(f"{source.title} {tally.given + 1}: {stopped}")
     tally.show(str(target), as_json, quiet)
     return _exit_code(stopped, tally)
 
@@ -224,13 +250,16 @@ class _Tally:
         }
 
 
-def _record_of_text(line: bytes, same: Record) -> Record:
+def _record_of_text(same: Record, parting: bytes | None, line: bytes) -> Record:
     from logboom import Record
 
-    return Record(line, same.key, None, same.channel, same.tags)
+    key, value = same.key, line
+    if parting is not None and parting in line:
+        key, _, value = line.partition(parting)
+    return Record(value, key, None, same.channel, same.tags)
 
 
-def _record_of_line(line: bytes, same: Record) -> Record:
+def _record_of_line(same: Record, parting: bytes | None, line: bytes) -> Record:
     from logboom import Record
     from logboom.batch.ndjson import decode_record
 
@@ -239,32 +268,3 @@ def _record_of_line(line: bytes, same: Record) -> Record:
     return Record(
         found.value, key, found.timestamp, found.channel or same.channel, found.tags or same.tags, found.headers
     )
-
-
-@contextmanager
-def _lines(values: tuple[str, ...], file: Path | None, progress: bool) -> Iterator[Iterator[bytes]]:
-    if values:
-        if file is not None:
-            from logboom.errors import ConfigError
-
-            raise ConfigError("--file", "values come from arguments or from a file, not from both")
-        yield (os.fsencode(value) for value in values)
-    elif file is not None and str(file) != "-":
-        with open(file, "rb") as source, bytes_read("writing", os.fstat(source.fileno()).st_size, progress) as advance:
-            yield _cut(source, advance)
-    else:
-        if sys.stdin.isatty():
-            print("one record a line; Ctrl-D ends", file=sys.stderr)
-        yield _cut(sys.stdin.buffer, None)
-
-
-def _cut(source: IO[bytes], advance: Callable[[int], None] | None) -> Iterator[bytes]:
-    done = 0
-    while line := source.readline(LINE_BYTES_MAX + 1):
-        if len(line) > LINE_BYTES_MAX and not line.endswith(b"\n"):
-            raise InvalidColumn("line", f"has more than {LINE_BYTES_MAX:,} bytes, which no record may have")
-        yield line[:-1] if line.endswith(b"\n") else line
-        done += len(line)
-        if advance is not None and done >= PROGRESS_BYTES:
-            advance(done)
-            done = 0

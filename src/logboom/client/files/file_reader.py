@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
+from functools import partial
 from threading import Thread
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final
@@ -23,12 +24,14 @@ from logboom.batch.tables import BatchFailure, join_tables, to_table
 from logboom.client.files.file_runs import FileRuns
 from logboom.client.files.sieve import choose, columns_for, sift
 from logboom.client.keywords import explained
+from logboom.client.read.decoded_lists import decoded_lists
 from logboom.client.read.start import At, Gaps, check_start
 from logboom.errors import Damage, LogboomError
 from logboom.storage.bookmark import Bookmark
 from logboom.storage.data.topic import Topic
 from logboom.storage.readable_log import READ_BYTES, SeqnoRange
 from logboom.storage.run import Run
+from logboom.values.serializer import Serializer, ValueFormat, coder_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +47,8 @@ class FileReader:
 
     Starts at `seqno`, at the first record at or after `timestamp`, at a `bookmark`, or `at` the earliest record or the
     latest. With `gaps="skip"` a reader goes on behind what is gone: records that retention dropped, damage, a topic
-    that was deleted and made again (there with the first record). `skipped` counts, `last_gap` tells.
+    that was deleted and made again (there with the first record). `skipped` counts, `last_gap` tells. `value` says how
+    values were written, as in `Reader`: records and lists have them decoded, batches and tables have bytes.
     """
 
     @explained()
@@ -59,6 +63,7 @@ class FileReader:
         bookmark: str | Bookmark | None = None,
         at: At | None = None,
         gaps: Gaps = "raise",
+        value: ValueFormat | Serializer | None = None,
     ) -> None:
         check_start(at, gaps, seqno=seqno, timestamp=timestamp, bookmark=bookmark)
         self._runs = FileRuns(
@@ -71,6 +76,7 @@ class FileReader:
             at_end=at == "latest",
             skip_gaps=gaps == "skip",
         )
+        self._coder = coder_of(value)
         self.bytes_read = 0
         """Of the files, for tables: what was verified and looked at."""
 
@@ -156,6 +162,10 @@ class FileReader:
         self, follow: bool = False, timeout_s: float | None = None, where: Selection | None = None
     ) -> Iterator[Record]:
         """Record by record; `where` leaves out what is not wanted."""
+        records = self._records(follow, timeout_s, where)
+        return records if self._coder is None else map(self._coder.decode, records)
+
+    def _records(self, follow: bool, timeout_s: float | None, where: Selection | None) -> Iterator[Record]:
         runs = self._runs
         for batch in self._batches(follow, timeout_s):
             start = runs.seqno or 0
@@ -169,6 +179,13 @@ class FileReader:
         self, columns: Sequence[str] = ("value",), follow: bool = False, timeout_s: float | None = None
     ) -> Iterator[tuple[list[Any], ...]]:
         """Some columns as lists of Python objects, a batch at a time."""
+        if self._coder is None or "value" not in columns:
+            return self._lists(columns, follow, timeout_s)
+        log = self.topic.name, self.partition
+        read = partial(self._lists, follow=follow, timeout_s=timeout_s)
+        return decoded_lists(read, columns, self._coder, log, lambda row, seqno: self._runs.return_to(seqno))
+
+    def _lists(self, columns: Sequence[str], follow: bool, timeout_s: float | None) -> Iterator[tuple[list[Any], ...]]:
         for batch in self._batches(follow, timeout_s):
             skip = max(0, (self._runs.seqno or 0) - batch.header.base_seqno)
             self._runs.move(batch.header.next_seqno, batch.header.term)

@@ -297,6 +297,10 @@ class FileRuns:
         self._seqno, self._term, self._lineage = seqno, term, 0
         self._retries = 0
 
+    def return_to(self, seqno: int) -> None:
+        """Stand inside the batch that was given last."""
+        self._seqno, self._run = seqno, None
+
     def pass_to(self, seqno: int) -> None:
         """Nothing before this is wanted."""
         if seqno > (self._seqno or 0):

@@ -27,6 +27,7 @@ from logboom.storage.bookmark import Bookmark, BookmarkSet
 from logboom.storage.data.near_names import near_names
 from logboom.storage.data.topic import Topic, read_topics
 from logboom.storage.files.disk import OsDisk
+from logboom.values.serializer import Serializer, ValueFormat, coder_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +48,7 @@ class TopicFileReader:
 
     `topics` is a topic, a pattern as `orders.*`, `rooms/2` for one partition, or a list of these. Starts at the first
     record at or after `timestamp`, at a `bookmark`, or `at` the earliest record or the latest. With `gaps="skip"` it
-    goes on behind what is gone; a topic that was named and is deleted is then waited for.
+    goes on behind what is gone; a topic that was named and is deleted is then waited for. `value` as in `FileReader`.
     """
 
     @explained()
@@ -60,11 +61,14 @@ class TopicFileReader:
         bookmark: str | None = None,
         at: At | None = None,
         gaps: Gaps = "raise",
+        value: ValueFormat | Serializer | None = None,
     ) -> None:
         check_start(at, gaps, seqno=None, timestamp=timestamp, bookmark=bookmark)
         self.directory = os.path.abspath(directory)
         self._names = LogNames.parse(join_names(topics))
         self._gaps: Gaps = gaps
+        coder_of(value)  # what is wrong with it is said before a topic is there
+        self._value = value
         self._disk = OsDisk(self.directory, read_only=True)
         self._watch: FileWatch | None = None
         self._readers: dict[LogKey, FileReader] = {}
@@ -96,7 +100,8 @@ class TopicFileReader:
                 raise TopicRecreated(topic.name, lost[0].hex(), topic.id)
 
     def _join(self, topic: Topic, partition: int, **how: Any) -> None:
-        self._readers[topic.id, partition] = FileReader(self.directory, topic.name, partition, gaps=self._gaps, **how)
+        same: dict[str, Any] = {"gaps": self._gaps, "value": self._value}
+        self._readers[topic.id, partition] = FileReader(self.directory, topic.name, partition, **same, **how)
 
     def __enter__(self) -> TopicFileReader:
         return self

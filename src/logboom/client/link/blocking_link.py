@@ -57,6 +57,8 @@ class BlockingLink:
         """How long the other side may take nothing before the link counts as lost."""
         self.lost: LogboomError | None = None
         self._heard = time.monotonic()
+        self._pinged = 0.0
+        """When it was asked for a word last. Waits may be shorter than the time between two pings."""
         self._welcomed = 0.0
 
     @classmethod
@@ -117,11 +119,13 @@ class BlockingLink:
             if self._receive(rest_s):
                 continue
             now = time.monotonic()
+            if self._heard < self._pinged <= now - every_s:
+                raise self._lose(ConnectionLost(f"{self.address} has not been heard of for {2 * every_s:g} s"))
+            if max(self._heard, self._pinged) <= now - every_s:
+                self.send(Kind.PING)
+                self._pinged = now
             if deadline is not None and now >= deadline:
                 return None
-            if now - self._heard > 2 * every_s:
-                raise self._lose(ConnectionLost(f"{self.address} has not been heard of for {2 * every_s:g} s"))
-            self.send(Kind.PING)
         event = self._events.popleft()
         self._waiting_bytes -= event.size
         return event

@@ -38,6 +38,8 @@ from logboom.client.read.start import CONNECT_PATIENCE_S
 from logboom.client.topic_admin import TopicAdmin
 from logboom.errors import LocalProtocolError, LogboomError, OutcomeUnknown
 from logboom.protocols.binary import messages
+from logboom.values.encoded_column import encoded_column
+from logboom.values.serializer import Serializer, ValueCoder, ValueFormat, coder_of
 
 Result = TypeVar("Result")
 
@@ -96,12 +98,18 @@ class Client(TopicAdmin):
         while self._idle:
             self._idle.pop().close()
 
-    def transaction(self, name: str | None = None, number: int = 0) -> Transaction:
-        """To be used with `with`. Without a name it has a random one, which nobody will say again."""
+    def transaction(
+        self, name: str | None = None, number: int = 0, *, value: ValueFormat | Serializer | None = None
+    ) -> Transaction:
+        """To be used with `with`. Without a name it has a random one, which nobody will say again.
+
+        `value` says what values it takes, as in `Writer`.
+        """
         self._check()
+        coder = coder_of(value)
         key = PublishKey(secrets.token_hex(16), 0, False) if name is None else PublishKey(name, number).check()
         writer_options = {"codec": self._codec, "batch_bytes": self._batch_bytes, "timeout_s": self._timeout_s}
-        return Transaction(self, key, self._publish_timeout_s, writer_options)
+        return Transaction(self, key, self._publish_timeout_s, writer_options, coder)
 
     def _begin(self, key: PublishKey, writer_options: dict[str, Any]) -> StageWriter:
         try:
@@ -150,7 +158,12 @@ class Transaction:
     """One block of records. Made by `Client.transaction`."""
 
     def __init__(
-        self, client: Client, key: PublishKey, publish_timeout_s: float, writer_options: dict[str, Any]
+        self,
+        client: Client,
+        key: PublishKey,
+        publish_timeout_s: float,
+        writer_options: dict[str, Any],
+        coder: ValueCoder | None = None,
     ) -> None:
         self.key = key
         self.publication: Publication | None = None
@@ -158,6 +171,7 @@ class Transaction:
         self._client = client
         self._publish_timeout_s = publish_timeout_s
         self._writer_options = writer_options
+        self._coder = coder
         self._writer: StageWriter | None = None
         self._state = "new"
         self._moves: dict[tuple[str, str, int | None], CursorMove] = {}
@@ -217,7 +231,7 @@ class Transaction:
     def write(
         self,
         topic: str,
-        value: Payload,
+        value: Any,
         *,
         key: Payload = None,
         timestamp: int | datetime | None = None,
@@ -227,6 +241,8 @@ class Transaction:
         partition: int | None = None,
     ) -> None:
         """A record for a topic: for `partition`, else where its key or channel says."""
+        if self._coder is not None:
+            value = self._coder.encode(value)
         self._open().write(
             topic, value, key=key, timestamp=timestamp, channel=channel, tags=tags, headers=headers, partition=partition
         )
@@ -244,11 +260,13 @@ class Transaction:
         partition: int | None = None,
     ) -> None:
         """Columns of records: lists, Arrow or NumPy arrays, pandas series. One timestamp or channel may be for all."""
+        if self._coder is not None:
+            values = encoded_column(values, self._coder)
         self._open().write_many(topic, values, keys, timestamps, channels, tags, headers, partition=partition)
 
     def write_table(self, topic: str, table: Any, *, partition: int | None = None) -> None:
-        """An Arrow table, or a pandas frame, with columns named as in `Record`."""
-        self.write_many(topic, **table_columns(table), partition=partition)
+        """An Arrow table, or a pandas frame, with columns named as in `Record`. Values in it are what is stored."""
+        self._open().write_many(topic, **table_columns(table), partition=partition)
 
     def discard(self) -> None:
         """Publish nothing of this, whatever follows in the block."""

@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from logboom.batch import Batch, Record
 from logboom.batch.tables import join_tables
 from logboom.broker.api import CursorMove
-from logboom.client.link.async_link import AsyncLink
-from logboom.client.link.pushes import Pushes
-from logboom.client.read.fetcher import Ask, Connect, Drop, LongWork, Next, Sleep, Step, Steps, Subscribe
+from logboom.client.read.async_steps import AsyncSteps
 from logboom.client.read.reader_state import ReaderState, need_pandas
 from logboom.client.read.start import check_seqno
-from logboom.errors import LogboomError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -25,7 +22,7 @@ if TYPE_CHECKING:
 Piece = TypeVar("Piece")
 
 
-class AsyncReader(ReaderState):
+class AsyncReader(ReaderState, AsyncSteps):
     """
     async with AsyncReader("events", "localhost:1773", at="latest") as reader:
         async for record in reader.records(follow=True):
@@ -33,9 +30,6 @@ class AsyncReader(ReaderState):
 
     `async with`, or the first loop, connects. One task at a time.
     """
-
-    _link: AsyncLink | None = None
-    _pushes: Pushes | None = None
 
     async def __aenter__(self) -> AsyncReader:
         await self.open()
@@ -148,50 +142,3 @@ class AsyncReader(ReaderState):
                 return
             if not await self._run(fetching.next(follow, deadline)):
                 return
-
-    async def _run(self, steps: Steps) -> Any:
-        """Carry out the steps; what they lead to."""
-        answer: Any = None
-        error: LogboomError | None = None
-        while True:
-            try:
-                step = steps.send(answer) if error is None else steps.throw(error)
-            except StopIteration as stop:
-                return stop.value
-            answer = error = None
-            try:
-                answer = await self._do(step)
-            except LogboomError as failure:
-                error = failure
-
-    async def _do(self, step: Step) -> Any:
-        if isinstance(step, Next):
-            assert self._pushes is not None
-            try:
-                async with asyncio.timeout(step.timeout_s):
-                    return await self._pushes.next()
-            except TimeoutError:
-                return None
-        if isinstance(step, Connect):
-            self._link = await AsyncLink.connect(step.address)
-            return None
-        if isinstance(step, Sleep):
-            return await asyncio.sleep(step.seconds)
-        if isinstance(step, Drop):
-            return await self._drop(step.connection)
-        if isinstance(step, LongWork):
-            return await asyncio.to_thread(step.do)
-        assert self._link is not None
-        if isinstance(step, Ask):
-            return await self._link.request(step.kind, step.head)
-        assert isinstance(step, Subscribe)
-        self._pushes = self._link.subscribe(step.request)
-        return None
-
-    async def _drop(self, connection: bool) -> None:
-        if self._pushes is not None and not connection:
-            await self._pushes.close()
-        self._pushes = None
-        if self._link is not None and connection:
-            link, self._link = self._link, None
-            await link.close()

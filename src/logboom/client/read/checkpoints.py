@@ -41,6 +41,8 @@ class CheckpointRecords:
         self._topic, self._partition = topic, partition
         self._held: pa.Table | None = None
         self._given = 0
+        self._last: pa.Table | None = None
+        """What was given as lists or as a table last."""
         self._ahead: pa.Table | None = next(tables, None)
 
     @property
@@ -67,8 +69,14 @@ class CheckpointRecords:
     def lists(self, columns: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:
         return (tuple(_lists(table, columns)) for table in self.tables(columns))
 
+    def return_to(self, row: int) -> None:
+        """Behind so many rows of the lists that were given last."""
+        if self._last is not None:
+            self._held = self._last if row < self._last.num_rows else None
+            self._given = row if self._held is not None else 0
+
     def tables(self, columns: Sequence[str] | None) -> Iterator[pa.Table]:
-        table = self._rest()
+        table = self._last = self._rest()
         self._held, self._given = None, 0
         if table is not None:
             yield table.select(list(ORDER if columns is None else columns))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 from msgspec.msgpack import Decoder
 
@@ -148,9 +148,14 @@ class Fetcher:
     def is_late(self, deadline: float | None) -> bool:
         return deadline is not None and self._clock() > deadline
 
-    def next(self, follow: bool, deadline: float | None) -> Steps:
-        """The reading's current chunk is the next one; False where nothing came in time, or ever will."""
-        give_up = self._clock() + RETRY_S if not follow else deadline
+    def next(
+        self, follow: bool, deadline: float | None, patience: Literal["deadline"] | float | None = "deadline"
+    ) -> Steps:
+        """The reading's current chunk is the next one; False where nothing came in time, or ever will.
+
+        A node that is gone is looked for until the deadline, too, or for as long as `patience` says.
+        """
+        give_up = self._clock() + RETRY_S if not follow else deadline if patience == "deadline" else patience
         if isinstance(self.reading, MergedCore):
             return self._persist(partial(self._fetch, self.reading, follow, deadline), give_up)
 
@@ -237,6 +242,10 @@ class Fetcher:
     def seek(self, seqno: int, topic: str | None = None, partition: int | None = None) -> Steps:
         self.reading.seek(seqno, topic, partition)
         yield from self._unsubscribe()
+
+    def restart(self) -> Steps:
+        """The next chunk is one of those that the reading requests by then."""
+        return self._unsubscribe()
 
     def close(self) -> Steps:
         yield from self._unsubscribe()

@@ -8,7 +8,6 @@ what it has given. What is gone is an error with a name (`SeqnoOutOfRange`, `Dam
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from operator import methodcaller
@@ -18,11 +17,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from logboom.batch import Batch, Record
 from logboom.batch.tables import join_tables
 from logboom.broker.api import CursorMove
-from logboom.client.link.blocking_link import BlockingLink, LinkPushes
-from logboom.client.read.fetcher import Ask, Connect, Drop, LongWork, Next, Sleep, Step, Steps, Subscribe
+from logboom.client.read.blocking_steps import BlockingSteps
 from logboom.client.read.reader_state import ReaderState, need_pandas
 from logboom.client.read.start import check_seqno
-from logboom.errors import LogboomError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +28,7 @@ if TYPE_CHECKING:
 Piece = TypeVar("Piece")
 
 
-class Reader(ReaderState):
+class Reader(ReaderState, BlockingSteps):
     """
     with Reader("events", "localhost:1773", timestamp=datetime(2026, 1, 1, tzinfo=UTC)) as reader:
         for record in reader.records(follow=True):
@@ -40,9 +37,6 @@ class Reader(ReaderState):
     Loops go from where the reader stands up to where the log ended when the loop began. With `follow` they wait for
     more, for ever, or until nothing has come for `timeout_s`.
     """
-
-    _link: BlockingLink | None = None
-    _pushes: LinkPushes | None = None
 
     def _begin(self) -> None:
         try:
@@ -161,46 +155,3 @@ class Reader(ReaderState):
                 return
             if not self._run(fetching.next(follow, deadline)):
                 return
-
-    def _run(self, steps: Steps) -> Any:
-        """Carry out the steps; what they lead to."""
-        answer: Any = None
-        error: LogboomError | None = None
-        while True:
-            try:
-                step = steps.send(answer) if error is None else steps.throw(error)
-            except StopIteration as stop:
-                return stop.value
-            answer = error = None
-            try:
-                answer = self._do(step)
-            except LogboomError as failure:
-                error = failure
-
-    def _do(self, step: Step) -> Any:
-        if isinstance(step, Next):
-            assert self._pushes is not None
-            return self._pushes.next(step.timeout_s)
-        if isinstance(step, Connect):
-            self._link = BlockingLink.connect(step.address)
-            return None
-        if isinstance(step, Sleep):
-            return time.sleep(step.seconds)
-        if isinstance(step, Drop):
-            return self._drop(step.connection)
-        if isinstance(step, LongWork):
-            return step.do()
-        assert self._link is not None
-        if isinstance(step, Ask):
-            return self._link.ask(step.kind, step.head)
-        assert isinstance(step, Subscribe)
-        self._pushes = self._link.subscribe(step.request)
-        return None
-
-    def _drop(self, connection: bool) -> None:
-        if self._pushes is not None and not connection:
-            self._pushes.close()
-        self._pushes = None
-        if self._link is not None and connection:
-            self._link.close()
-            self._link = None

@@ -10,13 +10,16 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import partial
 from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from logboom.batch import KIND_DATA, KIND_LOST, Batch, Record, read_header, to_table
 from logboom.batch.arrow import complete_lists, complete_tables, is_stored, stored, to_list
+from logboom.batch.batch import Latch
 from logboom.batch.tables import FEW, LOST
 from logboom.broker.api import Chunk, Filter, LogPlace, ReadRequest, Start
+from logboom.client.read.decoded_lists import decoded_lists
 from logboom.errors import (
     BatchError,
     BookmarkLost,
@@ -31,6 +34,7 @@ from logboom.errors import (
 )
 from logboom.protocols.binary.messages import Kind, Read
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
+from logboom.values.serializer import ValueCoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,13 +82,21 @@ class Given(NamedTuple):
 
 class ReaderCore:
     def __init__(
-        self, topic: str, partition: int | None, start: Start, wanted: Filter | None = None, skip: bool = False
+        self,
+        topic: str,
+        partition: int | None,
+        start: Start,
+        wanted: Filter | None = None,
+        skip: bool = False,
+        coder: ValueCoder | None = None,
     ) -> None:
         self.topic = topic
         self.partition = partition
         self.start = start
         self.filter = wanted
         self.skips = skip
+        self.coder = coder
+        """Decodes values; None leaves them bytes."""
         self.topic_id: str | None = None
         self._seqno: int | None = None
         self._term: int | None = None
@@ -101,6 +113,8 @@ class ReaderCore:
         """What has come and was not read to its end."""
         self.state: CheckpointRecords | None = None
         """What comes before the log's own records, as long as some of it was not given."""
+        self.latch: Latch | None = None
+        """Ends records that are being taken."""
 
     def begin(self, state: CheckpointRecords, bookmark: str) -> None:
         """Give this first, then what the log has from the bookmark on."""
@@ -152,9 +166,13 @@ class ReaderCore:
             raise LocalProtocolError(
                 f"the reader of {self.topic} has not been opened yet: nobody knows where it stands"
             )
-        term = TERM_UNKNOWN if self.term is None else self.term
+        return self.place_at(self.seqno, self.term)
+
+    def place_at(self, seqno: int, term: int | None = None) -> Bookmark:
+        """Of a log that is known; `term` is that of the record before it."""
+        term = TERM_UNKNOWN if term is None else term
         lineage = self._lineage[1] if term == self._lineage[0] else 0
-        return Bookmark(bytes.fromhex(self.topic_id), self.partition, self.seqno, term, lineage)
+        return Bookmark(bytes.fromhex(self.topic_id or ""), self.partition or 0, seqno, term, lineage)
 
     def request(self) -> ReadRequest:
         """Everything from the position on. Gaps are errors on the way: what becomes of them is decided here."""
@@ -295,7 +313,8 @@ class ReaderCore:
     def records(self) -> Iterator[Iterator[Record]]:
         """Some at a time. The position follows each record that is taken, without a look at it: see Given."""
         if self.state is not None:
-            yield self._before(self.state.records())
+            records = self._before(self.state.records())
+            yield records if self.coder is None else map(self.coder.decode, records)
         else:
             yield from (records for _, _, records in self._given_batches())
 
@@ -324,9 +343,9 @@ class ReaderCore:
 
     def _give(self, batch: Batch, skip: int, seqnos: Sequence[int], term: int | None) -> Iterator[Record]:
         rest = iter(seqnos)
-        records = batch.numbered(rest, skip, self.topic, self.partition)
+        records = batch.numbered(rest, skip, self.topic, self.partition, self.latch)
         self._given = Given(self.seqno, self.term, seqnos, rest, term)
-        return records
+        return records if self.coder is None else map(self.coder.decode, records)
 
     def batches(self) -> Iterator[Batch]:
         """As they are stored. The first may begin before the position."""
@@ -346,6 +365,20 @@ class ReaderCore:
         self._finish(chunk)
 
     def lists(self, columns: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:
+        if self.coder is None or "value" not in columns:
+            return self._complete_lists(columns)
+        log = self.topic, self.partition or 0
+        return decoded_lists(self._complete_lists, columns, self.coder, log, partial(self._return_to, self.state))
+
+    def _return_to(self, state: CheckpointRecords | None, row: int, seqno: int) -> None:
+        """Stand inside the piece that was given last: behind so many of its rows."""
+        if state is not None:
+            state.return_to(row)
+            self.state = None if state.is_over else state
+        else:
+            self._stand(seqno, self._term if self.current is None or self.current.seqnos is None else None)
+
+    def _complete_lists(self, columns: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:
         if is_stored(columns):
             return self._lists(columns)
         return complete_lists(self._lists(stored(columns)), columns, self.topic, self.partition or 0)
@@ -430,17 +463,20 @@ class ReaderCore:
             data = data[read_header(data).size :]
 
     def _batches(self, chunk: Chunk) -> Iterator[Batch]:
-        """Every data batch that reaches beyond the position, verified."""
-        data = chunk.data
+        """Every data batch that reaches beyond the position, verified. Those before it are not looked at again."""
+        data, is_passing = chunk.data, False
         while len(data):
             seqno, until = self.seqno or 0, None
             try:
                 batch = Batch.parse(data)
                 header = batch.header
-                data = data[header.size :]
+                before, data = data, data[header.size :]
                 until = header.next_seqno
                 if until <= seqno:
+                    is_passing = True
                     continue
+                if is_passing:
+                    self.current, is_passing = chunk._replace(data=before), False
                 batch.verify()
             except BatchError as error:
                 self._meet(chunk, seqno, until, str(error))

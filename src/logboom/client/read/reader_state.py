@@ -24,6 +24,7 @@ from logboom.client.read.topics_core import TopicsCore
 from logboom.errors import LogboomError, PackageMissing
 from logboom.results.checkpoint import By
 from logboom.storage.bookmark import Bookmark, BookmarkSet
+from logboom.values.serializer import Serializer, ValueFormat, coder_of
 
 
 class ReaderState:
@@ -43,6 +44,10 @@ class ReaderState:
     what is not wanted; seqnos stay what they are. With `gaps="skip"` a reader goes on behind what is gone: records that
     retention dropped, damage, a topic that was deleted and made again (there with the first record). A node that does
     not answer is tried for `connect_timeout_s`: it may just be restarting.
+
+    `value` says how values were written: "json", "text", "msgpack", or an object with `encode` and `decode`. Records
+    and lists then have them decoded; stored batches and tables have bytes always. A value that cannot be decoded raises
+    ValueUnreadable, which has its bytes, and the reader stands behind it: the next loop goes on.
     """
 
     @explained()
@@ -65,6 +70,7 @@ class ReaderState:
         key: bytes | str | None = None,
         gaps: Gaps = "raise",
         order: Literal["time"] | None = None,
+        value: ValueFormat | Serializer | None = None,
         connect_timeout_s: float = CONNECT_PATIENCE_S,
     ) -> None:
         from_checkpoint = from_checkpoint or checkpoint is not None
@@ -86,7 +92,7 @@ class ReaderState:
         self._connect_timeout_s = connect_timeout_s
         self.cursor = cursor
         """Where `commit` goes."""
-        what = None if wanted == Filter() else wanted, gaps == "skip"
+        what = None if wanted == Filter() else wanted, gaps == "skip", coder_of(value)
         name, several = name_logs(topic, partition), partition is None and is_several(topic, start.bookmark)
         reading: ReaderCore | TopicsCore
         if order is not None:

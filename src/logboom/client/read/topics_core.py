@@ -19,6 +19,7 @@ from logboom.client.read.reader_core import CHUNK_BYTES, ReaderCore
 from logboom.errors import LocalProtocolError, LogboomError, RemoteProtocolError, TopicDeleted, TopicNotFound
 from logboom.protocols.binary.messages import Kind, Locate
 from logboom.storage.bookmark import BookmarkSet
+from logboom.values.serializer import ValueCoder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,13 +37,21 @@ class TopicsCore:
     topic_id: None = None
     partition: None = None
 
-    def __init__(self, topics: str, start: Start, wanted: Filter | None = None, skip: bool = False) -> None:
+    def __init__(
+        self,
+        topics: str,
+        start: Start,
+        wanted: Filter | None = None,
+        skip: bool = False,
+        coder: ValueCoder | None = None,
+    ) -> None:
         self.topic = topics
         """As `LogNames` are written."""
         self._names = LogNames.parse(topics)
         self._start = start
         self._filter = wanted
         self._skip = skip
+        self._coder = coder
         self._logs: dict[LogKey, ReaderCore] = {}
         self._is_located = False
         self._current: ReaderCore | None = None
@@ -52,7 +61,7 @@ class TopicsCore:
     @classmethod
     def of(cls, reading: ReaderCore) -> TopicsCore:
         """The same of all partitions of a topic, where there are several."""
-        return cls(reading.topic, reading.start, reading.filter, reading.skips)
+        return cls(reading.topic, reading.start, reading.filter, reading.skips, reading.coder)
 
     @property
     def logs(self) -> list[ReaderCore]:
@@ -117,7 +126,7 @@ class TopicsCore:
         self._is_located = True
 
     def _make(self, topic: str, partition: int) -> ReaderCore:
-        return ReaderCore(topic, partition, Start(), self._filter, self._skip)
+        return ReaderCore(topic, partition, Start(), self._filter, self._skip, self._coder)
 
     def request(self) -> ReadRequest:
         return self._request(Start(bookmark=self.bookmark))

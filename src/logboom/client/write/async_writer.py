@@ -22,7 +22,7 @@ from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.write.async_driver import AsyncDriver
 from logboom.client.write.column_source import ColumnSource
-from logboom.client.write.gathered import Waiter, Written
+from logboom.client.write.gathered import Inbox, Waiter, Written
 from logboom.client.write.lane import all_safe
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.options import WriterArguments, WriterOptions
@@ -31,10 +31,12 @@ from logboom.client.write.spill import spill_for
 from logboom.client.write.writer import Payload
 from logboom.client.write.writer_core import WriterCore
 from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, LogboomError
+from logboom.values.encoded_column import encoded_column
+from logboom.values.serializer import Serializer, ValueFormat, coder_of
 
 
 class AsyncWriter:
-    """Writes to one topic. The options are explained in WriterOptions; `async with` connects."""
+    """Writes to one topic. The options are explained in WriterOptions, `value` in Writer; `async with` connects."""
 
     @explained(*WriterArguments.__annotations__)
     def __init__(
@@ -43,14 +45,16 @@ class AsyncWriter:
         servers: Servers = None,
         *,
         on_error: OnError | None = None,
+        value: ValueFormat | Serializer | None = None,
         **options: Unpack[WriterArguments],
     ) -> None:
+        self._coder = coder_of(value)
         self.options = WriterOptions(**options)
         self.topic = topic
         self._servers = parse_servers(servers)
         with spill_for(self.options.spill, self.options.spill_bytes) as file:
             self._core = WriterCore(topic, self.options, len(self._servers), file)
-        self._inbox = self._core.routing.inbox
+        self._inbox = self._core.routing.inbox if self._coder is None else Inbox()
         self._on_error = on_error
         self._driver: AsyncDriver | None = None
 
@@ -94,7 +98,7 @@ class AsyncWriter:
 
     async def write(
         self,
-        value: Payload,
+        value: Any,
         key: Payload = None,
         timestamp: int | datetime | None = None,
         channel: str | None = None,
@@ -105,7 +109,12 @@ class AsyncWriter:
         """Take a record, to be sent with others; waits only where there is no room. See Writer.write."""
         if self._inbox.leave(value, key, timestamp, channel, tags, headers, callback):
             return
-        core, driver = self._core, self._running()
+        core = self._core
+        if self._coder is not None:
+            value = self._coder.encode(value)
+            if core.routing.inbox.leave(value, key, timestamp, channel, tags, headers, callback):
+                return
+        driver = self._running()
         if core.is_barred and not await self._make_room(1):
             if callback is not None:
                 tell([(callback, self._full())], [], None)
@@ -115,7 +124,7 @@ class AsyncWriter:
 
     async def send(
         self,
-        value: Payload,
+        value: Any,
         key: Payload = None,
         timestamp: int | datetime | None = None,
         channel: str | None = None,
@@ -123,6 +132,8 @@ class AsyncWriter:
         headers: Iterable[tuple[str, bytes]] = (),
     ) -> Written:
         """Write a record and wait until it is in its log."""
+        if self._coder is not None:
+            value = self._coder.encode(value)
         core, driver = self._core, self._running()
         if core.is_barred and not await self._make_room(1):
             raise self._full()
@@ -151,7 +162,13 @@ class AsyncWriter:
         headers: Any = None,
     ) -> None:
         """Columns of records. See Writer.write_many."""
-        source = ColumnSource(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        if self._coder is not None:
+            values = encoded_column(values, self._coder)
+        await self._write_columns(
+            ColumnSource(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        )
+
+    async def _write_columns(self, source: ColumnSource) -> None:
         routing, options, driver = self._core.routing, self.options, self._running()
         batch_bytes = min(options.batch_bytes, routing.limit_bytes)
         for part in slices_of(source, routing, batch_bytes, options.buffer_bytes // 2):
@@ -162,7 +179,7 @@ class AsyncWriter:
 
     async def write_table(self, table: Any) -> None:
         """An Arrow table, or a pandas frame. See Writer.write_table."""
-        await self.write_many(**table_columns(table))
+        await self._write_columns(ColumnSource(**table_columns(table)))
 
     async def flush(self, timeout_s: float | None = None) -> None:
         """Until everything written so far is in its log, or spilled. See Writer.flush."""

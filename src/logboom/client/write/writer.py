@@ -25,7 +25,7 @@ from logboom.client.link.address import Servers, parse_servers
 from logboom.client.write.column_source import ColumnSource
 from logboom.client.write.delivery import Delivery
 from logboom.client.write.driver import Driver
-from logboom.client.write.gathered import Waiter, Written
+from logboom.client.write.gathered import Inbox, Waiter, Written
 from logboom.client.write.lane import all_safe
 from logboom.client.write.ledger import OnError, tell
 from logboom.client.write.options import WriterArguments, WriterOptions
@@ -33,12 +33,17 @@ from logboom.client.write.pieces import slices_of
 from logboom.client.write.spill import spill_for
 from logboom.client.write.writer_core import WriterCore
 from logboom.errors import BufferFull, ConnectionLost, LocalProtocolError, LogboomError
+from logboom.values.encoded_column import encoded_column
+from logboom.values.serializer import Serializer, ValueFormat, coder_of
 
 Payload = bytes | bytearray | memoryview | str | None
 
 
 class Writer:
     """Writes to one topic. The options are explained in WriterOptions.
+
+    With `value` it takes other values than bytes and text: "json", "text", "msgpack", or an object with `encode` and
+    `decode`, makes bytes of them. What cannot be encoded is InvalidColumn, and nothing is written.
 
     It connects at once: where no server answers within `connect_timeout_s` that is an error here, unless there is a
     spill file to write to.
@@ -51,8 +56,10 @@ class Writer:
         servers: Servers = None,
         *,
         on_error: OnError | None = None,
+        value: ValueFormat | Serializer | None = None,
         **options: Unpack[WriterArguments],
     ) -> None:
+        self._coder = coder_of(value)
         self.options = WriterOptions(**options)
         self.topic = topic
         self._servers = parse_servers(servers)
@@ -61,7 +68,8 @@ class Writer:
             self._driver = Driver(self._core, self._servers, on_error)
             self._lock = self._driver.lock
             self._add = self._core.routing.add
-            self._inbox = self._core.routing.inbox
+            self._inbox = self._core.routing.inbox if self._coder is None else Inbox()
+            """Where `write` leaves records; one that never has room, where they are to be encoded first."""
             self._is_closed = False
             self._connect()
         self._driver.start()
@@ -105,7 +113,7 @@ class Writer:
 
     def write(
         self,
-        value: Payload,
+        value: Any,
         key: Payload = None,
         timestamp: int | datetime | None = None,
         channel: str | None = None,
@@ -138,6 +146,12 @@ class Writer:
             if not inbox.room:
                 self._attend()
             return
+        if self._coder is not None:
+            value, inbox = self._coder.encode(value), self._core.routing.inbox
+            if callback is None and inbox.leave(value, key, timestamp, channel, tags, headers, callback):
+                if not inbox.room:
+                    self._attend()
+                return
         with self._lock:
             barred = self._core.is_barred
             if not barred:
@@ -162,7 +176,7 @@ class Writer:
 
     def send(
         self,
-        value: Payload,
+        value: Any,
         key: Payload = None,
         timestamp: int | datetime | None = None,
         channel: str | None = None,
@@ -170,6 +184,8 @@ class Writer:
         headers: Iterable[tuple[str, bytes]] = (),
     ) -> Future[Written]:
         """As `write`; the future has where the record went. Dropped for want of room it fails with BufferFull."""
+        if self._coder is not None:
+            value = self._coder.encode(value)
         delivery = Delivery(self._driver)
         with self._lock:
             barred = self._core.is_barred
@@ -201,7 +217,13 @@ class Writer:
         of different lengths are refused before anything is written, if all of them have a length. Where an entry
         cannot be taken, nothing of its batch is, nor of what comes later: what came before is written.
         """
-        source = ColumnSource(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        if self._coder is not None:
+            values = encoded_column(values, self._coder)
+        self._write_columns(
+            ColumnSource(values, keys=keys, timestamps=timestamps, channels=channels, tags=tags, headers=headers)
+        )
+
+    def _write_columns(self, source: ColumnSource) -> None:
         routing, options = self._core.routing, self.options
         batch_bytes = min(options.batch_bytes, routing.limit_bytes)
         for part in slices_of(source, routing, batch_bytes, options.buffer_bytes // 2):
@@ -214,8 +236,11 @@ class Writer:
             self._driver.tell()
 
     def write_table(self, table: Any) -> None:
-        """An Arrow table, or a pandas frame, with columns named as in `Record`; what was read may be written again."""
-        self.write_many(**table_columns(table))
+        """An Arrow table, or a pandas frame, with columns named as in `Record`; what was read may be written again.
+
+        Values in it are what is stored, whatever `value` the writer was made with: as in the tables of a reader.
+        """
+        self._write_columns(ColumnSource(**table_columns(table)))
 
     def flush(self, timeout_s: float | None = None) -> None:
         """Until everything written so far is in its log or, where no server can be reached, in the spill file, and

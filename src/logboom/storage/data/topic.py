@@ -22,6 +22,7 @@ from logboom.storage.config import DAY_US, MIB, LogConfig
 from logboom.storage.files.disk import Disk, read_file, replace_file
 from logboom.storage.files.envelope import UNREADABLE
 from logboom.storage.means import SYSTEM, new_id
+from logboom.values.serializer import FORMATS, ValueFormat
 
 NAME_IN_PATH_MAX: Final = 80
 PARTITIONS_MAX: Final = 10_000
@@ -153,6 +154,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """When a write is acknowledged."""
     validators: ValidatorSettings = ValidatorSettings()
     """Webhooks that must accept records."""
+    value: ValueFormat | msgspec.UnsetType = msgspec.UNSET
+    """What values are: `json`, `text`, `msgpack` or `bytes`; the console and the command line show them so. Nothing is
+    checked, and programs get bytes unless they ask for more. Null: whatever a value looks like. In the file only where
+    it is set: earlier releases do not know it."""
 
     def check(self) -> Settings:
         """These settings, or a ConfigError that names the key and what it may be."""
@@ -163,6 +168,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         for url in self.validators.urls:
             if _URL.fullmatch(url) is None:
                 raise ConfigError("validators.urls", f"{url[:200]!r} is no URL: write http://host:port/path")
+        if self.value is not msgspec.UNSET and self.value not in FORMATS:
+            raise ConfigError("value", f"is {self.value!r}, allowed are {', '.join(FORMATS)}")
         for key, (low, high) in RANGES.items():
             group, _, name = key.partition(".")
             value = getattr(getattr(self, group), name)

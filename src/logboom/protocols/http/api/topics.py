@@ -143,9 +143,10 @@ def merge_settings(settings: Settings, changes: dict[str, Any]) -> Settings:
     >>> merge_settings(Settings(), {"retention": {"bytes": 1_000_000}}).retention.bytes
     1000000
     """
-    merged = _merge(msgspec.to_builtins(settings), whole(changes), msgspec.to_builtins(Settings()), "settings")
+    defaults = dict.fromkeys(Settings.__struct_fields__) | msgspec.to_builtins(Settings())
+    merged = _merge(defaults | msgspec.to_builtins(settings), whole(changes), defaults, "settings")
     try:
-        return msgspec.convert(merged, Settings)
+        return msgspec.convert({name: value for name, value in merged.items() if value is not None}, Settings)
     except msgspec.ValidationError as error:
         wrong = bad_field(error, "")
         raise BadParameter(f"settings.{wrong.parameter}".rstrip("."), wrong.reason) from None

@@ -1,4 +1,5 @@
-// One record in a dialog: all its columns, and its value as text, JSON or hex, exactly as the bytes are.
+// One record in a dialog: all its columns, and its value as text, JSON or hex, exactly as the bytes are. The topic's setting
+// says what is shown first; msgpack is shown as the JSON of it.
 
 import { getBytes, path } from "../node/api.js";
 import { copyText } from "../page/clipboard.js";
@@ -7,6 +8,7 @@ import { el, set, setText } from "../page/dom.js";
 import { shownRuns } from "../page/runs.js";
 import { bytes, count, plural } from "../text/format.js";
 import { findFault, format } from "../text/json.js";
+import { jsonOfMsgpack } from "../text/msgpack.js";
 import { bytesOf, fieldBytes, fieldRuns, hexDigits, localTime, looseTextOf, textOf, visibleRuns } from "../text/value.js";
 import { readRecord } from "./record_pages.js";
 import { chip } from "./rows.js";
@@ -124,12 +126,19 @@ export class RecordDialog {
     if (value === null) return this.view.replaceChildren(el("p", { class: "empty", text: "A tombstone: the record has no value." }));
     this.value = value;
     this.text = textOf(value);
+    const said = this.topic.info().settings.value;
     const isJson = this.text !== null && /^\s*[[{"\d\-tfn]/.test(this.text) && findFault(this.text) === null;
-    this.choices[VIEWS.indexOf("JSON")].disabled = !isJson;
+    this.json = said === "msgpack" ? jsonOfMsgpack(value) : isJson ? this.text : null;
+    this.choices[VIEWS.indexOf("JSON")].disabled = this.json === null;
     setText(this.size, bytes(value.length));
     set(this.download, "href", address);
-    const isTree = isJson && /^\s*[[{]/.test(this.text);
-    this.#view(isTree ? "JSON" : this.text !== null ? "Text" : "Hex");
+    this.#view(this.#firstView(said));
+  }
+
+  #firstView(said) {
+    if (said === "bytes") return "Hex";
+    const isTree = this.json !== null && (said === "json" || said === "msgpack" || /^\s*[[{]/.test(this.json));
+    return isTree && said !== "text" ? "JSON" : this.text !== null ? "Text" : "Hex";
   }
 
   #view(name) {
@@ -137,12 +146,12 @@ export class RecordDialog {
     this.shown = name;
     for (const choice of this.choices) set(choice, "aria-pressed", String(choice.textContent === name));
     if (!this.value.length) this.view.replaceChildren(el("p", { class: "empty", text: "The value is empty: no bytes at all." }));
-    else this.view.replaceChildren(name === "JSON" ? treeView(this.text) : name === "Text" ? textView(this.value) : hexView(this.value));
+    else this.view.replaceChildren(name === "JSON" ? treeView(this.json) : name === "Text" ? textView(this.value) : hexView(this.value));
   }
 
   async #copy() {
     if (this.shown === "Hex") return copyText(hexDigits(this.value), `${plural(this.value.length, "byte")} as hex`);
-    if (this.shown === "JSON") return copyText(this.text.length > FORMATTED_CHARACTERS ? this.text : format(this.text), `JSON of ${bytes(this.value.length)}`);
+    if (this.shown === "JSON") return copyText(this.json.length > FORMATTED_CHARACTERS ? this.json : format(this.json), `JSON of ${bytes(this.value.length)}`);
     const what = this.text === null ? `${bytes(this.value.length)}, with � for what is no text` : `text of ${bytes(this.value.length)}`;
     return copyText(this.text ?? looseTextOf(this.value), what);
   }

@@ -14,7 +14,7 @@ export class Setting {
   constructor(group, name, schema, changed) {
     this.group = group;
     this.name = name;
-    this.key = `${group}.${name}`;
+    this.key = name ? `${group}.${name}` : group;
     this.schema = schema;
     this.shape = shapeOf(name, schema);
     this.base = schema.default;

@@ -53,13 +53,19 @@ function failed(frame, error, again) {
   ready();
 }
 
-/** [name, description, [[setting, schema]…]] for each group of the schema. */
+/** [name, description, [[setting, schema]…]] for each group of the schema; one that stands alone has no name in its group,
+ * and is none where the topic does not have it. */
 function groupsOf(all) {
   const follow = (schema) => (schema.$ref ? all[schema.$ref.split("/").at(-1)] : schema);
   return Object.entries(all.Settings.properties).map(([name, schema]) => {
     const group = follow(schema);
+    if (!group.properties) return [name, "", [["", { ...schema, anyOf: [{ enum: schema.enum }, { type: "null" }], default: null }]]];
     return [name, group.description ?? "", Object.entries(group.properties).map(([setting, each]) => [setting, { ...follow(each), ...each }])];
   });
+}
+
+function valueIn(settings, { group, name }) {
+  return name ? settings[group][name] : settings[group] ?? null;
 }
 
 class Form {
@@ -91,7 +97,7 @@ class Form {
   follow() {
     if (this.saving) return;
     const { settings } = this.topic.info();
-    for (const field of this.fields) field.take(settings[field.group][field.name]);
+    for (const field of this.fields) field.take(valueIn(settings, field));
     this.show();
   }
 
@@ -146,11 +152,14 @@ class Form {
 
   async send(changed) {
     const settings = {};
-    for (const field of changed) (settings[field.group] ??= {})[field.name] = field.read();
+    for (const field of changed) {
+      if (field.name) (settings[field.group] ??= {})[field.name] = field.read();
+      else settings[field.group] = field.read();
+    }
     const body = encodeJson({ settings });
     await checkSame(this.topic.info());
     const info = await send("PATCH", path("topics", this.topic.name), body, { headers: { "content-type": "application/json" } });
-    for (const field of changed) field.settle(info.settings[field.group][field.name]);
+    for (const field of changed) field.settle(valueIn(info.settings, field));
     this.saving = false;
     this.topic.learn(info);
     notice(`Saved: ${changed.map(({ key }) => key).join(", ")}`);

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from logboom.batch.arrow import PARTITION, TOPIC
-from logboom.cli.record_pump import RecordPump
+from logboom.cli.records.record_pump import RecordPump
 from logboom.cli.show.sink import LineSink, TableSink
 
 LogKey = tuple[str, int]

@@ -13,7 +13,7 @@ from logboom.errors import CursorMovedBack, LogboomError
 
 if TYPE_CHECKING:
     from logboom import Reader
-    from logboom.cli.bounds import Bounds
+    from logboom.cli.records.bounds import Bounds
 
 LOOK_S: Final = 1.0
 """How often the cursor is moved, and how often a reader that follows looks up when nothing comes."""
