@@ -82,10 +82,10 @@ class JobReader:
                 found.lost.append((max(first, header.base_seqno), min(header.next_seqno, taken.until)))
         until = min(chunk.next_seqno, taken.until)
         if restriction is None and _is_whole(headers, first, until, chunk.data.nbytes):
-            found.chunks.append(LeasedChunk(chunk._replace(seqno=first), taken.tries))
+            found.chunks.append(LeasedChunk(chunk._replace(seqno=first, topic=point.topic.name), taken.tries))
             found.size += chunk.data.nbytes
         elif first < until:
-            until = await self._pick(chunk, taken, (first, until), restriction, found)
+            until = await self._pick(chunk._replace(topic=point.topic.name), taken, (first, until), restriction, found)
         point.seqno, point.run = until, None
 
     async def _pick(
