@@ -31,7 +31,7 @@ ROUND: Final = 64
 """Ranges that are dealt with in one go."""
 READ_BYTES: Final = 1024 * 1024
 PAUSE_S: Final = 1.0
-PAUSE_MOST_S: Final = 60.0
+PAUSE_MOST_S: Final = 10.0
 
 Append = Callable[[Sequence[Part], Acks | None, Caller], asyncio.Future[list[Answer]]]
 

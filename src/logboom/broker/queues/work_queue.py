@@ -144,6 +144,8 @@ class WorkQueue:
                 return LeasedJobs([], self.settings().lease_ms)
             if freed == self._freed and not self._is_worth_a_look(theirs, passed, request.member):
                 await self._wait(theirs, rest_s)
+            else:
+                await asyncio.sleep(0)  # others have their turn, however often there is something
 
     def _is_worth_a_look(self, logs: list[QueuedLog], passed: dict[QueueLogId, int], member: str) -> bool:
         return self._room(member) > 0 and any(
@@ -203,8 +205,7 @@ class WorkQueue:
         lease_ms = self.settings().lease_ms
         taken = table.take(request.member, count, log.writer.log.committed, state.now_ms() + lease_ms)
         self._note_due(log)
-        if table.has_vain:
-            self.changed(log)
+        self._bury(log)
         if not taken:
             return None
         saved = state.save(log.id)
@@ -380,6 +381,9 @@ class WorkQueue:
         self.wake()
         if log.table.dirty:
             self._means.state.save(log.id)
+        self._bury(log)
+
+    def _bury(self, log: QueuedLog) -> None:
         if log.table.has_vain and not log.is_burying and not self._means.closing:
             log.is_burying = True
             self._means.spawn(self._means.bury(self, log))

@@ -6,9 +6,9 @@ group settles what was said of it and knows until when it is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from logboom.batch import Record
 from logboom.broker.api import JobVerdict, LeasedChunk
@@ -58,9 +58,9 @@ class JobOutcome(NamedTuple):
 class JobDesk(Protocol):
     """Where a job is settled."""
 
-    say: Callable[[JobOutcome], None]
+    def say(self, said: JobOutcome, /) -> None: ...
 
-    def wait_for(self, said: JobOutcome) -> None:
+    def wait_for(self, said: JobOutcome, /) -> None:
         """Raises JobNotHeld."""
         ...
 
@@ -99,7 +99,8 @@ class Job:
         return self.record.seqno
 
     @property
-    def value(self) -> bytes | None:
+    def value(self) -> Any:
+        """Of the record."""
         return self.record.value
 
     def ack(self, wait: bool = False) -> None:

@@ -75,7 +75,6 @@ class QueueConsumerState:
         self._is_closed = self._is_stopped = False
         self._current: tuple[LeasedPiece, Iterator[Job]] | None = None
         self._member = QueueMember(join, addresses, times, prefetch, self._receiver())
-        self.say = self._member.say
         self._begin()
 
     def _begin(self) -> None:
@@ -102,6 +101,10 @@ class QueueConsumerState:
                 return
             piece.given = seqno
             yield Job(record, piece, self)
+
+    def say(self, said: JobOutcome) -> None:
+        """See JobDesk."""
+        self._member.say(said)
 
     def wait_for(self, said: JobOutcome) -> None:
         """See JobDesk."""

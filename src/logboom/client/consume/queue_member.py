@@ -272,7 +272,8 @@ class QueueMember:
                 said_of, before = (piece, verdict, delay_ms), seqno + 1
         settlements = []
         for piece, seqno, until, verdict, delay_ms in runs:
-            settlements.append(Settlement(*piece.log, seqno, until, verdict, delay_ms))
+            topic_id, partition = piece.log
+            settlements.append(Settlement(topic_id, partition, seqno, until, verdict, delay_ms))
             if verdict == "extend":
                 piece.until_s = max(piece.until_s, time.monotonic() + self._times.lease_s)
             else:
@@ -310,9 +311,9 @@ class QueueMember:
                 waiting = list(piece.waiting())
                 if self._is_idle and waiting:
                     piece.until_s = 0.0  # the loop passes it over
-                    settlements += [Settlement(*piece.log, *each, "release", 0) for each in waiting]
+                    settlements += [Settlement(*piece.log, first, end, "release", 0) for first, end in waiting]
                 elif waiting:
-                    settlements += [Settlement(*piece.log, *each, "extend") for each in waiting]
+                    settlements += [Settlement(*piece.log, first, end, "extend") for first, end in waiting]
             for at in range(0, len(settlements), SETTLED_MOST):
                 await broker.settle_jobs(self._join.group, self._join.member, settlements[at : at + SETTLED_MOST])
             for piece in self._pieces:

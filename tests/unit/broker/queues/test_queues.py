@@ -299,7 +299,7 @@ def test_dead_letters_wait_for_a_topic_that_takes_no_writes(tmp_path: Path) -> N
         ann = await Worker(broker, "ann", dead_letter="dead").join()
         await ann.take()
         assert await ann.settle(0, 2, "reject") == []
-        assert await ann.take() == []
+        assert await ann.take(wait_ms=200) == []
         assert (await broker.describe_group("w")).logs[0].lag == 2
 
     async def after(broker: LocalBroker) -> None:
