@@ -16,7 +16,14 @@ ROOT = Path(__file__).parents[2]
 
 
 BY_THEMSELVES = ["docs/howto/read-files.md", "docs/howto/retention.md"]
-WITH_A_NODE = ["README.md", "docs/tutorial.md", "docs/howto/read.md", "docs/howto/validate.md", "docs/howto/write.md"]
+WITH_A_NODE = [
+    "README.md",
+    "docs/tutorial.md",
+    "docs/howto/queues.md",
+    "docs/howto/read.md",
+    "docs/howto/validate.md",
+    "docs/howto/write.md",
+]
 
 
 def run_blocks(page: str, directory: Path, port: int = 0, **environment: str) -> None:

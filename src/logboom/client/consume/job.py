@@ -46,7 +46,7 @@ class LeasedPiece:
         return ranges_of(sorted(seqno for seqno in self.held if seqno > self.given))
 
 
-class JobOutcome(NamedTuple):
+class JobWord(NamedTuple):
     """What is to become of a record."""
 
     piece: LeasedPiece
@@ -58,9 +58,9 @@ class JobOutcome(NamedTuple):
 class JobDesk(Protocol):
     """Where a job is settled."""
 
-    def say(self, said: JobOutcome, /) -> None: ...
+    def say(self, said: JobWord, /) -> None: ...
 
-    def wait_for(self, said: JobOutcome, /) -> None:
+    def wait_for(self, said: JobWord, /) -> None:
         """Raises JobNotHeld."""
         ...
 
@@ -120,7 +120,7 @@ class Job:
         self._settle("extend", None, wait)
 
     def _settle(self, verdict: JobVerdict, delay_ms: int | None, wait: bool) -> None:
-        said = JobOutcome(self._piece, self.record.seqno or 0, verdict, delay_ms)
+        said = JobWord(self._piece, self.record.seqno or 0, verdict, delay_ms)
         if wait:
             self._desk.wait_for(said)
         else:

@@ -12,7 +12,7 @@ from logboom import __version__
 from logboom.batch import microseconds
 from logboom.broker.api import GroupJoin, GroupMode, QueueSettings, Start
 from logboom.broker.read.log_names import join_names
-from logboom.client.consume.job import Job, JobOutcome, LeasedPiece
+from logboom.client.consume.job import Job, JobWord, LeasedPiece
 from logboom.client.consume.queue_member import QueueMember, QueueTimes, check_refused
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
@@ -102,11 +102,11 @@ class QueueConsumerState:
             piece.given = seqno
             yield Job(record, piece, self)
 
-    def say(self, said: JobOutcome) -> None:
+    def say(self, said: JobWord) -> None:
         """See JobDesk."""
         self._member.say(said)
 
-    def wait_for(self, said: JobOutcome) -> None:
+    def wait_for(self, said: JobWord) -> None:
         """See JobDesk."""
         self.say(said)
         check_refused(self._member.flush().result(FLUSH_S), said, self.group)

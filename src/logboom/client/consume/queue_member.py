@@ -22,7 +22,7 @@ from threading import Thread
 from typing import Any, Final, NamedTuple
 
 from logboom.broker.api import GroupJoin, JobRange, RefusedSettlement, Settlement, TakeJobs
-from logboom.client.consume.job import JobOutcome, LeasedPiece
+from logboom.client.consume.job import JobWord, LeasedPiece
 from logboom.client.link.address import Address
 from logboom.client.link.async_link import AsyncLink
 from logboom.client.link.backoff import Backoff
@@ -64,7 +64,7 @@ class QueueMember:
         self._prefetch = prefetch
         self._deliver = deliver
         self._server = 0
-        self._said: deque[JobOutcome | Flush] = deque()
+        self._said: deque[JobWord | Flush] = deque()
         """What the program has said and nobody has heard yet."""
         self._is_told = False
         self._pieces: list[LeasedPiece] = []
@@ -90,7 +90,7 @@ class QueueMember:
         self._thread.start()
         return self._joined
 
-    def say(self, said: JobOutcome | Flush) -> None:
+    def say(self, said: JobWord | Flush) -> None:
         self._said.append(said)
         if not self._is_told and self._loop is not None:
             self._is_told = True
@@ -329,7 +329,7 @@ class QueueMember:
         self._held = 0
 
 
-def check_refused(refused: Sequence[RefusedSettlement], said: JobOutcome, group: str) -> None:
+def check_refused(refused: Sequence[RefusedSettlement], said: JobWord, group: str) -> None:
     """Raises JobNotHeld where this was refused."""
     for each in refused:
         if (each.topic_id, each.partition) == said.piece.log and each.seqno <= said.seqno < each.until:
