@@ -120,6 +120,7 @@ PICTURES: Final = (
     Picture("record-narrow-dark", "shop", "#/topics/orders", NARROW, NIGHT, open_a_record),
     Picture("segments", "shop", "#/topics/sensors.temperature/segments"),
     Picture("cursors", "shop", "#/topics/clicks/cursors"),
+    Picture("group", "shop", "#/groups/dashboards"),
     Picture("settings", "shop", "#/topics/orders/settings"),
     Picture("write", "shop", "#/topics/orders", step=open_writing),
     Picture("pipeline", "works", "#/pipeline"),

@@ -15,6 +15,7 @@ PAGE = HOWTO / "http.md"
 
 def test_every_block_runs_and_answers_what_the_page_shows(tmp_path: Path) -> None:
     need("curl", "curl")
+    need("jq", "jq")
     (tmp_path / ".curlrc").write_text("silent\nshow-error\n")
     answered, python = "", ""
     with http_node(tmp_path / "data", HttpSettings(cors_origins=("https://example.org",))) as node:

@@ -19,6 +19,8 @@ PLACES = {
     "segments": "#/topics/audit/segments",
     "cursors": "#/topics/orders/cursors",
     "settings": "#/topics/payments/settings",
+    "groups": "#/groups",
+    "group": "#/groups/dashboards",
     "stages": "#/stages",
     "pipeline": "#/pipeline",
     "access": "#/access",

@@ -5,7 +5,7 @@ Who writes and reads knows what was promised; after each start the logs are comp
 - what was acknowledged as durable is at the seqno that was said, once; records of one writer are in their order
 - seqnos are dense, no record is there twice, and none that nobody sent
 - what a reader has seen is still there; where flush = os only a power loss takes it back, and then the bookmark says so
-- a publish is in all of its logs or in none
+- a publish is in all of its logs or in none, and its cursor stands where the last one that is there has moved it
 
 Everything depends on the seed alone; `digest` is of all that was seen and said, and when.
 """
@@ -22,15 +22,16 @@ from typing import Final
 import pytest
 
 from logboom.batch import Batch, Producer, build
-from logboom.broker.api import Acks, Part, PublishKey, ReadRequest, Start
+from logboom.broker.api import Acks, CursorMove, Part, PublishKey, ReadRequest, Start
 from logboom.broker.config import BrokerConfig, UpkeepSettings
 from logboom.broker.local import LocalBroker
 from logboom.errors import BookmarkLost, LogboomError, TopicNotFound, UnexpectedSeqno
 from logboom.storage import Appended
+from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from logboom.storage.data.topic import FlushSettings, SegmentSettings, Settings
 from simulation.machine import SimulatedMachine
 from support.disks.simulated import SimulatedDisk
-from support.simulation.staged import ROOT, killed, plain_parts, publish_values
+from support.simulation.staged import ROOT, fill, killed, plain_parts
 
 CONFIG: Final = BrokerConfig(
     upkeep=UpkeepSettings(
@@ -48,6 +49,8 @@ TOPICS: Final = {
     "os": Settings(flush=FlushSettings("os"), segment=SMALL),
 }
 PUBLISHED_TO: Final = ("each", "interval")
+CURSOR: Final = "sink"
+"""Each publish moves it by one."""
 LIFE_S: Final = 200.0
 PAUSE_S: Final = 80.0
 """So long a writer is silent between two bursts, on average."""
@@ -144,7 +147,7 @@ class _Visit:
         broker = await LocalBroker.open(ROOT, CONFIG, disk=self._machine.disk, world=self._machine.world)
         self._note("opened", broker.recovered)
         await self._make_topics(broker)
-        self._compare_publishes({topic: await self._compare(broker, topic) for topic in TOPICS})
+        await self._compare_publishes(broker, {topic: await self._compare(broker, topic) for topic in TOPICS})
         async with asyncio.TaskGroup() as group:
             if lasts_s:
                 self._begin(broker, group)
@@ -265,14 +268,23 @@ class _Visit:
             for (topic, _), some in values.items():
                 self._logs[topic].sent.update(some)
             key = PublishKey("sink", number)
+            place, before = [await self._place(broker, at) for at in (number, number - 1)]
+            moves = [CursorMove(CURSOR, PUBLISHED_TO[0], 0, place, before)]
             if number % 2:  # in one call, without a stage
-                publication = await broker.publish_batches(key, plain_parts(values))
+                publication = await broker.publish_batches(key, plain_parts(values), moves)
             else:
-                publication = await publish_values(broker, key, values)
+                publication = await broker.publish(key, [(await fill(broker, values))[1]], moves)
             if self._machine.died:
                 return
             self._note("published", number, publication)
             self._life._published += 1
+
+    async def _place(self, broker: LocalBroker, number: int) -> str:
+        """Where a publish moves the cursor: each by one, and no further than records were published before."""
+        if number < 0:
+            return ""
+        topic_id = (await broker.describe_topic(PUBLISHED_TO[0])).id
+        return str(Bookmark(bytes.fromhex(topic_id), 0, number, TERM_UNKNOWN))
 
     async def _read(self, broker: LocalBroker, topic: str) -> None:
         known = self._logs[topic]
@@ -328,12 +340,15 @@ class _Visit:
         known.lost.append(known.bookmark)
         known.seen, known.bookmark = [], None
 
-    def _compare_publishes(self, found: dict[str, set[bytes]]) -> None:
+    async def _compare_publishes(self, broker: LocalBroker, found: dict[str, set[bytes]]) -> None:
         """Opening has finished what was begun: of a publish there is everything or nothing."""
-        done = self._life._published
+        done, last = self._life._published, -1
         for number in range(done + 1):
             there = [value in found[topic] for topic in PUBLISHED_TO for value in published(number, topic)]
             assert all(there) or (number == done and not any(there)), f"publish {number} is there in part"
+            last = number if all(there) else last
+        cursor = await broker.fetch_cursor(CURSOR, PUBLISHED_TO[0], 0)
+        assert (cursor or "") == await self._place(broker, last), f"the cursor is not where publish {last} moved it"
 
 
 def published(number: int, topic: str) -> list[bytes]:

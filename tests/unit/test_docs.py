@@ -22,6 +22,7 @@ WITH_A_NODE = [
     "docs/howto/queues.md",
     "docs/howto/read.md",
     "docs/howto/validate.md",
+    "docs/howto/values.md",
     "docs/howto/write.md",
 ]
 

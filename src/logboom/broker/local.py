@@ -212,8 +212,8 @@ class LocalBroker(LocalAccess, LocalGroups, LocalQueues):
             *(self._router.admit, self._validation.judge, world),
         )
         self._publishing: Publisher | None = None
-        self.moves = CursorMoves(catalog, self._its_cursors, world.now_us)
-        """Cursors that publishes move; who keeps groups is asked by it."""
+        self._moves = CursorMoves(catalog, self._its_cursors, world.now_us, self)
+        """Cursors that publishes move."""
         self._chores = Chores(
             *(data, config, catalog, self._rounds, self._upkeep, self._stages, self._its_publishing),
             *(admission, self._wake, self._ending),
@@ -233,7 +233,14 @@ class LocalBroker(LocalAccess, LocalGroups, LocalQueues):
         """While the node is a copy of another one: for whoever does the copying."""
         if role is not None and not role.promoted:
             self.replica = Replica(
-                data, catalog, self._rounds, self._its_cursors, self._topics.delete, role, self._access
+                data,
+                catalog,
+                self._rounds,
+                self._its_cursors,
+                self._topics.delete,
+                role,
+                self._access,
+                self._its_groups,
             )
             self._reading.is_copy = True
         self._rounds.counts.issue_id = self.issue_id
@@ -321,7 +328,6 @@ class LocalBroker(LocalAccess, LocalGroups, LocalQueues):
         self._groups = Coordinator(state, cursors, *about, self.replica is not None, self._spawn)
         self._members, self._group_resets = MemberCalls(self._groups), GroupResets(self._groups)
         self._group_report = GroupReport(self._groups, cursors, self._catalog, self.world.monotonic_s)
-        self.moves.groups = self
 
     async def _open_queues(self, state: QueueState, groups: Coordinator) -> None:
         about = self._reading, self._rules, self._router.append, self._spawn
@@ -448,7 +454,7 @@ class LocalBroker(LocalAccess, LocalGroups, LocalQueues):
 
     def _want_moves(self, moves: Sequence[CursorMove], caller: Caller) -> WantedMoves | None:
         """Who moves a cursor may commit it. Of a group's its coordinator says so."""
-        wanted = self.moves.want(moves, caller)
+        wanted = self._moves.want(moves, caller)
         for move in moves:
             if not move.member:
                 self._ask(caller, "write", "cursor", move.cursor)

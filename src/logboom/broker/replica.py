@@ -29,6 +29,7 @@ from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.append.promise import AwaitedPromise, CopiedEntry
 from logboom.broker.append.sync_rounds import SyncRounds
 from logboom.broker.catalog import Catalog, Hosted
+from logboom.broker.groups.coordinator import Coordinator
 from logboom.broker.limits import said_again
 from logboom.broker.state.cursors import CursorKey, Cursors
 from logboom.errors import (
@@ -107,6 +108,7 @@ class Replica:
         delete: Callable[[str, str | None], Awaitable[None]],
         role: Role,
         access: AccessState,
+        groups: Callable[[], Coordinator],
     ) -> None:
         assert is_copying(role)
         self.role = role
@@ -122,6 +124,7 @@ class Replica:
         self._cursors = cursors
         self._delete = delete
         self._access = access
+        self._groups = groups
         self.copies_access = False
         """Whether users and rules are the source's. Until it gives them, and where it does not, they are our own."""
         self._standings: dict[CursorKey, str] | None = None
@@ -230,6 +233,10 @@ class Replica:
     async def set_access(self, entries: Mapping[bytes, bytes]) -> None:
         """Make users, tokens, roles, rules and quotas what they are at the source."""
         await self._access.copy(entries)
+
+    async def set_groups(self, entries: Mapping[bytes, bytes]) -> None:
+        """Make groups of consumers what they are at the source: who is a member, who holds what."""
+        await self._groups().copy(entries)
 
     def _is_of_ours(self, key: CursorKey, bookmark: str) -> bool:
         """Whether its log is here."""

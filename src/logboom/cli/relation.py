@@ -1,4 +1,5 @@
-"""A topic as a relation that anything which speaks Arrow's C stream can scan, again and again, a table at a time.
+"""A topic, or all topics that fit a pattern, as a relation: what speaks Arrow's C stream can scan it again and again, a
+table at a time.
 
 Nothing is read before the first row is asked for, and each scan reads the logs anew, from the first record to where
 they end then.
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 class TopicRelation:
-    def __init__(self, topic: str, partitions: int, servers: Servers, gaps: Literal["raise", "skip"]) -> None:
+    def __init__(self, topic: str, partitions: int | None, servers: Servers, gaps: Literal["raise", "skip"]) -> None:
+        """Without `partitions` the topic is a pattern."""
         self.topic = topic
         self._partitions = partitions
         self._servers = servers
@@ -37,7 +39,11 @@ class TopicRelation:
         from logboom import Reader
 
         try:
-            for partition in range(self._partitions):
+            if self._partitions is None:
+                with Reader(self.topic, self._servers, gaps=self._gaps) as reader:
+                    for table in reader.tables(columns().names):
+                        yield from table.cast(columns()).to_batches()
+            for partition in range(self._partitions or 0):
                 with Reader(self.topic, self._servers, partition=partition, gaps=self._gaps) as reader:
                     for table in reader.tables():
                         yield from self._named(table, partition)

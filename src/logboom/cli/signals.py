@@ -2,14 +2,27 @@
 
 Also where SIGINT was ignored when the command was started, as in every `command &` of a script: then SIGINT stays
 ignored, and SIGTERM does not.
+
+Python loses an interrupt that comes while it runs a callback of its own, of a weak reference or a destructor, as each
+import does: such a signal is sent again.
 """
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Timer
 from types import FrameType
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+AGAIN_S: Final = 0.05
+"""After so long a signal that was lost comes again: the callback that lost it has ended by then."""
 
 
 @contextmanager
@@ -25,8 +38,23 @@ def ending_as_interrupted() -> Iterator[Callable[[], int | None]]:
         else:
             raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, note)
+    again: list[Timer] = []
+
+    def send_again(lost: UnraisableHookArgs) -> None:
+        if not issubclass(lost.exc_type, KeyboardInterrupt):
+            hook(lost)
+            return
+        timer = Timer(AGAIN_S, os.kill, (os.getpid(), received[-1] if received else signal.SIGINT))
+        timer.daemon = True
+        again.append(timer)
+        timer.start()
+
+    before, hook = signal.signal(signal.SIGTERM, note), sys.unraisablehook
+    sys.unraisablehook = send_again
     try:
         yield lambda: 128 + received[0] if received else None
     finally:
+        for timer in again:
+            timer.cancel()
+        sys.unraisablehook = hook
         signal.signal(signal.SIGTERM, before)

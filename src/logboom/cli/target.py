@@ -23,8 +23,13 @@ def parse_names(text: str) -> LogTarget:
     """
     from logboom.broker.read.log_names import LogNames
 
-    names = LogNames.parse(text) if "," in text or "*" in text or "?" in text else ()
+    names = LogNames.parse(text) if is_several(text) else ()
     return LogTarget(text, None) if names else parse_target(text)
+
+
+def is_several(text: str) -> bool:
+    """Whether it may name more than one topic."""
+    return "," in text or "*" in text or "?" in text
 
 
 def parse_target(text: str) -> LogTarget:

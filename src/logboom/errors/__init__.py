@@ -93,7 +93,6 @@ LogboomError
 │   ├── CheckpointNotFound     no checkpoint of this topic, or none that was asked for, was made yet
 │   └── ResultsUnreadable      a result is not there, or not what was published
 ├── InvalidKey                 not a name and number to publish under (also a ValueError)
-├── GroupMoveRefused           a publish moves the cursor of a consumer group, and nobody keeps groups there
 ├── KeyBusy                    a publish is under way under a name: it cannot be forgotten now
 ├── KeyMismatch                what was published under a name and number is not what is to be published now
 ├── RecordsLost                a stream, or a read of given seqnos, wants records that are not there any more
@@ -177,7 +176,6 @@ from logboom.errors.bookmarks import (
     CursorBusy,
     CursorMovedBack,
     CursorNotFound,
-    GroupMoveRefused,
     InvalidBookmark,
     InvalidCursorName,
     RecordsLost,
@@ -288,7 +286,6 @@ __all__ = [
     "GroupBusy",
     "GroupError",
     "GroupMismatch",
-    "GroupMoveRefused",
     "GroupNotFound",
     "HeaderCorrupt",
     "IndexOutOfRange",

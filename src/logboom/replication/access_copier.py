@@ -12,7 +12,7 @@ from typing import Final
 from logboom.broker.replica import Replica
 from logboom.errors import AccessError, ConnectionLost, Unavailable
 from logboom.replication.carrier import logger
-from logboom.replication.facts import read_access
+from logboom.replication.facts import read_kept
 from logboom.replication.source_link import SourceLink
 
 COPIED: Final = "copied"
@@ -50,7 +50,7 @@ class AccessCopier:
         if not self._may_ask or now < self._retry_at:
             return
         try:
-            version, entries = read_access(await link.ask(f"ACCESS {self._version}".rstrip()))
+            version, entries = read_kept(await link.ask(f"ACCESS {self._version}".rstrip()))
         except ConnectionLost:
             raise
         except (Unavailable, AccessError) as refusal:

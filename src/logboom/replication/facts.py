@@ -65,23 +65,28 @@ def tells_access(body: memoryview) -> bool:
     return "access_entries" in dict(_lines(body))
 
 
-def read_access(body: memoryview) -> tuple[str, dict[bytes, bytes] | None]:
+def tells_groups(body: memoryview) -> bool:
+    """Of STATS: whether this source has groups of consumers that it can give to a copy; earlier releases have not."""
+    return any(key == "groups" or key.startswith("groups.") for key, _ in _lines(body))
+
+
+def read_kept(body: memoryview) -> tuple[str, dict[bytes, bytes] | None]:
     """Which state this is; and all of it, where it is another one than the one that was named.
 
-    >>> read_access(memoryview(b"version: 7f\\r\\nYQ==: Yg==\\r\\n"))
+    >>> read_kept(memoryview(b"version: 7f\\r\\nYQ==: Yg==\\r\\n"))
     ('7f', {b'a': b'b'})
-    >>> read_access(memoryview(b"version: 7f\\r\\nsame: true\\r\\n"))
+    >>> read_kept(memoryview(b"version: 7f\\r\\nsame: true\\r\\n"))
     ('7f', None)
     """
     (key, version), *lines = list(_lines(body)) or [("", "")]
     if key != "version":
-        raise RemoteProtocolError("the source does not say which users and rules these are")
+        raise RemoteProtocolError("the source does not say which version this is")
     if lines == [("same", "true")]:
         return version, None
     try:
         return version, {b64decode(name, validate=True): b64decode(value, validate=True) for name, value in lines}
     except ValueError:
-        raise RemoteProtocolError("the source sent what is neither user nor rule") from None
+        raise RemoteProtocolError("the source sent lines that are no entries") from None
 
 
 def read_deleted(body: memoryview) -> frozenset[str]:

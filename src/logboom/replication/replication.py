@@ -37,7 +37,9 @@ from logboom.replication.facts import (
     read_unreadable,
     tells_access,
     tells_deletions,
+    tells_groups,
 )
+from logboom.replication.group_copier import GroupCopier
 from logboom.replication.source_access import ReplicateSettings, parse_source, write_source
 from logboom.replication.source_link import SourceLink
 from logboom.storage.data.role import Role, is_copying, read_role
@@ -127,6 +129,7 @@ class Replication:
         self._carriers: list[Carrier] = []
         self._held = Held()
         self._access = AccessCopier(replica)
+        self._groups = GroupCopier(replica)
         self._connected = False
         self._heard_at: int | None = None
         self._error: str | None = None
@@ -215,6 +218,7 @@ class Replication:
                 self._connected, self._error = True, None
                 logger.info("copying from %s", self._where)
                 self._access.begin(link.has_signed_in, tells_access(stats))
+                self._groups.begin(tells_groups(stats))
                 begun()
                 await self._watch(link, carrying)
         finally:
@@ -236,6 +240,7 @@ class Replication:
             await self._want(carrying)
             await self._copy_cursors(await link.ask("CURSORS"))
             await self._access.copy(link)
+            await self._groups.copy(link)
             await self._drop()
             await asyncio.sleep(max(POLL_S, (clock() - began) / POLL_SHARE))
 

@@ -92,6 +92,7 @@ ASKED: dict[str, list[tuple[str, str, str]]] = {
     "feed": [("read", "topic", "events")],
     "deleted": [("describe", "topic", "")],
     "access": [("manage", "user", "*")],
+    "groups": [("describe", "group", "*")],
 }
 """What each call asks for first, with the arguments below. A call that is new must be here."""
 NAMES = {"create_topic": "new", "forget_key": "orders"}

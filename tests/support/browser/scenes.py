@@ -102,6 +102,7 @@ def still(root: Path, http_port: int = 0) -> Iterator[Scene]:
     with ConsoleNode(root, http_port=http_port) as node:
         _run(_over(node.address, _open_shop))
         _set_cursors(node)
+        _join_groups(node)
         node.call("POST", "/topics/payments/refuse", {"reason": REFUSAL})
         _provoke(node)
         yield Scene(node)
@@ -218,6 +219,19 @@ def _set_cursors(node: ConsoleNode) -> None:
         node.call("PUT", path, {"seqno": int(until * share)}, {"partition": partition})
     for partition in range(3):
         node.call("PUT", "/topics/orders/cursors/billing", {"seqno": 100 * partition}, {"partition": partition})
+
+
+def _join_groups(node: ConsoleNode) -> None:
+    """One with two members that have come some way, and one without any; sessions are longer than a test."""
+    members = "/groups/dashboards/members"
+    topics = "sensors.temperature,customers"
+    for number in (1, 2):
+        join = {"topics": topics, "member": f"{'panel' * 3}-{number}", "client": "panel 2.4", "session_ms": 3_600_000}
+        node.call("POST", members, join)
+    for number in (1, 2, 1):
+        page = node.call("POST", f"{members}/{'panel' * 3}-{number}/poll", {}, {"limit": 700})
+        node.call("POST", f"{members}/{'panel' * 3}-{number}/commit", {"next": page["next"]})
+    node.call("POST", "/groups/nightly%2Freport/reset", {"topics": "payments", "to": "earliest"})
 
 
 def _provoke(node: ConsoleNode) -> None:

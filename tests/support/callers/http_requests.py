@@ -91,6 +91,18 @@ HTTP: Final[dict[str, list[HttpRequest]]] = {
         )
     ],
     "delete_group": [HttpRequest("/groups/billing", [("delete", "group", "billing")])],
+    "publish_records": [
+        HttpRequest(
+            "/publish",
+            [*_DESCRIBE, ("write", "transaction", "orders"), *_WRITE],
+            {"name": "orders", "number": 1, "records": [{"topic": "events", "records": [1]}]},
+        ),
+        HttpRequest(
+            "/publish",
+            [("write", "transaction", "orders"), ("write", "cursor", "billing"), *_READ],
+            {"name": "orders", "number": 1, "moves": [{"cursor": "billing", "topic": "events", "bookmark": ""}]},
+        ),
+    ],
     "list_stages": [HttpRequest("/stages", [("describe", "transaction", "")])],
     "discard_stage": [HttpRequest(f"/stages/{STAGE}", [("delete", "transaction", STAGE)])],
     "list_keys": [HttpRequest("/keys", [("describe", "transaction", "")])],

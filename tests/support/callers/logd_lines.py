@@ -40,6 +40,7 @@ LOGD: Final[dict[bytes, list[LogdLine]]] = {
     b"REPLICATE": [LogdLine(b"REPLICATE events/0 1\r\n", [("read", "topic", "events")], True)],
     b"DELETED": [LogdLine(b"DELETED " + b"0" * 32 + b"\r\n", [("describe", "topic", "")])],
     b"ACCESS": [LogdLine(b"ACCESS\r\n", [("manage", "user", "*")], True)],
+    b"GROUPS": [LogdLine(b"GROUPS\r\n", [("describe", "group", "*")], True)],
     b"AUTH": [],  # is how they come in
     b"CLOSE": [LogdLine(b"CLOSE\r\n", [])],
     b"SHUTDOWN": [LogdLine(b"SHUTDOWN\r\n", [("manage", "node", "")])],

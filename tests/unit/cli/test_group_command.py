@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -127,3 +131,39 @@ def test_a_shell_completes_the_names_of_groups(call: Call, monkeypatch: pytest.M
     call("group", "reset", "billing", "orders", "--to", "1", "--yes")
     offered = call("__complete", "group", "describe", "bil").partition("\x1fbegin\n")[2]
     assert [line.split("\t")[0] for line in offered.splitlines()] == ["billing"]
+
+
+def test_who_reads_as_a_member_goes_on_where_the_group_was_and_is_gone_afterwards(call: Call) -> None:
+    assert call("read", "orders", "--group", "billing", "--limit", "2") == "1\n2\n"
+    found = json.loads(call("group", "describe", "billing", "--json"))
+    assert (found["members"], [log["seqno"] for log in found["logs"]]) == ([], [2])
+    assert call("read", "orders", "--group", "billing", "-n") == "orders/0\t2\t3\n"
+    assert call("read", "orders", "--group", "billing", "--from", "earliest") == ""
+    assert call("read", "orders", "--group", "late", "--from", "2001-09-09T01:46:41Z") == "2\n3\n"
+    assert json.loads(call("group", "list", "late", "--json"))[0]["lag"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--from", "2"), "`logboom group reset` puts it elsewhere"),
+        (("--cursor", "billing"), "leave out --cursor"),
+        (("--until", "2"), "name a time"),
+        (("--from", "checkpoint"), "is no place"),
+    ],
+)
+def test_what_a_member_cannot_be_asked_for_is_said(call: Call, options: tuple[str, ...], words: str) -> None:
+    assert words in call("read", "orders", "--group", "billing", *options, code=2)
+    assert call("group", "list", "billing", "--json") == "[]\n"
+
+
+def test_ctrl_c_ends_a_member_that_follows_behind_what_it_has_printed(call: Call, node: NodeProcess) -> None:
+    command = [sys.executable, "-m", "logboom", "read", "orders", "--group", "billing", "--follow"]
+    environment = {**os.environ, "LOGBOOM_SERVERS": node.address}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as reading:
+        assert reading.stdout is not None
+        assert [reading.stdout.readline() for _ in range(3)] == [b"1\n", b"2\n", b"3\n"]
+        reading.send_signal(signal.SIGINT)
+        assert reading.wait(300) == 130
+    found = json.loads(call("group", "describe", "billing", "--json"))
+    assert (found["members"], [log["seqno"] for log in found["logs"]]) == ([], [3])

@@ -381,6 +381,42 @@ def test_head_tells_where_logs_begin_and_end(call: Call, topic: str) -> None:
     assert run(["head", f"{topic}/2"]) == 2
 
 
+def test_head_tells_it_of_several_topics_and_of_patterns(
+    call: Call, topic: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    one, two = f"{topic}.one", f"{topic}.two"
+    fill(one, 5, partitions=2)
+    fill(two, 10)
+    rows = [line.split("\t")[:4] for line in call("head", f"{topic}.*").splitlines()]
+    assert rows == [
+        ["topic", "partition", "first", "committed"],
+        [one, "0", "0", "5"],
+        [one, "1", "0", "5"],
+        [two, "0", "0", "10"],
+    ]
+    found = json.loads(call("head", f"{two},{one}/1", "--json"))
+    assert [(part["topic"], part["partition"], part["next"]) for part in found] == [(one, 1, 5), (two, 0, 10)]
+    assert json.loads(call("head", f"{topic}.nothing*", "--json")) == []
+    for wrong in (f"{one},nowhere", f"{one}/2,{two}", f"{one},"):
+        assert run(["head", wrong]) == 2
+    assert b"nowhere" in capfdbinary.readouterr().err
+
+
+def test_a_pattern_is_a_table_of_all_topics_that_fit(
+    call: Call, topic: str, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    one, two = f"{topic}.one", f"{topic}.two"
+    fill(one, 5, partitions=2)
+    fill(two, 10)
+    query = f'SELECT topic, partition, count(*), max(seqno) FROM "{topic}.*" GROUP BY ALL ORDER BY 1, 2'
+    wanted = [[one, "0", "5", "4"], [one, "1", "5", "4"], [two, "0", "10", "9"]]
+    for more in ([], ["--topic", f"{topic}.*"]):
+        assert [line.split("\t") for line in call("sql", query, *more).splitlines()[1:]] == wanted
+    assert call("sql", f'SELECT count(*) AS "n?" FROM "{topic}.none*"').splitlines()[1] == "0"
+    assert run(["sql", query, "--topic", one]) == 2
+    assert b"does not exist" in capfdbinary.readouterr().err
+
+
 def test_writes_are_refused_and_accepted_again(call: Call, topic: str) -> None:
     call("topic", "create", topic)
     call("refuse", topic, "--reason", "moved")

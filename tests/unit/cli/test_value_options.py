@@ -82,6 +82,13 @@ def test_a_file_is_one_record_whatever_is_in_it(topic: str, tmp_path: Path, capf
     assert [value for _, value in stored(topic)] == [b"line\nline\n\0\xff", b""]
 
 
+def test_a_file_that_is_not_there_is_named(topic: str, tmp_path: Path, capfdbinary: Out) -> None:
+    (tmp_path / "there").write_bytes(b"first")
+    assert run(["write", topic, "--whole", str(tmp_path / "there"), "--whole", str(tmp_path / "gone")]) == 2
+    assert str(tmp_path / "gone").encode() in capfdbinary.readouterr().err
+    assert [value for _, value in stored(topic)] == [b"first"]
+
+
 def test_a_file_that_no_record_can_hold_is_not_read_to_its_end(topic: str, tmp_path: Path, capfdbinary: Out) -> None:
     path = tmp_path / "large"
     with open(path, "wb") as file:

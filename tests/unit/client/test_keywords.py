@@ -20,6 +20,8 @@ from logboom.errors import PackageMissing
         (Reader, {"offset": 3}, "Reader has no option 'offset': it is called seqno"),
         (AsyncReader, {"group_id": "g"}, "AsyncReader has no option 'group_id': it is called cursor"),
         (Writer, {"bootstrap_servers": "x"}, "Writer has no option 'bootstrap_servers': it is called servers"),
+        (Writer, {"value_serializer": str}, "Writer has no option 'value_serializer': it is called value"),
+        (FileReader, {"serializer": str}, "FileReader has no option 'serializer': it is called value"),
         (AsyncWriter, {"linger": 5}, "AsyncWriter has no option 'linger': it is called linger_ms"),
         (FileReader, {"offset": 3}, "FileReader has no option 'offset': it is called seqno"),
         (Client, {"foo": 1}, "Client has no option 'foo': there are servers, codec"),

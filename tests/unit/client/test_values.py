@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from logboom import AsyncReader, AsyncWriter, Client, FileReader, Reader, TopicFileReader, Writer
+from logboom import AsyncReader, AsyncWriter, Client, FileReader, Reader, TopicFileReader, Writer, Written
 from logboom.batch import Record, build, build_records
 from logboom.broker.api import Part
 from logboom.broker.local import LocalBroker
@@ -92,6 +93,35 @@ def test_what_a_writer_is_given_a_reader_gives_in_every_way(tmp_path: Path, form
                 columns = list(reader.lists(["seqno", "value"]))
                 assert [value for _, column in columns for value in column] == wanted
                 assert [seqno for column, _ in columns for seqno in column] == list(range(len(wanted)))
+
+    with_node(tmp_path, read)
+
+
+def test_threads_share_a_writer_that_encodes(tmp_path: Path) -> None:
+    def read(broker: LocalBroker, address: str, files: Path) -> None:
+        told: list[Any] = []
+        with Writer("t", address, value="json", batch_bytes=2_000, linger_ms=1) as writer:
+
+            def write(thread: int) -> None:
+                for number in range(1_000):
+                    if number % 100 == 0:
+                        writer.write([thread, number], callback=told.append)
+                    elif number % 7 == 0:
+                        writer.write([thread, number], key=b"k", timestamp=number)
+                    else:
+                        writer.write([thread, number])
+
+            threads = [threading.Thread(target=write, args=(thread,)) for thread in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        with Reader("t", address, value="json") as reader:
+            found = [record.value for record in reader]
+        for thread_number in range(4):
+            mine = [number for thread, number in found if thread == thread_number]
+            assert mine == list(range(1_000)), "all of them, in the order of its thread"
+        assert [type(each) for each in told] == [Written] * 40
 
     with_node(tmp_path, read)
 

@@ -163,6 +163,23 @@ BODIES = {
             {"topics": "events", "to": "latest", "dry_run": 1},
         ],
     ),
+    "/publish": (
+        "post",
+        [
+            {},
+            {"name": "n", "number": 1},
+            {"name": "n", "number": 2.0, "moves": []},
+            {"name": "n", "number": -1},
+            {"name": "n", "number": "1"},
+            {"name": "n", "number": 3, "records": [{"topic": "events", "records": [{"value": 1, "key": "a"}, 2]}]},
+            {"name": "n", "number": 4, "records": [{"topic": "events", "partition": 0.0, "records": ["x"]}]},
+            {"name": "n", "number": 5, "records": [{"topic": "events"}]},
+            {"name": "n", "number": 6, "records": [{"topic": "events", "records": [1], "more": 1}]},
+            {"name": "n", "number": 7, "moves": [{"cursor": "c", "topic": "events"}]},
+            {"name": "n", "number": 8, "moves": [{"cursor": "c", "topic": "events", "bookmark": 1}]},
+            {"name": "n", "number": 9, "what": 1},
+        ],
+    ),
     "/topics/{topic}/trim": (
         "post",
         [{}, {"seqno": 0.0}, {"seqno": 1.0, "partition": 0.0}, {"seqno": 0.5}, {"seqno": True}, {"seqno": "1"}],

@@ -286,6 +286,9 @@ class Feeding:
     def access(self, version: str, *, caller: Caller = EVERYBODY) -> tuple[str, dict[bytes, bytes] | None]:
         return "7f", None
 
+    def groups(self, version: str, *, caller: Caller = EVERYBODY) -> tuple[str, dict[bytes, bytes] | None]:
+        return "7f", None
+
 
 @pytest.mark.parametrize("loop", LOOPS)
 def test_several_logs_are_fed_over_one_connection(loop: str) -> None:

@@ -38,6 +38,10 @@ class Feeds(Protocol):
         """
         ...
 
+    def groups(self, version: str, *, caller: Caller) -> tuple[str, dict[bytes, bytes] | None]:
+        """Groups of consumers as they are kept, and their version; None where it is the one named."""
+        ...
+
 
 class Feed(Protocol):
     origin: FeedOrigin

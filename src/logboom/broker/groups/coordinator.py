@@ -16,8 +16,8 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import heapq
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from math import inf
 from typing import Any, Final, TypeVar
@@ -39,13 +39,16 @@ from logboom.broker.groups.wishes import mark
 from logboom.broker.limits import Limits
 from logboom.broker.read.log_names import LogNames
 from logboom.broker.read.topic_reads import TopicReads
-from logboom.broker.state.cursors import Cursors
+from logboom.broker.state.cursors import Cursors, bookmark_of, cursor_key
 from logboom.broker.state.internal_log import StateLog
 from logboom.broker.state.log_cursors import commit_in
 from logboom.broker.world import World
 from logboom.errors import GroupBusy, GroupNotFound, LogboomError, LogNotHeld, RemoteProtocolError, ShuttingDown
 
 RETRY_S: Final = 1.0
+TICK_S: Final = 0.25
+"""So often a node with members notes that it listens: what it was away for is known as exactly."""
+DUE_LEAST: Final = 1_000
 LOOK_S: Final = 3_600.0
 """How often groups are looked for that nobody has been a member of for long."""
 
@@ -75,10 +78,13 @@ class Coordinator:
         self._spawn = spawn
         self.is_copy = is_copy
         """While another node decides."""
+        self._version = ""
+        """Of all that is kept; empty while nobody has asked since it changed."""
         self.counts = GroupCounts()
         self.groups: dict[str, LiveGroup] = {}
         self._due: list[tuple[float, str]] = []
         self._wake = asyncio.Event()
+        self._listened_s = world.monotonic_s()
         self.closing = False
         self.on_gone: Callable[[LiveGroup, Collection[str]], None] = lambda group, gone: None
         """Called when these are members no more."""
@@ -97,15 +103,14 @@ class Coordinator:
     def _expect_all(self, group: LiveGroup, now_s: float) -> None:
         """Every member has its whole session to be heard of."""
         for member, about in group.entry.members.items():
-            if member not in group.presences:
-                caller = Caller(about.principal, frozenset(about.principal_groups))
-                group.presences[member] = MemberPresence.of(about, caller, now_s)
+            caller = Caller(about.principal, frozenset(about.principal_groups))
+            group.presences[member] = MemberPresence.of(about, caller, now_s, is_heard=False)
         self.schedule(group)
 
     def find(self, name: str) -> LiveGroup:
         group = self.groups.get(name)
         if group is None or not group.is_kept:
-            raise GroupNotFound(name)
+            raise GroupNotFound(name[:300])
         return group
 
     def take(self, name: str, mode: GroupMode) -> LiveGroup:
@@ -115,6 +120,16 @@ class Coordinator:
             now_us = self.world.now_us()
             group = self.groups[name] = LiveGroup(name, GroupEntry(mode, made=now_us, emptied=now_us), is_kept=False)
         return group
+
+    @asynccontextmanager
+    async def hold(self, group: LiveGroup) -> AsyncIterator[bool]:
+        """Change it alone. False where it was deleted meanwhile. One that was not made in the end is there no more."""
+        async with group.changing:
+            try:
+                yield self.groups.get(group.name) is group
+            finally:
+                if not group.is_kept and self.groups.get(group.name) is group:
+                    del self.groups[group.name]
 
     async def do(self, work: Coroutine[Any, Any, Result]) -> Result:
         """To its end, also where whoever asked has gone away."""
@@ -126,17 +141,14 @@ class Coordinator:
 
     async def settle(self, group: LiveGroup, entry: GroupEntry, given_back: Collection[LogId] = ()) -> None:
         """Write down what follows from this state of the group, and tell its members. Under its lock."""
-        following = entry if entry.mode == "queue" else settled(entry, self._wanted(group, entry), given_back)
         before = group.entry
+        if group.is_inherited:
+            entry = taken_over(entry)
+        following = entry if entry.mode == "queue" else settled(entry, self._wanted(group, entry), given_back)
         if following == before and group.is_kept:
             return
-        try:
-            await self.state.put({group.name.encode(): encode_group(following)})
-        except BaseException:
-            if not group.is_kept:
-                self.groups.pop(group.name, None)
-            raise
-        group.entry, group.is_kept = following, True
+        await self.state.put({group.name.encode(): encode_group(following)})
+        group.entry, group.is_kept, group.is_inherited, self._version = following, True, False, ""
         known = {(grant.log, grant.generation) for grant in before.grants}
         self.counts.moves += sum((grant.log, grant.generation) not in known for grant in following.grants)
         gone = before.members.keys() - following.members.keys()
@@ -144,6 +156,9 @@ class Coordinator:
             group.presences.pop(member, None)
         if gone:
             self.on_gone(group, gone)
+        asked = {(grant.member, grant.log) for grant in following.grants if grant.asked}
+        for member, presence in group.presences.items():
+            presence.told_at = {log: at_s for log, at_s in presence.told_at.items() if (member, log) in asked}
         for member in list(group.waiting):
             about = following.members.get(member)
             if about is None or about.changed > before.generation:
@@ -152,7 +167,11 @@ class Coordinator:
 
     def _wanted(self, group: LiveGroup, entry: GroupEntry) -> dict[LogId, tuple[str, ...]]:
         """Every log there is that somebody wants or holds, with the members who want it and may read it."""
-        wanted: dict[LogId, list[str]] = {grant.log: [] for grant in entry.grants if self._is_there(grant)}
+        wanted: dict[LogId, set[str]] = {grant.log: set() for grant in entry.grants if self._is_there(grant)}
+        for grant in entry.grants:
+            presence = group.presences.get(grant.member)
+            if presence is not None and not presence.is_heard and grant.log in wanted:
+                wanted[grant.log].add(grant.member)  # what it may read is known when it is heard of
         alike: dict[tuple[str, Caller], list[str]] = {}
         for member, about in entry.members.items():
             caller = replace(group.presences[member].caller, address="", protocol="")
@@ -160,7 +179,7 @@ class Coordinator:
         for (topics, caller), members in alike.items():
             request = ReadRequest(topics, whole=True)
             for hosted, partition in self.reads.find(LogNames.parse(topics), request, caller):
-                wanted.setdefault(LogId(hosted.topic.name, hosted.topic.id, partition), []).extend(members)
+                wanted.setdefault(LogId(hosted.topic.name, hosted.topic.id, partition), set()).update(members)
         if len(wanted) > self.limits.group_logs:
             self._say_too_many(group, len(wanted))
             wanted = dict(sorted(wanted.items())[: self.limits.group_logs])
@@ -186,43 +205,41 @@ class Coordinator:
                 continue
             wishes = {about.topics for about in entry.members.values()}
             if hosted is None or any(LogNames.parse(topics).fit(hosted.topic.name) for topics in wishes):
-                self._look_again(group)
+                self.look_again(group)
 
     def forget_topic(self, topic_id: str) -> None:
         """It was deleted."""
         for group in self.groups.values():
             if any(grant.topic_id == topic_id for grant in group.entry.grants):
-                self._look_again(group)
+                self.look_again(group)
 
-    def _look_again(self, group: LiveGroup) -> None:
+    def look_again(self, group: LiveGroup) -> None:
+        """Soon: something may be due, or its logs may be others."""
         if not self.closing and not self.is_copy and not group.is_stale:
             group.is_stale = True
             self._spawn(self._tend(group))
 
     def schedule(self, group: LiveGroup) -> None:
         """Look at it when something will be due. What is put off is found out then."""
-        due_s = min((presence.next_due_s() for presence in group.presences.values()), default=inf)
+        due_s = group.retry_s
+        if due_s == inf:
+            due_s = min((presence.next_due_s() for presence in group.presences.values()), default=inf)
         if due_s < group.due_s:
             group.due_s = due_s
+            if len(self._due) > 2 * len(self.groups) + DUE_LEAST:  # most are of times that have changed since
+                self._due = [(each.due_s, each.name) for each in self.groups.values() if each.due_s < inf]
+                heapq.heapify(self._due)
             heapq.heappush(self._due, (due_s, group.name))
             if self._due[0] == (due_s, group.name):
                 self._wake.set()
 
     async def run(self) -> None:
         """Until `close`: end sessions, take what is not given back, forget groups that nobody uses."""
+        await self._look_at_all()
         look_s = self.world.monotonic_s() + LOOK_S
         while not self.closing:
             self._wake.clear()
-            now_s = self.world.monotonic_s()
-            due_s = min(look_s, self._due[0][0]) if self._due else look_s
-            if due_s > now_s:
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(due_s - now_s):
-                        await self._wake.wait()
-                late_s = self.world.monotonic_s() - due_s
-                if late_s > RETRY_S / 2:
-                    self._excuse(late_s)
-                continue
+            now_s = self._listen()
             if look_s <= now_s:
                 look_s = now_s + LOOK_S
                 await self._forget_idle()
@@ -231,36 +248,48 @@ class Coordinator:
                 group = self.groups.get(name)
                 if group is not None and group.due_s == due_s:
                     group.due_s = inf
-                    if not self.is_copy:
-                        await self._tend(group)
-                        self.schedule(group)
+                    self.look_again(group)
+            due_s = min(look_s, self._due[0][0], now_s + TICK_S) if self._due else look_s
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, due_s - now_s)):
+                    await self._wake.wait()
 
-    def _excuse(self, late_s: float) -> None:
-        """The node could not listen for so long: nobody was silent then."""
-        for group in self.groups.values():
-            for presence in group.presences.values():
-                presence.heard_s += late_s
-                presence.told_at = {log: told_s + late_s for log, told_s in presence.told_at.items()}
+    async def _look_at_all(self) -> None:
+        """What came, or went, when the node ended may not be shared yet."""
+        for group in list(self.groups.values()):
+            if group.entry.members and not self.is_copy:
+                await self._tend(group)
+                await asyncio.sleep(0)  # others have their turn, however many there are
+
+    def _listen(self) -> float:
+        """The time. Where the node could not listen for long, nobody was silent then."""
+        now_s = self.world.monotonic_s()
+        away_s, self._listened_s = now_s - self._listened_s, now_s
+        if away_s > 2 * TICK_S:
+            for group in self.groups.values():
+                for presence in group.presences.values():
+                    presence.excuse(away_s, now_s)
+        return now_s
 
     async def _tend(self, group: LiveGroup) -> None:
-        """Do what is due for a group by now."""
-        try:
-            async with group.changing:
-                group.is_stale = False
-                if self.groups.get(group.name) is not group or self.closing:
-                    return
-                now_s, entry = self.world.monotonic_s(), group.entry
-                gone = {member for member, presence in group.presences.items() if presence.until_s <= now_s}
-                taken: set[LogId] = set()
-                for member, presence in group.presences.items():
-                    taken |= presence.overdue(entry, member, now_s)
+        """Do what is due for a group by now. Where that cannot be written down it is due again soon."""
+        async with group.changing:
+            group.is_stale = False
+            if self.groups.get(group.name) is not group or self.closing or self.is_copy:
+                return
+            group.retry_s, group.due_s = inf, inf
+            now_s, entry = self._listen(), group.entry
+            gone = {member for member, presence in group.presences.items() if presence.until_s <= now_s}
+            asked = [grant for grant in entry.grants if grant.asked]
+            taken = {grant.log for grant in asked if group.presences[grant.member].is_overdue(grant, now_s)}
+            try:
                 await self.settle(group, without_members(entry, gone, self.world.now_us()), taken)
                 self.counts.expired += len(gone)
                 self.counts.taken += len(taken)
-        except LogboomError as error:
-            logger.warning("group %s: what is due cannot be written down, it is tried again: %s", group.name, error)
-            for presence in group.presences.values():
-                presence.heard_s += RETRY_S
+            except LogboomError as error:
+                logger.warning("group %s: what is due cannot be written down, it is tried again: %s", group.name, error)
+                group.retry_s = self.world.monotonic_s() + RETRY_S
+            self.schedule(group)
 
     async def _forget_idle(self) -> None:
         since_us = self.world.now_us() - self.limits.group_idle_ms * 1000
@@ -275,6 +304,13 @@ class Coordinator:
 
     # What other calls are made of.
 
+    def place_of(self, name: str, log: LogId) -> str | None:
+        """The group's bookmark in this log; what is left of a topic that had its name before is none."""
+        place = self.cursors.standing(cursor_key(mark(name), log.topic, log.partition))
+        if place is None or place.topic_id.hex() != log.topic_id:
+            return None
+        return str(bookmark_of(place, log.partition))
+
     async def move(self, name: str, hosted: Hosted, partition: int, bookmark: str, force: bool = False) -> None:
         move = CursorMove(mark(name), hosted.topic.name, partition, bookmark, force=force)
         await commit_in(hosted, self.cursors, move, self.world.now_us())
@@ -283,8 +319,9 @@ class Coordinator:
         """Raises LogNotHeld, unless this log was given to this member in this generation and not to others since."""
         group = self.groups.get(name)
         log = LogId(hosted.topic.name, hosted.topic.id, partition)
-        for grant in () if group is None else group.entry.grants:
-            if grant.log == log and grant.member == member and grant.generation == generation:
+        if group is not None and not group.is_inherited:
+            grant = group.holders.get(log)
+            if grant is not None and (grant.member, grant.generation) == (member, generation):
                 return
         raise LogNotHeld(name, f"{hosted.topic.name}/{partition}", generation)
 
@@ -302,6 +339,7 @@ class Coordinator:
             await self.cursors.delete(mark(group.name))
             await self.state.put({group.name.encode(): None})
             del self.groups[group.name]
+            self._version = ""
 
     def counted(self) -> dict[str, int]:
         """As NodeStats has it."""
@@ -315,42 +353,33 @@ class Coordinator:
 
     # Copies.
 
-    @property
-    def entries(self) -> dict[bytes, bytes]:
-        """Everything, as it is kept."""
-        return dict(self.state.items())
-
-    @property
-    def version(self) -> str:
-        """The same for the same entries, on any node."""
-        return hashlib.sha256(msgspec.msgpack.encode(sorted(self.entries.items()))).hexdigest()
+    def copy_of(self, version: str) -> tuple[str, dict[bytes, bytes] | None]:
+        """Everything, as it is kept, and its version: the same for the same on any node. None where it is this one."""
+        entries = dict(self.state.items())
+        if not self._version:
+            self._version = hashlib.sha256(msgspec.msgpack.encode(sorted(entries.items()))).hexdigest()
+        return self._version, None if self._version == version else entries
 
     async def copy(self, found: Mapping[bytes, bytes]) -> None:
-        """As another node has them; what it has not is removed."""
+        """As another node has them; what it has not is removed. Raises RemoteProtocolError where they make no sense."""
         try:
-            decoded = {key: decode_group(value) for key, value in found.items()}
-        except msgspec.DecodeError:
+            decoded = {key.decode(): decode_group(value) for key, value in found.items()}
+        except (msgspec.DecodeError, ValueError):
             raise RemoteProtocolError("the source sent what is no group") from None
-        here = self.entries
+        here = dict(self.state.items())
         changes: dict[bytes, bytes | None] = dict.fromkeys(here.keys() - found.keys())
         await self.state.put(changes | {key: value for key, value in found.items() if here.get(key) != value})
-        self.groups = {key.decode(): LiveGroup(key.decode(), entry) for key, entry in decoded.items()}
+        self.groups, self._version = {name: LiveGroup(name, entry) for name, entry in decoded.items()}, ""
 
     def take_over(self) -> None:
         """From here on this node decides. What the node before has told in its last moments may not be known here, so
-        every generation is one that it cannot have had."""
+        every generation is one that it cannot have had: nobody moves a place before that is written down."""
         self.is_copy = False
-        now_s = self.world.monotonic_s()
+        now_s = self._listened_s = self.world.monotonic_s()
         for group in self.groups.values():
+            group.is_inherited = True
             self._expect_all(group, now_s)
-            self._spawn(self._begin_anew(group))
-
-    async def _begin_anew(self, group: LiveGroup) -> None:
-        try:
-            async with group.changing:
-                await self.settle(group, taken_over(group.entry))
-        except LogboomError as error:
-            logger.warning("group %s: that this node takes it over cannot be written down: %s", group.name, error)
+            self.look_again(group)
 
     def end(self) -> None:
         """Whoever waits is told that the node ends; what is being written is finished."""

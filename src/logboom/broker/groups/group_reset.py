@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from logboom.broker.api.groups import GroupReset
 from logboom.broker.api.reads import ReadRequest, Start
 from logboom.broker.caller import Caller
@@ -32,14 +34,17 @@ class GroupResets:
             found.append(GroupReset(place.topic, place.partition, seqno_from, place.seqno))
         if not dry_run:
             bookmarks = {(place.topic, place.partition): str(place.bookmark) for place in places}
-            await self._groups.do(self._reset(self._groups.take(name, "logs"), bookmarks))
+            while not await self._groups.do(self._reset(self._groups.take(name, "logs"), bookmarks)):
+                pass  # it was deleted meanwhile: another one is made
         return found
 
-    async def _reset(self, group: LiveGroup, bookmarks: Mapping[tuple[str, int], str]) -> None:
-        async with group.changing:
+    async def _reset(self, group: LiveGroup, bookmarks: Mapping[tuple[str, int], str]) -> bool:
+        async with self._groups.hold(group) as is_there:
+            if not is_there:
+                return False
             if group.entry.members:
                 raise GroupBusy(group.name, len(group.entry.members))
-            await self._groups.settle(group, group.entry)
+            await self._groups.settle(group, replace(group.entry, emptied=self._groups.world.now_us()))
             put = {(self._groups.catalog.find(topic).topic.id, partition) for topic, partition in bookmarks}
             await self._groups.on_forgotten(group.name, put)
             moves = [
@@ -47,3 +52,4 @@ class GroupResets:
                 for (topic, partition), bookmark in bookmarks.items()
             ]
             await asyncio.gather(*moves)
+            return True

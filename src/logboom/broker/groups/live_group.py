@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import NamedTuple
 
-from logboom.broker.groups.group_entry import GroupEntry
+from logboom.broker.groups.group_entry import GrantEntry, GroupEntry
 from logboom.broker.groups.presence import MemberPresence
+from logboom.broker.groups.shares import LogId
 
 
 @dataclass(slots=True)
@@ -50,8 +51,22 @@ class LiveGroup:
     """Whether it is on disk: not while it is being made."""
     due_s: float = inf
     """When it is looked at next, because something may be due."""
+    retry_s: float = inf
+    """When it is looked at again, because what was due could not be written down."""
     is_stale: bool = False
     """Whether it is about to be looked at again."""
+    is_inherited: bool = False
+    """Whether its generations are those of another node, which may have given out later ones."""
+    _holders: tuple[GroupEntry | None, dict[LogId, GrantEntry]] = field(default_factory=lambda: (None, {}))
+
+    @property
+    def holders(self) -> dict[LogId, GrantEntry]:
+        """Who holds each log."""
+        entry, found = self._holders
+        if entry is not self.entry:
+            found = {grant.log: grant for grant in self.entry.grants}
+            self._holders = self.entry, found
+        return found
 
     async def wait(self, member: str, rest_s: float) -> None:
         """Until there is something to tell this member, or for so long."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from logboom.broker.access.access_admin import EVERY
 from logboom.broker.admission import Admission
 from logboom.broker.api.cursors import CursorMove
 from logboom.broker.api.groups import (
@@ -120,3 +121,8 @@ class LocalGroups:
         with self._admission.counting():
             groups = self._its_groups()
             await groups.forget(groups.find(group))
+
+    def groups(self, version: str, *, caller: Caller = EVERYBODY) -> tuple[str, dict[bytes, bytes] | None]:
+        """See broker.api.Feeds."""
+        self._ask(caller, "describe", "group", EVERY)
+        return self._its_groups().copy_of(version)

@@ -14,7 +14,7 @@ from logboom.broker.api.reads import ReadRequest, Start
 from logboom.broker.caller import Caller
 from logboom.broker.catalog import Hosted
 from logboom.broker.groups.coordinator import Coordinator
-from logboom.broker.groups.group_entry import GroupEntry, MemberEntry
+from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, MemberEntry
 from logboom.broker.groups.live_group import LiveGroup
 from logboom.broker.groups.moves import with_member, without_members
 from logboom.broker.groups.presence import MemberPresence
@@ -36,6 +36,10 @@ BEATS: Final = 3
 """So many beats go into a session."""
 MOVES_MAX: Final = 10_000
 """Of one commit."""
+WISHES_MAX: Final = 64 * 1024
+"""Of the topics, as text, that members of one group want: they are looked at whenever the group changes."""
+KEPT_WISHES_MAX: Final = 16 * WISHES_MAX
+"""The same of each member: they are written whenever the group changes."""
 
 
 class MemberCalls:
@@ -52,17 +56,17 @@ class MemberCalls:
 
     async def _join(self, group: LiveGroup, join: GroupJoin, names: LogNames, caller: Caller) -> bool:
         """False where the group was deleted meanwhile."""
-        async with group.changing:
-            if self._groups.groups.get(join.group) is not group:
+        async with self._groups.hold(group) as is_there:
+            if not is_there:
                 return False
             entry = group.entry
             if entry.mode != join.mode:
                 raise GroupMismatch(join.group, entry.mode, join.mode)
             self._check_identity(entry, join, caller)
-            if join.member not in entry.members and len(entry.members) >= self._groups.limits.group_members:
-                raise LimitExceeded("limits.group_members", self._groups.limits.group_members, "use another group")
+            self._check_room(entry, join)
             if join.start != Start():
-                await self._place_anew(join, names, caller)
+                await self._place_anew(group, join, names, caller)
+                entry = group.entry
             about = MemberEntry(
                 *(join.topics, join.session_ms, join.give_back_ms, caller.principal, tuple(sorted(caller.groups))),
                 *(join.instance, join.client, caller.address, self._groups.world.now_us()),
@@ -96,24 +100,48 @@ class MemberCalls:
             if join.instance and about.instance == join.instance and about.principal != caller.principal:
                 raise InvalidGroup(join.group, f"instance {join.instance!r} is another user's: use another name")
 
-    async def _place_anew(self, join: GroupJoin, names: LogNames, caller: Caller) -> None:
-        """Where the group has no place yet in logs that are there now, it is where the member wants to start."""
-        request = ReadRequest(join.topics, join.start, gaps="skip", whole=True)
-        for place in await self._groups.reads.locate(request, caller, self._groups.limits.group_logs):
-            if self._groups.cursors.fetch(mark(join.group), place.topic, place.partition) is None:
-                hosted = self._groups.catalog.find(place.topic)
-                await self._groups.move(join.group, hosted, place.partition, str(place.bookmark))
+    def _check_room(self, entry: GroupEntry, join: GroupJoin) -> None:
+        """Raises LimitExceeded where it is one too many, or wants too much, for one group."""
+        others = [
+            about
+            for name, about in entry.members.items()
+            if name != join.member and not (join.instance and about.instance == join.instance)
+        ]
+        if len(others) >= self._groups.limits.group_members:
+            raise LimitExceeded("limits.group_members", self._groups.limits.group_members, "use another group")
+        wishes = {join.topics, *(about.topics for about in others)}
+        kept = len(join.topics) + sum(len(about.topics) for about in others)
+        if sum(map(len, wishes)) > WISHES_MAX or kept > KEPT_WISHES_MAX:
+            raise LimitExceeded("characters of topics that members of one group want", WISHES_MAX, "use a pattern")
+
+    async def _place_anew(self, group: LiveGroup, join: GroupJoin, names: LogNames, caller: Caller) -> None:
+        """Where the group has no place yet in logs that are there now, it is where the member wants to start. Where
+        somebody reads already he has begun with the first record, and goes on.
+        """
+        request, groups = ReadRequest(join.topics, join.start, gaps="skip", whole=True), self._groups
+        places = await groups.reads.locate(request, caller, groups.limits.group_logs)
+        await groups.settle(group, group.entry)  # there is a group before it has places
+        moves = []
+        for place in places:
+            log = LogId(place.topic, place.topic_id, place.partition)
+            if log not in group.holders and groups.place_of(join.group, log) is None:
+                hosted = groups.catalog.find(place.topic)
+                moves.append(groups.move(join.group, hosted, place.partition, str(place.bookmark)))
+        await asyncio.gather(*moves)
 
     async def beat(
         self, name: str, member: str, generation: int, held: Collection[HeldLog], wait_ms: int, caller: Caller
     ) -> GroupStanding:
         group = self._find_member(name, member, caller)
         presence = group.presences[member]
-        presence.heard_s, presence.caller = self._groups.world.monotonic_s(), caller
+        presence.heard_s = self._groups.world.monotonic_s()
+        if not (presence.is_heard and caller.is_like(presence.caller)):
+            self._groups.look_again(group)  # others may be read than what was known of it says
+        presence.caller, presence.is_heard = caller, True
         presence.knows = min(generation, group.entry.generation)
         back = presence.given_back(group.entry, member, {(log.topic_id, log.partition) for log in held})
         if back:
-            await self._groups.do(self._give_back(group, member, presence, back))
+            await self._groups.do(self._give_back(group, back))
         loop = asyncio.get_running_loop()
         deadline = loop.time() + min(wait_ms, self._groups.limits.read_wait_ms) / 1000
         while not self._groups.closing:
@@ -126,12 +154,10 @@ class MemberCalls:
             await group.wait(member, rest_s)
         raise ShuttingDown
 
-    async def _give_back(self, group: LiveGroup, member: str, presence: MemberPresence, back: set[LogId]) -> None:
+    async def _give_back(self, group: LiveGroup, back: set[GrantEntry]) -> None:
         async with group.changing:
-            still = {
-                grant.log for grant in group.entry.grants_of(member) if 0 < grant.asked <= presence.knows
-            }  # it may have been given again meanwhile
-            await self._groups.settle(group, group.entry, back & still)
+            still = {grant.log for grant in back if _is_still_asked(grant, group.holders.get(grant.log))}
+            await self._groups.settle(group, group.entry, still)
 
     async def leave(self, name: str, member: str, caller: Caller) -> None:
         group = self._find_member(name, member, caller)
@@ -175,7 +201,7 @@ class MemberCalls:
         group = self._groups.groups.get(name)
         about = None if group is None else group.entry.members.get(member)
         if group is None or about is None or about.principal != caller.principal:
-            raise MemberUnknown(name, member[:64])
+            raise MemberUnknown(name[:300], member[:64])
         return group
 
     async def _stand(self, group: LiveGroup, member: str) -> GroupStanding:
@@ -186,8 +212,13 @@ class MemberCalls:
         entry, grants = group.entry, []
         for grant in entry.grants_of(member):
             await self._groups.cursors.settled(mark(group.name), grant.topic, grant.partition)
-            bookmark = self._groups.cursors.fetch(mark(group.name), grant.topic, grant.partition)
+            bookmark = self._groups.place_of(group.name, grant.log)
             grants.append(Grant(*grant.log, grant.generation, bookmark, bool(grant.asked)))
         presence.note_told(entry, member, self._groups.world.monotonic_s())
         self._groups.schedule(group)
         return GroupStanding(entry.generation, about.session_ms // BEATS, grants, member)
+
+
+def _is_still_asked(grant: GrantEntry, now: GrantEntry | None) -> bool:
+    """It may have been given to somebody else meanwhile, or given again."""
+    return now is not None and (now.member, now.generation, now.asked) == (grant.member, grant.generation, grant.asked)

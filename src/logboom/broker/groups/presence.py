@@ -9,7 +9,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from logboom.broker.caller import Caller
-from logboom.broker.groups.group_entry import GroupEntry, MemberEntry
+from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, MemberEntry
 from logboom.broker.groups.shares import LogId
 
 
@@ -24,10 +24,12 @@ class MemberPresence:
     """The generation that it said it knows."""
     told_at: dict[LogId, float] = field(default_factory=dict)
     """When it was first told that a log is asked for."""
+    is_heard: bool = True
+    """Whether it has said anything since the node began: until then `caller` is what is kept of it."""
 
     @classmethod
-    def of(cls, about: MemberEntry, caller: Caller, now_s: float) -> MemberPresence:
-        return cls(now_s, about.session_ms / 1000, about.give_back_ms / 1000, caller)
+    def of(cls, about: MemberEntry, caller: Caller, now_s: float, is_heard: bool = True) -> MemberPresence:
+        return cls(now_s, about.session_ms / 1000, about.give_back_ms / 1000, caller, is_heard=is_heard)
 
     def take_after(self, before: MemberPresence | None) -> None:
         """It has joined again, and had been told this already."""
@@ -39,28 +41,30 @@ class MemberPresence:
         """When its session ends."""
         return self.heard_s + self.session_s
 
+    def excuse(self, away_s: float, now_s: float) -> None:
+        """Nobody listened for so long."""
+        self.heard_s = min(now_s, self.heard_s + away_s)
+        self.told_at = {log: min(now_s, told_s + away_s) for log, told_s in self.told_at.items()}
+
     def note_told(self, entry: GroupEntry, member: str, now_s: float) -> None:
         """It is being answered with what this entry says."""
         asked = {grant.log for grant in entry.grants if grant.member == member and grant.asked}
         self.told_at = {log: self.told_at.get(log, now_s) for log in asked}
 
-    def given_back(self, entry: GroupEntry, member: str, held: Collection[tuple[str, int]]) -> set[LogId]:
-        """Logs that it was asked for, knows of it, and does not hold any more."""
+    def given_back(self, entry: GroupEntry, member: str, held: Collection[tuple[str, int]]) -> set[GrantEntry]:
+        """What it was asked for, knows of it, and does not hold any more."""
         return {
-            grant.log
+            grant
             for grant in entry.grants
             if grant.member == member
             and 0 < grant.asked <= self.knows
             and (grant.topic_id, grant.partition) not in held
         }
 
-    def overdue(self, entry: GroupEntry, member: str, now_s: float) -> set[LogId]:
-        """Logs that it was told to give back long ago, and has not."""
-        return {
-            grant.log
-            for grant in entry.grants
-            if grant.member == member and grant.asked and now_s >= self.told_at.get(grant.log, now_s) + self.give_back_s
-        }
+    def is_overdue(self, grant: GrantEntry, now_s: float) -> bool:
+        """Whether it was told to give this back long ago, and has not."""
+        told_s = self.told_at.get(grant.log)
+        return told_s is not None and now_s >= told_s + self.give_back_s
 
     def next_due_s(self) -> float:
         """When something is to be done if nothing is heard."""

@@ -1,7 +1,9 @@
 """From the intent into the logs: what a publish that is committed still has to append.
 
     large pieces become segments; of the rest one slice after the other, each into all its logs; then all of it synced
-    beside that: the cursors that are moved with it
+    once they are written: the cursors that are moved with it
+
+Whoever finds a cursor where a publish has moved it appends behind the records of that publish.
 
 From the intent on a publish does not fail. What is in the way and may pass is waited out; anything else leaves it to
 the next start of the node. Appends of others come between two slices.
@@ -94,13 +96,20 @@ class Finisher:
 
     async def finish(self, work: CommittedPublish) -> None:
         """Until everything is in its logs, and synced, and the cursors stand where they are to."""
-        if work.moves:
-            await all_done((self.move(work.name, work.moves, work.room), self._finish_logs(work)))
-        else:
-            await self._finish_logs(work)
+        if not work.moves:
+            await self._pour_all(work, "durable")
+            await self._keep_all(work)
+            return
+        try:
+            await self._pour_all(work, "leader")
+        except Exception:
+            with suppress(LogboomError):
+                await self.move(work.name, work.moves, work.room)
+            raise
+        await all_done((self.move(work.name, work.moves, work.room), self._keep_all(work)))
 
     async def move(self, name: str, moves: Sequence[CursorChange], room: ReservedRoom) -> None:
-        """Whatever becomes of the records."""
+        """Also where the records cannot be finished."""
         wait_s = 0.0
         room.redeem(size_of_moves(moves))
         while True:
@@ -112,11 +121,15 @@ class Finisher:
                 self._cursors.doubt(moves, error)
                 raise
 
-    async def _finish_logs(self, work: CommittedPublish) -> None:
+    async def _pour_all(self, work: CommittedPublish, acks: Acks) -> None:
+        """Written. What came in one call is synced too, in one round, where that is what comes next."""
         for stage in work.stages:
             await self._pour(stage, work)
         if work.bundle is not None:
-            await self._pour_bundle(work.bundle, work)
+            await self._pour_bundle(work.bundle, work, acks)
+
+    async def _keep_all(self, work: CommittedPublish) -> None:
+        """Synced."""
         for log in work.logs.values():
             refusal = log.writer.log.refusal
             if not log.writer.is_kept(log.due):
@@ -124,10 +137,10 @@ class Finisher:
                     raise SyncFailed(refusal)
                 await log.writer.durable(log.due)
 
-    async def _pour_bundle(self, bundle: Bundle, work: CommittedPublish) -> None:
-        """Into all logs at once, written and synced in one round."""
+    async def _pour_bundle(self, bundle: Bundle, work: CommittedPublish, acks: Acks) -> None:
+        """Into all logs at once."""
         logs = [work.logs[target] for target in bundle.targets]
-        await self._pour_batches(bundle.batches(), [0] * len(logs), bundle.producer_id, logs, work, "durable")
+        await self._pour_batches(bundle.batches(), [0] * len(logs), bundle.producer_id, logs, work, acks)
 
     async def _pour(self, stage: Stage, work: CommittedPublish) -> None:
         """What is large becomes segments, of two logs at once; of the rest one slice after the other, each into all."""

@@ -59,6 +59,8 @@ class Intent(msgspec.Struct, frozen=True, array_like=True):
     """Then its records, as long as it is open."""
     moves: list[KeptMove] = []
     """Cursors that are moved with it, as long as it is open."""
+    order: int = 0
+    """Among those with moves: they are finished in this order, so that records follow each other as the moves do."""
 
     @property
     def known_topics(self) -> dict[str, str]:

@@ -3,8 +3,9 @@
     found right → in the intent (durable: the commit point) → in the cursors' dictionary → done
 
 A move is decided as a commit is, in the step that writes the intent: until it is written, others are compared with it.
-A refused one refuses the publish. From the intent on it comes true, as the records do, and before they all have: what
-cannot be written now is tried again, after a crash before anybody is served. Writing one twice changes nothing.
+A refused one refuses the publish. From the intent on it comes true, as the records do, and right behind them: whoever
+finds the cursor there writes after them. What cannot be written now is tried again, after a crash before anybody is
+served. Writing one twice changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.publish.intent import KeptMove
 from logboom.broker.state.cursors import OF_GROUP, CursorChange, Cursors, check_name, split_key
 from logboom.broker.state.log_cursors import begin_in
-from logboom.errors import GroupMoveRefused
 
 _MOVE_BYTES: Final = 128
 """What one takes in the intent and in memory, beside its key, about."""
@@ -62,28 +62,25 @@ class WantedMoves:
 class CursorMoves:
     """Makes changes of the cursors out of what callers want moved."""
 
-    def __init__(self, catalog: Catalog, cursors: Callable[[], Cursors], now_us: Callable[[], int]) -> None:
+    def __init__(
+        self, catalog: Catalog, cursors: Callable[[], Cursors], now_us: Callable[[], int], groups: MoveCheck
+    ) -> None:
         self._catalog = catalog
         self._cursors = cursors
         self._now_us = now_us
-        self.groups: MoveCheck | None = None
-        """Who is asked about moves of members of groups; while there is nobody they are refused."""
+        self._groups = groups
 
     def want(self, moves: Sequence[CursorMove], caller: Caller) -> WantedMoves | None:
         """Raises where there are too many, or a name is none. Whether the caller may is for his broker to say."""
         check_moves(moves)
         for move in moves:
             check_name(move.cursor)
-            if move.member and self.groups is None:
-                raise GroupMoveRefused(move.cursor, move.member)
         return WantedMoves(moves, lambda move: self._begin(move, caller)) if moves else None
 
     def _begin(self, move: CursorMove, caller: Caller) -> CursorChange:
         hosted = self._catalog.find(move.topic)
         if move.member:
-            if self.groups is None:
-                raise GroupMoveRefused(move.cursor, move.member)
-            self.groups.check_move(move, hosted, caller)
+            self._groups.check_move(move, hosted, caller)
             move = msgspec.structs.replace(move, cursor=OF_GROUP + move.cursor)
         return begin_in(hosted, self._cursors(), move, self._now_us(), with_publish=True)
 

@@ -107,6 +107,8 @@ class Publisher:
         self._cursors = cursors
         self._moving: dict[Label, list[CursorChange]] = {}
         """The cursors that each publish moves, until no restart does it again."""
+        self._order = 0
+        """Of the last publish that moves some."""
         self._space = space
         self._world = world
         self._now_us = world.now_us
@@ -323,6 +325,7 @@ class Publisher:
                 in_one=bundle is not None,
                 bundle=b"" if bundle is None else bundle.data,
                 moves=keep_moves(changes),
+                order=self._next_order() if changes else 0,
             )
             await self.keys.commit(key.name, intent)
             self.keys.note_open(key.name)
@@ -335,6 +338,10 @@ class Publisher:
             self._let_go(label, logs)
             raise
         return CommittedPublish(key.name, intent, stages, logs, room, bundle, changes, bundled_bytes)
+
+    def _next_order(self) -> int:
+        self._order += 1
+        return self._order
 
     def _claim(self, key: PublishKey, lasting: bool, receipts: Sequence[Receipt]) -> list[Stage]:
         try:
@@ -440,9 +447,10 @@ class Publisher:
         said, tasks = [], {}
         intents = self.keys.intents()
         self._stages.give_up([stage for intent in intents.values() if not intent.is_open for stage in intent.stages])
-        for name, intent in intents.items():
-            if not intent.is_open:
-                continue
+        open_ones = [item for item in intents.items() if item[1].is_open]
+        before: asyncio.Task[Publication] | None = None
+        for name, intent in sorted(open_ones, key=lambda item: item[1].order):
+            self._order = max(self._order, intent.order)
             what = f"publish {name!r}, number {intent.number},"
             moves = resume_moves(intent.moves, self._cursors, self._catalog)
             self._keep_moves((name, intent.number), moves)
@@ -452,7 +460,8 @@ class Publisher:
                 said.append(f"{what} cannot be finished, and its topics cannot be deleted: {error}")
                 await self._move_alone(name, moves)
                 continue
-            tasks[what] = self._begin(work.name, self._finish(work))
+            task = tasks[what] = self._begin(work.name, self._finish_behind(before, work))
+            before = task if intent.order else None
         if tasks:
             await asyncio.wait(tasks.values(), timeout=RECOVERY_S)
         for what, task in tasks.items():
@@ -463,6 +472,12 @@ class Publisher:
             else:
                 said.append(f"{what} was finished")
         return said
+
+    async def _finish_behind(self, before: asyncio.Task[Publication] | None, work: CommittedPublish) -> Publication:
+        """What reads on from where another publish has moved a cursor stands behind its records."""
+        if before is not None:
+            await asyncio.wait([before])
+        return await self._finish(work)
 
     async def _move_alone(self, name: str, moves: Sequence[CursorChange]) -> None:
         """What is to become of the records an operator must say; the cursors stand where they were moved to."""

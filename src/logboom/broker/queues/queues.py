@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from logboom.broker.api.groups import QueueSettings
@@ -136,10 +137,12 @@ class Queues:
     def _queue(self, group: LiveGroup) -> WorkQueue:
         queue = self._queues.get(group.name)
         if queue is None:
-            queue = self._queues[group.name] = WorkQueue(
-                group.name, self._means, lambda: group.entry.queue or QueueSettings()
-            )
+            queue = self._queues[group.name] = WorkQueue(group.name, self._means, partial(self._settings, group.name))
         return queue
+
+    def _settings(self, name: str) -> QueueSettings:
+        group = self._groups.groups.get(name)
+        return (None if group is None else group.entry.queue) or QueueSettings()
 
     def _open_all(self, queue: WorkQueue, group: LiveGroup, member: str) -> list[QueuedLog]:
         """The logs that a member may take from."""
@@ -217,7 +220,7 @@ class Queues:
     def standings(self, name: str) -> dict[LogId, QueueStanding]:
         """Of the logs that anything is known of."""
         group = self._groups.groups.get(name)
-        if group is None or group.entry.mode != "queue":
+        if group is None or group.entry.mode != "queue" or self._groups.is_copy:
             return {}
         queue = self._queue(group)
         topics = {hosted.topic.id: hosted for hosted in self._catalog.unsorted()}

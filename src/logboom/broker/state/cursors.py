@@ -46,7 +46,7 @@ CursorKey = tuple[str, str, int]
 OF_GROUP: Final = "@"
 """The places of a consumer group are those of a cursor with its name behind this, which no client can give."""
 BUSY_S: Final = 10.0
-"""So long a deletion waits for publishes that move the cursor."""
+"""So long a deletion waits for what moves the cursor."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,249}", re.ASCII)
 
 
@@ -139,7 +139,7 @@ class Cursors:
             raise TopicRecreated(topic, place.topic_id.hex(), topic_id)
         if place.partition != partition:
             raise InvalidBookmark(f"the bookmark is of partition {place.partition}, not of {partition}")
-        key, log = _key(cursor, topic, partition), f"{topic}/{partition}"
+        key, log = cursor_key(cursor, topic, partition), f"{topic}/{partition}"
         found = self._newest(key)
         is_repeat = not with_publish and _is_at(found, place)
         if expect is not None and not _is_expected(found, expect, partition) and not is_repeat:
@@ -230,13 +230,13 @@ class Cursors:
 
         Whoever gives a log to somebody else waits for this first. Raises where only a restart tells.
         """
-        for change in list(self._under_way.get(_key(cursor, topic, partition), ())):
+        for change in list(self._under_way.get(cursor_key(cursor, topic, partition), ())):
             await asyncio.shield(change.settled)
 
     def fetch(self, cursor: str, topic: str, partition: int) -> str | None:
         """Its bookmark; None where nobody has committed it."""
         check_kept_name(cursor)
-        value = self._state.get(_key(cursor, topic, partition))
+        value = self._state.get(cursor_key(cursor, topic, partition))
         return None if value is None else str(bookmark_of(_decode(value), partition))
 
     async def list(self, topic: str | None = None, prefix: str = "") -> list[CursorInfo]:
@@ -259,11 +259,10 @@ class Cursors:
 
         until = asyncio.get_running_loop().time() + BUSY_S
         while moves := [
-            change.ended
+            change.ended or change.settled
             for key, changes in self._under_way.items()
             if is_meant(*split_key(key)[:2])
             for change in changes
-            if change.ended is not None
         ]:
             left_s = until - asyncio.get_running_loop().time()
             if left_s <= 0:
@@ -280,7 +279,9 @@ class Cursors:
             check_kept_name(cursor)
             place = None if bookmark is None else Bookmark.parse(bookmark)
             standing = None if place is None else _standing(place, now)
-            changes[_key(cursor, topic, partition)] = None if standing is None else msgspec.msgpack.encode(standing)
+            changes[cursor_key(cursor, topic, partition)] = (
+                None if standing is None else msgspec.msgpack.encode(standing)
+            )
         await self._state.put(changes)
 
     async def forget_topic(self, topic_id: str) -> None:
@@ -315,7 +316,7 @@ def split_key(key: bytes) -> CursorKey:
     return cursor, topic, int(partition)
 
 
-def _key(cursor: str, topic: str, partition: int) -> bytes:
+def cursor_key(cursor: str, topic: str, partition: int) -> bytes:
     return f"{cursor}\0{topic}\0{partition}".encode()
 
 

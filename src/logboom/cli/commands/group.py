@@ -97,7 +97,7 @@ def reset(
         A topic, topic/partition, a pattern as 'orders.*', or several of these with commas. Default: the topics that
         the group has places in.
     to
-        earliest, latest, a seqno, a time (RFC 3339, or -10m), a bookmark, or cursor:NAME.
+        earliest, latest, a time (RFC 3339, or -10m), a bookmark, cursor:NAME, or in one log a seqno.
     dry_run
         Only show where it would go.
     yes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from logboom.cli.connection import servers_of
-from logboom.cli.options import Cursor, Flag, Quiet, Server, Topic
+from logboom.cli.options import Cursor, Flag, Group, Quiet, Server, Topic
 from logboom.cli.show.output_format import OutputFormat
 from logboom.cli.show.progress import records_read
 from logboom.cli.show.shown_values import ShownValues, settings_of
@@ -24,6 +24,8 @@ from logboom.values.serializer import ValueFormat
 if TYPE_CHECKING:
     from logboom import Reader
     from logboom.broker.api import Start
+    from logboom.cli.records.group_pump import MemberReader
+    from logboom.cli.records.record_pump import RecordPump
     from logboom.client.link.profile import Servers
 
 DONE, REFUSED = 0, 2
@@ -45,6 +47,11 @@ begins at the cursor and moves it after the records it printed: the next run
 continues there. After a crash some records may be printed twice, none is
 missed. Only --from moves the cursor back; if another reader has moved the same
 cursor further, it stays there, with a message on standard error.
+
+With --group it reads as a member of a group: each log is read by one of them.
+It commits what it has printed, and leaves the group at the end and on Ctrl-C;
+others go on where it was. --from is for logs in which the group has no place
+yet. Without --follow it stops at the end of the logs that it was given.
 
 Values are printed unchanged, each with a newline; NDJSON can be written again
 with `logboom write --ndjson`. On a terminal, control characters are printed as
@@ -70,6 +77,7 @@ Examples:
   logboom read files -f '%s\\0' | xargs -0 ls -l
   logboom read events --tag login --channel "site/+/temp" -n
   logboom read events --cursor billing --format ndjson | ./bill
+  logboom read 'orders.*' --group billing --follow
   logboom read events --format parquet --output events.parquet
   logboom read prices --from checkpoint --follow
 """
@@ -95,6 +103,7 @@ def read(
     force: Flag = False,
     numbers: Annotated[bool, Parameter(name="-n", negative="", show_default=False)] = False,
     cursor: Cursor | None = None,
+    group: Group | None = None,
     skip_gaps: Flag = False,
     server: Server = None,
     quiet: Quiet = False,
@@ -134,12 +143,15 @@ def read(
         Print the seqno and a tab in front of each line.
     cursor
         A name under which the node stores how far this reader has read.
+    group
+        Read as a member of this group of consumers.
     skip_gaps
         Skip records that are dropped or damaged, instead of stopping.
     quiet
         No progress, and no messages about gaps.
     """
     from logboom.cli.records.bounds import Bounds
+    from logboom.cli.records.group_pump import GroupPump, MemberReader
     from logboom.cli.records.record_pump import RecordPump
     from logboom.cli.records.topics_pump import TopicsPump
     from logboom.cli.start import parse_checkpoint, parse_end, parse_start
@@ -147,6 +159,8 @@ def read(
     by = parse_checkpoint(start)
     layout = None if form in FORMATS else parse_layout(form)
     problem = _problem_with_bounds(by, until, limit) or _problem_with_output(form, output, force, numbers)
+    if group is not None:
+        problem = problem or _problem_with_group(start, until, cursor)
     if problem:
         return _refuse(problem)
     place = start if start is not None and by is None else "earliest" if cursor is None else f"cursor:{cursor}"
@@ -154,11 +168,16 @@ def read(
     which = _which(tag, all_tags, channel, key) | {"gaps": "skip" if skip_gaps else "raise"}
     checkpoint = {"from_checkpoint": by is not None, "checkpoint": by or None}
     target, servers = parse_names(log), servers_of(server)
-    reader = _open_reader(target, servers, begin, **which, **checkpoint)
-    reader.cursor, several = cursor, reader.reads_several
-    if several and bounds.has_seqno:
-        reader.close()
-        return _refuse(f"--until {until} is a place in one log, {log} has several: name one, as TOPIC/0, or a time")
+    reader: Reader | MemberReader
+    several = True
+    if group is not None:
+        reader = MemberReader(str(target), servers, group, begin, **which)
+    else:
+        reader = _open_reader(target, servers, begin, **which, **checkpoint)
+        reader.cursor, several = cursor, reader.reads_several
+        if several and bounds.has_seqno:
+            reader.close()
+            return _refuse(f"--until {until} is a place in one log, {log} has several: name one, as TOPIC/0, or a time")
     shown = _choose_values(value, form not in BINARY and output is None and sys.stdout.isatty(), target, servers)
     with _gaps_told(reader, shown, quiet), reader, _destination(output) as file:
         sink: TableSink | LineSink = (
@@ -166,7 +185,7 @@ def read(
             if form in BINARY
             else LineSink(file, form == "ndjson", numbers, several, layout, shown)
         )
-        pump = TopicsPump if several else RecordPump
+        pump: Callable[..., RecordPump] = GroupPump if group else TopicsPump if several else RecordPump
         with records_read("reading", output is not None and not quiet) as advance:
             pump(reader, bounds, sink, follow, advance, may_go_back=start is not None).run()
     return DONE
@@ -199,7 +218,7 @@ def _choose_values(value: ValueFormat | None, is_terminal: bool, target: LogTarg
 
 
 @contextmanager
-def _gaps_told(reader: Reader, shown: ShownValues, quiet: bool) -> Iterator[None]:
+def _gaps_told(reader: Reader | MemberReader, shown: ShownValues, quiet: bool) -> Iterator[None]:
     """Whatever ends the reading, somebody hears of what was not printed."""
     try:
         yield
@@ -242,6 +261,19 @@ def _problem_with_bounds(by: str | None, until: str | None, limit: int | None) -
         return f"--limit is {limit}, allowed is 0 or more"
     if by is not None and until is not None:
         return "--until is for records in their order: a checkpoint has none"
+    return None
+
+
+def _problem_with_group(start: str | None, until: str | None, cursor: str | None) -> str | None:
+    from logboom.cli.start import parse_end, parse_start
+
+    if cursor is not None:
+        return "--group has a place of its own: leave out --cursor"
+    begin = parse_start(start or "earliest")
+    if begin.seqno is not None or begin.bookmark is not None or begin.cursor is not None:
+        return "--from is earliest, latest or a time for a group: `logboom group reset` puts it elsewhere"
+    if parse_end(until).seqno is not None:
+        return f"--until {until} is a place in one log, and a member has those it is given: name a time"
     return None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -16,6 +17,7 @@ from logboom.cli.connection import ask, names_of, servers_of
 from logboom.cli.names import complete_topics
 from logboom.cli.options import Flag, Json, Server
 from logboom.cli.show.output import show_json_line, show_table
+from logboom.cli.target import is_several
 from logboom.errors import ConfigError, LogboomError, TopicNotFound
 from logboom.storage.data.near_names import near_names
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from logboom.cli.relation import TopicRelation
 
 DONE, REFUSED = 0, 2
+_PATTERN = re.compile(r'"([A-Za-z0-9._-]*[*?][A-Za-z0-9._*?-]*)"')
 ROWS = 1000
 DETAILS = """\
 Every topic that the query names is a table with the columns topic, partition,
@@ -34,6 +37,9 @@ text, and decode(value)->>'$.name' a field of JSON in it. The query
 reads all partitions one after another, up to the end of the logs when it
 starts.
 
+A pattern in double quotes, such as "orders.*", is a table of all topics whose
+names fit.
+
 The query runs in DuckDB (pip install '.[sql]'), in memory. It can read
 only topics: files, the network, extensions and Python objects are switched off,
 and a query cannot switch them on.
@@ -41,6 +47,7 @@ and a query cannot switch them on.
 Examples:
   logboom sql "SELECT count(*), min(timestamp), max(timestamp) FROM events"
   logboom sql "SELECT decode(key) AS user, count(*) FROM events GROUP BY ALL ORDER BY 2 DESC LIMIT 10"
+  logboom sql 'SELECT topic, count(*) FROM "orders.*" GROUP BY topic'
   logboom sql "SELECT decode(value)->>'$.city' AS city, count(*) FROM \\"web-logs\\" GROUP BY city" --csv
 """
 app = App(name="sql", help_epilogue=DETAILS)
@@ -64,7 +71,7 @@ def sql(
     query
         The query.
     topic
-        Only these topics can be named; may be given more than once. Needed for internal ones.
+        Only these topics or patterns can be named; may be given more than once. Needed for internal ones.
     as_json
         One JSON object a row instead of text.
     as_csv
@@ -83,11 +90,11 @@ def sql(
     found = ask(server, lambda broker: broker.list_topics("", internal=bool(topic)))
     partitions = {info.name: len(info.partitions) for info in found}
     for name in topic or ():
-        if name not in partitions:
+        if name not in partitions and not is_several(name):
             raise TopicNotFound(name, names_of(servers)[0], near_names(name, partitions))
     gaps: Any = "skip" if skip_gaps else "raise"
-    names = topic or named_in(query, list(partitions))
-    relations = [TopicRelation(name, partitions[name], servers, gaps) for name in names]
+    names = topic or [*named_in(query, list(partitions)), *patterns_in(query)]
+    relations = [TopicRelation(name, partitions.get(name), servers, gaps) for name in names]
     with _confined(relations) as connection:
         try:
             _show(connection.execute(query), as_json, as_csv)
@@ -114,6 +121,15 @@ def named_in(query: str, topics: Sequence[str]) -> list[str]:
         if before is None or name in query:
             found[name.lower()] = name
     return list(found.values())
+
+
+def patterns_in(query: str) -> list[str]:
+    """Patterns of topics that stand in double quotes; some may be mere names of columns, and are never read.
+
+    >>> patterns_in('SELECT count(*) AS "how many?" FROM "orders.*" JOIN "orders.*" USING (key)')
+    ['orders.*']
+    """
+    return list(dict.fromkeys(_PATTERN.findall(query)))
 
 
 def _confined(relations: Sequence[TopicRelation]) -> duckdb.DuckDBPyConnection:

@@ -133,10 +133,10 @@ class AsyncConsumer(ConsumerState, AsyncSteps):
         while not self._is_stopped:
             came, pieces = False, take(core.reading)
             while not latch.is_shut:
-                piece = next(pieces, None)
+                piece = core.next_of(pieces)
                 if piece is None or (core.commits_before and not await run(core.commit_ahead())):
                     break
-                came = core.in_hand = True
+                came = True
                 yield piece
                 core.in_hand = False
             is_interrupted = latch.is_shut

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from logboom.batch import Record
 from logboom.broker.api import CursorMove, Grant, GroupMove, GroupStanding, HeldLog, RefusedMove
@@ -31,6 +31,8 @@ Happening = Literal["assigned", "revoked", "lost"]
 
 LOOK_S: Final = 0.025
 """How long a loop waits for records before it looks what the group says."""
+Piece = TypeVar("Piece")
+
 _LOST: Final = "log-not-held"
 _BEHIND: Final = "cursor-moved-back"
 """The group is further on already: by what the program has read again."""
@@ -124,7 +126,7 @@ class ConsumerCore:
 
         Raises why it is no member of the group, and will not become one by itself.
         """
-        self.in_hand, self.reading.mark = False, None
+        self.in_hand = False
         self._mailbox.polls(False)
         news = self._mailbox.take()
         refused = [key for move, each in news.refused for key in self._refused(move, each)]
@@ -235,12 +237,20 @@ class ConsumerCore:
             self._ends.setdefault(key, end)
         return self.reading.has_reached(self._ends)
 
+    def next_of(self, pieces: Iterator[Piece]) -> Piece | None:
+        """The next piece. One that cannot be given counts as processed when the loop comes back, as others do."""
+        self.reading.begin_piece()
+        self.in_hand = True
+        piece = next(pieces, None)
+        self.in_hand = piece is not None
+        return piece
+
     def commit_ahead(self) -> MemberSteps:
         """Before a piece is given. Whether it may be: not where the log is not the member's any more, or asked for."""
         log = self.reading.current
         if log is None:
             return False
-        place = log.place_behind if self.reading.mark is None else log.place
+        place = self.reading.place_ahead(log)
         if log.said is not None and place.seqno <= log.said.seqno:
             return True
         if log.key in self._asked:
@@ -272,9 +282,7 @@ class ConsumerCore:
         return tuple(_move(log, place) for log, place in moves)
 
     def _processed(self, log: HeldLogCore) -> Bookmark:
-        if not self.in_hand or log is not self.reading.current:
-            return log.place
-        return self.reading.mark or log.place_before
+        return self.reading.place_in_hand(log) if self.in_hand else log.place
 
     def last_moves(self) -> tuple[GroupMove, ...]:
         """What is committed when the consumer is closed: what the loop has come back for."""

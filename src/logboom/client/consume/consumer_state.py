@@ -22,6 +22,7 @@ from logboom.client.link.address import Servers, parse_servers
 from logboom.client.read.fetcher import Fetcher
 from logboom.client.read.start import CONNECT_PATIENCE_S, At, Gaps, check_start
 from logboom.errors import LocalProtocolError, LogboomError
+from logboom.values.serializer import Serializer, ValueFormat, coder_of
 
 Listener = Callable[[list[AssignedLog]], Any]
 
@@ -43,7 +44,7 @@ class ConsumerState:
     given to this member; when they are asked for and can be committed for the last time; when they are another's.
 
     With an `instance`, a name that outlives the process, its logs wait for it until its session ends. A log that is
-    asked for and not given back within `give_back_s` is taken. Filters and `gaps` are those of a Reader.
+    asked for and not given back within `give_back_s` is taken. Filters, `gaps` and `value` are those of a Reader.
     """
 
     @explained()
@@ -70,6 +71,7 @@ class ConsumerState:
         channel: str | None = None,
         key: bytes | str | None = None,
         gaps: Gaps = "raise",
+        value: ValueFormat | Serializer | None = None,
         connect_timeout_s: float = CONNECT_PATIENCE_S,
     ) -> None:
         check_start(at, gaps, timestamp=timestamp)
@@ -103,7 +105,7 @@ class ConsumerState:
         tick_s = min(commit_interval_s, session_s / 8, max_idle_s / 4)
         times = MemberTimes(session_s, max_idle_s, max(0.02, tick_s), connect_timeout_s)
         self._membership = Membership(join, addresses, mailbox, times)
-        reading = HeldLogs(self.topic, None if wanted == Filter() else wanted, gaps == "skip", latch)
+        reading = HeldLogs(self.topic, latch, None if wanted == Filter() else wanted, gaps == "skip", coder_of(value))
         fetching = Fetcher(reading, addresses, time.monotonic)
         self._latch = latch
         self._core = ConsumerCore(group, reading, fetching, mailbox, commit, commit_interval_s, time.monotonic)

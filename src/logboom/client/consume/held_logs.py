@@ -6,9 +6,9 @@ record, or a piece, in its hands, before that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -17,9 +17,21 @@ from logboom.batch.batch import Latch
 from logboom.broker.api import Chunk, Filter, Grant, LogPlace, ReadRequest, Start
 from logboom.client.read.reader_core import ReaderCore
 from logboom.client.read.topics_core import LogKey, TopicsCore
-from logboom.errors import LogboomError, PartitionNotFound, TopicDeleted, TopicError, TopicNotFound, TopicRecreated
+from logboom.errors import (
+    LogboomError,
+    PartitionNotFound,
+    TopicDeleted,
+    TopicError,
+    TopicNotFound,
+    TopicRecreated,
+    ValueUnreadable,
+)
 from logboom.protocols.binary.messages import Kind, Locate
 from logboom.storage.bookmark import Bookmark, BookmarkSet
+from logboom.values.serializer import ValueCoder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _GONE = (TopicDeleted, TopicNotFound, TopicRecreated, PartitionNotFound)
 
@@ -27,16 +39,14 @@ _GONE = (TopicDeleted, TopicNotFound, TopicRecreated, PartitionNotFound)
 class HeldLogCore(ReaderCore):
     """One of them."""
 
-    def __init__(self, grant: Grant, wanted: Filter | None, skip: bool, latch: Latch) -> None:
+    def __init__(self, grant: Grant, latch: Latch, wanted: Filter | None, skip: bool, coder: ValueCoder | None) -> None:
         start = Start() if grant.bookmark is None else Start(bookmark=grant.bookmark)
-        super().__init__(grant.topic, grant.partition, start, wanted, skip)
+        super().__init__(grant.topic, grant.partition, start, wanted, skip, coder)
         self.grant = grant
         self.latch = latch
         self.topic_id = grant.topic_id
         self.said: Bookmark | None = None
         """The place of the group, as it was told last."""
-        self._previous: tuple[int | None, int | None] = None, None
-        """Where it stood before it moved last: seqno, and term of the record before."""
 
     @property
     def key(self) -> LogKey:
@@ -48,24 +58,22 @@ class HeldLogCore(ReaderCore):
         if is_first:
             self.said = place.bookmark
 
-    def _stand(self, seqno: int | None, term: int | None) -> None:
-        self._previous = self.seqno, self.term
-        super()._stand(seqno, term)
-
     @property
     def place_before(self) -> Bookmark:
-        """Before the record, or the piece, that was given last."""
+        """Before the record that was given last."""
         given = self._given
-        if given is None:
-            seqno, term = self._previous
-            return self.place if seqno is None else self.place_at(seqno, term)
-        taken = given.taken
-        if not taken:
+        taken = 0 if given is None else given.taken
+        if given is None or not taken:
             return self.place
         return self.place_at(given.seqnos[taken - 1], given.given_term if taken > 1 else given.start_term)
 
     def go_to(self, place: Bookmark) -> None:
+        """It is fetched from there."""
         self.current = None
+        self.stand_again(place)
+
+    def stand_again(self, place: Bookmark) -> None:
+        """At a place in what has come."""
         self._move(place.seqno, place.term)
 
     @property
@@ -84,18 +92,27 @@ class HeldLogCore(ReaderCore):
 
 
 class HeldLogs(TopicsCore):
-    def __init__(self, topics: str, wanted: Filter | None, skip: bool, latch: Latch) -> None:
-        super().__init__(topics, Start(), wanted, skip)
+    def __init__(
+        self,
+        topics: str,
+        latch: Latch,
+        wanted: Filter | None = None,
+        skip: bool = False,
+        coder: ValueCoder | None = None,
+    ) -> None:
+        super().__init__(topics, Start(), wanted, skip, coder)
         self._latch = latch
         self.held: dict[LogKey, HeldLogCore] = {}
         """Those of topics that are gone, too, until the group takes them back."""
         self.is_changed = False
         """Whether a subscription is of other logs than these."""
-        self.mark: Bookmark | None = None
-        """Where the current one stood before several pieces of it were given at once."""
+        self._begun: tuple[HeldLogCore, Bookmark] | None = None
+        """Where the current one stood before the piece that is being given."""
+        self._is_one_by_one = False
+        """Whether a piece is records that are taken one by one, and counts as processed up to the one in hand."""
 
     def hold(self, grant: Grant) -> HeldLogCore:
-        log = HeldLogCore(grant, self._filter, self._skip, self._latch)
+        log = HeldLogCore(grant, self._latch, self._filter, self._skip, self._coder)
         self.held[log.key] = self._logs[log.key] = log
         self.is_changed = True
         return log
@@ -172,11 +189,28 @@ class HeldLogs(TopicsCore):
             self._leave(key)
         return not self.is_empty
 
+    # What the current chunk holds.
+
+    def begin_piece(self) -> None:
+        """The next piece is about to be given."""
+        log = self.current
+        self._begun = None if log is None else (log, log.place)
+
+    def place_in_hand(self, log: HeldLogCore) -> Bookmark:
+        """How far a log was processed while the program has the piece that was given last."""
+        if self._begun is None or self._begun[0] is not log:
+            return log.place
+        return log.place_before if self._is_one_by_one else self._begun[1]
+
+    def place_ahead(self, log: HeldLogCore) -> Bookmark:
+        """Behind the piece."""
+        return log.place_behind if self._is_one_by_one else log.place
+
     def take_back(self) -> None:
         """What was to be given is not given: it comes again."""
-        log = self.current
-        if log is not None:
-            log.go_to(self.mark or log.place_before)
+        if self._begun is not None:
+            log, place = self._begun
+            log.go_to(place)
             self.is_changed = True
 
     def rewind(self) -> None:
@@ -186,12 +220,31 @@ class HeldLogs(TopicsCore):
                 log.go_to(log.said)
         self._current, self.is_changed = None, True
 
+    def records(self) -> Iterator[Iterator[Record]]:
+        self._is_one_by_one = True
+        return super().records()
+
+    def lists(self, columns: Sequence[str]) -> Iterator[tuple[list[Any], ...]]:
+        self._is_one_by_one = False
+        return super().lists(columns)
+
+    def tables(self, columns: Sequence[str] | None = None) -> Iterator[pa.Table]:
+        self._is_one_by_one = False
+        return super().tables(columns)
+
     def some(self, count: int) -> Iterator[list[Record]]:
-        """Up to so many records that have come, at once."""
+        """Up to so many records that have come, at once; up to the first whose value cannot be decoded."""
+        self._is_one_by_one = False
         found: list[Record] = []
-        self.mark = None if self.current is None else self.current.place
-        for records in self.records():
-            found += islice(records, count - len(found))
+        for records in super().records():
+            try:
+                found += islice(records, count - len(found))
+            except ValueUnreadable:
+                log = self.current
+                if not found or log is None:
+                    raise
+                log.stand_again(log.place_before)
+                break
             if len(found) == count:
                 break
         if found:

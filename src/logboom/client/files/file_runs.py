@@ -48,6 +48,7 @@ from logboom.storage.view import LogGone, LogView
 
 FILES_MAX: Final = 64
 RETRIES: Final = 3
+_WHOLE: Final = "name one, or read all of them with TopicFileReader"
 LOOK_AGAIN_S: Final = 1.0
 """How long a reader sleeps at most before it looks whether its files are still the ones that have the names."""
 
@@ -445,5 +446,8 @@ def _choose_partition(topic: Topic, partition: int | None) -> int:
     if partition is None and topic.partitions == 1:
         return 0
     if partition is None or not 0 <= partition < topic.partitions:
-        raise PartitionNotFound(topic.name, partition, topic.partitions)
+        error = PartitionNotFound(topic.name, partition, topic.partitions)
+        if partition is None:
+            error.args = (f"topic {topic.name!r} has {topic.partitions} partitions: {_WHOLE}",)
+        raise error
     return partition

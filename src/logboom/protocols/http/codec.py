@@ -46,8 +46,8 @@ def decode_json(body: bytes, form: Form) -> RecordColumns:
         if form != "value" and body.lstrip()[:1] == b"[":
             if body.count(b",") >= RECORDS_MAX:
                 _check_count(_count_entries(body))
-            return _columns(_array.decode(body), form)
-        return _columns((_raw.decode(body),), form)
+            return decode_rows(_array.decode(body), form)
+        return decode_rows((_raw.decode(body),), form)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         if not body.strip():
             raise _no_records() from None
@@ -70,10 +70,12 @@ def decode_lines(body: bytes, form: Form) -> RecordColumns:
                 rows.append(_raw.decode(text))
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 raise BadRecord(len(rows), "", f"is no JSON: {error}") from None
-    return _columns(rows, form)
+    return decode_rows(rows, form)
 
 
-def _columns(rows: Sequence[msgspec.Raw], form: Form) -> RecordColumns:
+def decode_rows(rows: Sequence[msgspec.Raw], form: Form) -> RecordColumns:
+    """Raises BadRecord, RequestError."""
+    _check_count(len(rows))
     if not rows:
         raise _no_records()
     return columns_of([_record(row, number, form) for number, row in enumerate(rows)])

@@ -87,7 +87,6 @@ STATUSES: Final[dict[type[LogboomError], int]] = {
     e.CursorNotFound: 404,
     e.CursorBusy: 409,
     e.CursorMovedBack: 409,
-    e.GroupMoveRefused: 409,
     e.UnexpectedCursor: 409,
     e.CheckpointNotFound: 404,
     e.InvalidGroup: 400,

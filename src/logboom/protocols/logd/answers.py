@@ -103,7 +103,7 @@ def encode_deletion(deletion: Deletion) -> bytes:
     return encode_fact(deletion.topic_id, f"{deletion.name} {deletion.time}")
 
 
-def encode_access(version: str, entries: Mapping[bytes, bytes] | None) -> Iterator[bytes]:
+def encode_kept(version: str, entries: Mapping[bytes, bytes] | None) -> Iterator[bytes]:
     """None where the one who asks has this version."""
     yield encode_fact("version", version)
     if entries is None:

@@ -34,6 +34,7 @@ from logboom.protocols.logd.requests import (
     Auth,
     Close,
     Deleted,
+    Groups,
     Head,
     LogName,
     Messages,
@@ -360,8 +361,17 @@ class Handler:
         if feeds is None:
             raise Refused(INVALID_REQUEST)
         self._check_endless()  # it goes to a node that keeps it, and through nobody else's hands
-        version, entries = feeds.access(request.version, caller=self._peer.caller)
-        lines = answers.encode_access(version, entries)
+        return await self._tell_kept(*feeds.access(request.version, caller=self._peer.caller))
+
+    async def _groups(self, request: Groups) -> bytes:
+        feeds = self._front_end.feeds
+        if feeds is None:
+            raise Refused(INVALID_REQUEST)
+        self._check_endless()
+        return await self._tell_kept(*feeds.groups(request.version, caller=self._peer.caller))
+
+    async def _tell_kept(self, version: str, entries: dict[bytes, bytes] | None) -> bytes:
+        lines = answers.encode_kept(version, entries)
         return answers.encode_facts([line async for line in _in_turns(lines)])
 
     def _share(self) -> int:
@@ -449,6 +459,7 @@ _PERFORM: Final[dict[type, Callable[[Handler, Any], Awaitable[bytes]]]] = {
     Replicate: Handler._replicate,
     Deleted: Handler._deleted,
     Access: Handler._access,
+    Groups: Handler._groups,
     Show: Handler._show,
     Switch: Handler._switch,
     Shutdown: Handler._shutdown,

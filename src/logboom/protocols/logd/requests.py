@@ -89,6 +89,11 @@ class Access(msgspec.Struct, frozen=True):
     """Of what the one who asks has already; empty for nothing."""
 
 
+class Groups(msgspec.Struct, frozen=True):
+    version: str
+    """As of Access."""
+
+
 class Ping(msgspec.Struct, frozen=True):
     pass
 
@@ -129,7 +134,7 @@ class Refusal(msgspec.Struct, frozen=True):
     is_last: bool = False
 
 
-Question = Read | Tail | Head | Replicate | Deleted | Access | Show | Switch | Shutdown | Auth
+Question = Read | Tail | Head | Replicate | Deleted | Access | Groups | Show | Switch | Shutdown | Auth
 """What is answered by itself, when everything before it is."""
 Request = Messages | Mixed | Question | Ping | Close | Refusal
 
@@ -206,10 +211,11 @@ def _deleted(_: bytes, arguments: list[bytes]) -> Request:
     return Deleted(tuple(argument.decode() for argument in arguments))
 
 
-def _access(_: bytes, arguments: list[bytes]) -> Request:
+def _access(word: bytes, arguments: list[bytes]) -> Request:
     if len(arguments) > 1 or not all(map(_VERSION.fullmatch, arguments)):
         raise Refused(INVALID_REQUEST)
-    return Access(arguments[0].decode() if arguments else "")
+    kind = Groups if word == b"GROUPS" else Access
+    return kind(arguments[0].decode() if arguments else "")
 
 
 def _switch(word: bytes, arguments: list[bytes]) -> Request:
@@ -259,6 +265,7 @@ LINES: Final[dict[bytes, Callable[[bytes, list[bytes]], Request]]] = {
     b"REPLICATE": _replicate,
     b"DELETED": _deleted,
     b"ACCESS": _access,
+    b"GROUPS": _access,
     b"AUTH": _auth,
     b"CLOSE": _alone(Close()),
     b"SHUTDOWN": _alone(Shutdown()),

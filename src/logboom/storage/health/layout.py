@@ -29,7 +29,10 @@ from logboom.storage.segment import parse_name
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]{0,9}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
 _DIRECTORY: Final = re.compile(r"([A-Za-z0-9._-]{1,80})~([0-9a-f]{32})", re.ASCII)
-_LEDGERS: Final = ("cursors", "access", "publish", "producers", "hooks", "scrub", "replica.json", "deletions")
+_LEDGERS: Final = (
+    *("cursors", "groups", "queues", "access", "publish", "producers"),
+    *("hooks", "scrub", "replica.json", "deletions"),
+)
 _CHANGE: Final = "stop the server, then: "
 
 

@@ -67,7 +67,8 @@ class Unfinished(NamedTuple):
     def __str__(self) -> str:
         logs = ", ".join(f"{target.topic}/{target.partition}" for target in self.into[:5])
         more = f" and {len(self.into) - 5} more" if len(self.into) > 5 else ""
-        return f"publish {self.name!r}, number {self.number}, was cut off on its way into {logs}{more}"
+        where = f"on its way into {logs}{more}" if logs else "before its cursors were moved"
+        return f"publish {self.name!r}, number {self.number}, was cut off {where}"
 
 
 def find_unfinished(disk: Disk, root: str, topic: Topic, log: ReadableLog) -> list[Unfinished]:

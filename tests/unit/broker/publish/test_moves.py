@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +13,7 @@ import pytest
 
 from logboom.access.rule import Rule
 from logboom.broker.api import MOVES_MAX, CursorMove, Part, PublishKey
-from logboom.broker.caller import ITSELF, Caller
-from logboom.broker.catalog import Hosted
+from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -30,6 +30,7 @@ from logboom.errors import (
     InvalidKey,
     LimitExceeded,
     LogboomError,
+    LogNotHeld,
     MemberUnknown,
     NotAllowed,
     PartitionNotFound,
@@ -41,6 +42,7 @@ from logboom.errors import (
 )
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from support.brokers.any_broker import AnyBroker
+from support.brokers.group_member import GroupMember
 from support.brokers.places import PLACES, Place, opened, served
 from support.disks.simulated import Call, PowerLoss, SimulatedDisk
 from support.simulation.staged import Machine, append, fill, killed, plain_parts, read_log, tell
@@ -247,32 +249,20 @@ def test_who_publishes_moves_only_cursors_and_reads_only_topics_that_he_may(tmp_
     asyncio.run(story())
 
 
-class Groups:
-    """Holds that member m1 has partition 0 of `in` in generation 3."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str, Caller]] = []
-
-    def check_move(self, move: CursorMove, hosted: Hosted, caller: Caller) -> None:
-        self.asked.append((move.cursor, hosted.topic.name, caller))
-        if (move.member, move.generation, move.partition) != ("m1", 3, 0):
-            raise UnexpectedCursor(move.cursor, move.topic, None)
-
-
-def test_a_move_of_a_group_is_for_its_coordinator_to_allow_and_kept_under_a_name_no_client_has() -> None:
+def test_a_move_of_a_group_is_its_members_alone_and_kept_under_a_name_no_client_has() -> None:
     async def story(broker: LocalBroker) -> None:
-        groups = broker.moves.groups = Groups()
-        wanted = await move(broker, 3, "team", member="m1", generation=2)
-        with pytest.raises(UnexpectedCursor):
+        member = await GroupMember(broker, "ann", topics="in", caller=ITSELF, group="team").join()
+        held = member.grants["in", 0].generation
+        wanted = await move(broker, 3, "team", member=member.member, generation=held + 1)
+        with pytest.raises(LogNotHeld):
             await broker.publish_batches(KEY, plain_parts({OUT: [b"x"]}), [wanted], caller=ITSELF)
         assert await read_log(broker, OUT) == []
-        wanted = msgspec.structs.replace(wanted, generation=3)
+        wanted = msgspec.structs.replace(wanted, generation=held)
+        with pytest.raises(MemberUnknown):
+            await broker.publish_batches(KEY, plain_parts({OUT: [b"x"]}), [wanted], caller=EVERYBODY)
         await broker.publish_batches(KEY, plain_parts({OUT: [b"x"]}), [wanted], caller=ITSELF)
-        assert groups.asked == [("team", "in", ITSELF)] * 2
         assert (await read_log(broker, OUT), await stands(broker, "team")) == ([b"x"], None)
-        cursors = broker._its_cursors()
-        await cursors.settled("@team", "in", 0)
-        assert cursors.fetch("@team", "in", 0) == wanted.bookmark
+        assert (await member.beat()).grants["in", 0].bookmark == wanted.bookmark
         for call in (
             broker.fetch_cursor("@team", "in", 0),
             broker.delete_cursor("@team"),
@@ -377,7 +367,7 @@ def test_a_topic_with_a_cursor_that_moves_is_not_deleted_and_then_is() -> None:
         publishing = broker._publishing
         assert publishing is not None
         label = "other", 1
-        change = broker.moves.want([await move(broker, 2)], ITSELF)
+        change = broker._moves.want([await move(broker, 2)], ITSELF)
         assert change is not None
         publishing._keep_moves(label, change.begin_all(broker._its_cursors()))
         with pytest.raises(TopicBusy):
@@ -448,3 +438,45 @@ def test_parts_and_moves_of_a_call_are_whole_where_a_caller_goes_away(tmp_path: 
             assert (await read_log(broker, OUT), await stands(broker)) == ([b"x"], 3)
 
     asyncio.run(story())
+
+
+def test_who_finds_a_cursor_where_a_publish_moved_it_writes_behind_its_records() -> None:
+    async def story(broker: LocalBroker) -> None:
+        wanted = [await move(broker, 3)]
+        publishing = asyncio.create_task(broker.publish_batches(KEY, plain_parts({OUT: [b"x", b"y"]}), wanted))
+        while await stands(broker) is None:
+            await asyncio.sleep(0)
+        assert (await broker.describe_topic("out")).partitions[0].next == 2
+        await publishing
+
+    tell(prepared(), story, CONFIG)
+
+
+def test_publishes_that_were_cut_off_are_finished_in_the_order_of_their_moves() -> None:
+    disk = prepared()
+
+    def fault(call: Call) -> None:
+        if is_write_to(call, "out"):
+            raise OSError(errno.ENOSPC, "there is no room yet", call.path)
+
+    async def story(broker: LocalBroker) -> None:
+        await broker.publish_batches(PublishKey("a", 0), [])  # whoever goes through the names meets this one first
+        places = [await mark(broker, seqno) for seqno in (2, 4)]
+        work = [
+            broker.publish_batches(
+                PublishKey(name, 1), plain_parts({OUT: [name.encode()]}), [CursorMove("c", "in", 0, place)]
+            )
+            for name, place in zip("za", places, strict=True)
+        ]
+        tasks = [asyncio.create_task(each) for each in work]
+        while sum(key.is_open for key in await broker.list_keys()) < 2:
+            await asyncio.sleep(0.001)
+        assert await stands(broker) is None
+        assert len(tasks) == 2
+
+    Machine(disk, fault).run(story, CONFIG, cut=True)
+
+    async def later(broker: LocalBroker) -> None:
+        assert (await read_log(broker, OUT), await stands(broker)) == ([b"z", b"a"], 4)
+
+    tell(killed(disk), later, CONFIG)

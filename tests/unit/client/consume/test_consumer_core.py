@@ -18,8 +18,9 @@ from logboom.client.consume.held_logs import HeldLogs
 from logboom.client.consume.mailbox import Mailbox, MemberReport
 from logboom.client.link.address import Address
 from logboom.client.read.fetcher import Ask, Connect, Fetcher, Next, Sleep, Subscribe
-from logboom.errors import LogNotHeld, MemberUnknown, NotAllowed, TopicDeleted
+from logboom.errors import LogNotHeld, MemberUnknown, NotAllowed, TopicDeleted, ValueUnreadable
 from logboom.storage.bookmark import Bookmark
+from logboom.values.serializer import ValueFormat, coder_of
 
 TOPIC = "0" * 31 + "1"
 ENDS = 40
@@ -49,11 +50,11 @@ def place_of(move: GroupMove) -> tuple[int, int, int]:
 class Member:
     """A consumer's core, whose steps a test looks at, and answers."""
 
-    def __init__(self, mode: CommitMode = "after") -> None:
+    def __init__(self, mode: CommitMode = "after", value: ValueFormat | None = None) -> None:
         self.now = 0.0
         self.latch = Latch()
         self.mailbox = Mailbox(self.latch, lambda: self.now)
-        self.reading = HeldLogs("orders", None, False, self.latch)
+        self.reading = HeldLogs("orders", self.latch, coder=coder_of(value))
         clock = lambda: self.now  # noqa: E731
         self.fetching = Fetcher(self.reading, [Address("one")], clock)
         self.core = ConsumerCore("billing", self.reading, self.fetching, self.mailbox, mode, 1.0, clock)
@@ -99,12 +100,9 @@ class Member:
 
     def records(self) -> Iterator[Record]:
         """As the loop of a program gets them, as far as nothing interrupts it."""
-        for some in self.reading.records():
-            self.core.in_hand = True
+        pieces = self.reading.records()
+        while not self.latch.is_shut and (some := self.core.next_of(pieces)) is not None:
             yield from some
-            if self.latch.is_shut:
-                return
-            self.core.in_hand = False
 
 
 def said(report: MemberReport) -> tuple[str, list[int], list[tuple[int, int, int]]]:
@@ -151,12 +149,11 @@ def test_the_piece_in_hand_is_not_committed_when_the_consumer_is_closed(form: st
     member.holds(grant(0))
     member.fetches(chunk(0, 0, 20))
     if form == "lists":
-        pieces = iter(member.reading.lists(("value",)))
-        next(pieces)
+        lists = member.reading.lists(("value",))
+        member.core.next_of(lists)
+        member.core.next_of(lists)
     else:
-        pieces = iter(member.reading.tables())
-    next(pieces)
-    member.core.in_hand = True
+        member.core.next_of(member.reading.tables())
     assert [place_of(move)[1] for move in member.core.last_moves()] == ([10] if form == "lists" else [])
     member.comes_by()
     assert [place_of(move)[1] for move in member.core.last_moves()] == [20]
@@ -272,11 +269,10 @@ def test_before_a_piece_is_given_its_end_is_committed() -> None:
     member = Member("before")
     member.holds(grant(0))
     member.fetches(chunk(0, 0, 20))
-    pieces = iter(member.reading.records())
-    records = next(pieces)
+    records = member.core.next_of(member.reading.records())
+    assert records is not None
     assert member.play(member.core.commit_ahead()) == [("commit", [(0, 10, 1)])]
     assert member.result is True
-    member.core.in_hand = True
     assert seqnos(islice(records, 4)) == list(range(4))
     assert member.core.last_moves() == ()
 
@@ -285,16 +281,18 @@ def test_what_was_committed_before_it_is_given_out_before_its_log_is_given_back(
     member = Member("before")
     member.holds(grant(0))
     member.fetches(chunk(0, 0, 20))
-    records = next(iter(member.reading.records()))
+    records = member.core.next_of(member.reading.records())
+    assert records is not None
     member.play(member.core.commit_ahead())
     assert len(list(islice(records, 4))) == 4
     member.hears(grant(0, asked=True), generation=2)
     assert member.comes_by() == [("hold", [0], []), ("revoked", [(0, 1)])]
-    pieces = iter(member.reading.records())
-    rest = next(pieces)
+    pieces = member.reading.records()
+    rest = member.core.next_of(pieces)
+    assert rest is not None
     assert member.play(member.core.commit_ahead()) == []
     assert seqnos(rest) == list(range(4, 10))
-    next(pieces)
+    member.core.next_of(pieces)
     assert member.play(member.core.commit_ahead()) == []
     assert member.result is False, "nothing more of it is given"
     assert member.comes_by() == [("hold", [], [])]
@@ -306,7 +304,7 @@ def test_what_could_not_be_committed_before_is_not_given_and_comes_again(error: 
     member.holds(grant(0))
     member.fetches(chunk(0, 0, 20))
     member.refused = error or [RefusedMove("orders", 0, "log-not-held", "")]
-    next(iter(member.reading.lists(("value",))))
+    member.core.next_of(member.reading.lists(("value",)))
     member.play(member.core.commit_ahead())
     assert member.result is False
     assert member.core.logs[0].seqno == 0
@@ -363,8 +361,8 @@ def test_several_pieces_given_at_once_are_in_hand_together() -> None:
     member = Member()
     member.holds(grant(0))
     member.fetches(chunk(0, 0, 40))
-    (found,) = member.reading.some(25)
-    member.core.in_hand = True
+    found = member.core.next_of(member.reading.some(25))
+    assert found is not None
     assert seqnos(found) == list(range(25))
     assert member.core.last_moves() == ()
     member.comes_by()
@@ -419,3 +417,34 @@ def test_other_logs_are_another_subscription() -> None:
 
 def encoded(*places: LogPlace) -> bytes:
     return msgspec.msgpack.encode(list(places))
+
+
+def take_all(member: Member, form: str, found: list[Any]) -> None:
+    """In one loop, or with a poll after another."""
+    if form == "records":
+        found.extend(record.value for record in member.records())
+    elif form == "lists":
+        pieces = member.reading.lists(("value",))
+        while (lists := member.core.next_of(pieces)) is not None:
+            found += lists[0]
+    else:
+        while (records := member.core.next_of(member.reading.some(3))) is not None:
+            found += [record.value for record in records]
+            assert member.core.last_moves() == ()
+            member.comes_by()
+
+
+@pytest.mark.parametrize("form", ["records", "lists", "some"])
+def test_a_value_that_cannot_be_read_is_not_committed_before_the_loop_has_come_back(form: str) -> None:
+    member = Member(value="json")
+    member.holds(grant(0))
+    data = bytes(build([b"1", b"2", b"}", b"4"]).data)
+    data = stamp(data, 0, 1, 1000, 1, 1) + data[96:]
+    member.fetches(Chunk(TOPIC, 0, 0, 4, 0, ENDS, 1, memoryview(data), topic="orders"))
+    found: list[Any] = []
+    with pytest.raises(ValueUnreadable):
+        take_all(member, form, found)
+    assert found == [1, 2]
+    assert [place_of(move)[1] for move in member.core.last_moves()] == [2]
+    member.comes_by()
+    assert [log.seqno for log in member.core.logs] == [3]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from logboom import Record, TopicFileReader
+from logboom import FileReader, Record, TopicFileReader
 from logboom.batch import Selection, build
-from logboom.errors import InvalidPattern, TopicDeleted, TopicNotFound, TopicRecreated
+from logboom.errors import InvalidPattern, PartitionNotFound, TopicDeleted, TopicNotFound, TopicRecreated
 from logboom.storage.data.directory import DataDirectory
 
 
@@ -48,6 +48,14 @@ def by_log(records: Iterable[Record]) -> dict[str, list[int]]:
         assert record.value == f"{record.topic}/{record.partition}/{record.seqno}".encode()
         found[f"{record.topic}/{record.partition}"].append(record.seqno or 0)
     return dict(found)
+
+
+def test_a_reader_of_one_log_says_who_reads_all_of_them(files: Filled) -> None:
+    files.fill("rooms", 3)
+    with pytest.raises(
+        PartitionNotFound, match="'rooms' has 3 partitions: name one, or read all of them with TopicFileReader"
+    ):
+        FileReader(files.path, "rooms")
 
 
 def test_all_partitions_are_read_in_every_form(files: Filled) -> None:

@@ -46,7 +46,7 @@ class NewPlaces(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     topics: Text
     """A topic, one of its logs as `orders/2`, a pattern as `orders.*`; or several of these with commas."""
     to: Text
-    """`earliest`, `latest`, a seqno, a time as 2026-01-31T12:00:00Z, or a bookmark."""
+    """`earliest`, `latest`, a time as 2026-01-31T12:00:00Z, a bookmark, or in one log a seqno."""
     dry_run: bool = False
     """Only say what would be."""
 

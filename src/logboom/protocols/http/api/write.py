@@ -209,7 +209,7 @@ async def _append_dealt(front_end: HttpFrontEnd, write: Write, columns: RecordCo
     partitions = len((await front_end.broker.describe_topic(topic, create=True, caller=caller)).partitions)
     if partitions == 1:
         return _tell(await gatherer.add(topic, None, columns, size, acks, caller=caller))
-    dealt = _deal(columns, partitions, None)
+    dealt = deal(columns, partitions, None)
     shares = [take(columns, rows) for _, rows in dealt]
     if len(shares) > 1:
         for share in shares:
@@ -239,8 +239,8 @@ async def _append_alone(front_end: HttpFrontEnd, write: Write, columns: RecordCo
     else:
         info = await front_end.broker.describe_topic(write.topic, create=True, caller=write.caller)
         partitions = len(info.partitions)
-        dealt = _deal(columns, partitions, producer.id % partitions)
-    batches = [_build(take(columns, rows), producer) for _, rows in dealt]
+        dealt = deal(columns, partitions, producer.id % partitions)
+    batches = [build_batch(take(columns, rows), producer) for _, rows in dealt]
     futures = [
         front_end.gatherer.append_alone(
             write.topic, partition, batch, query.acks, query.expect_seqno, caller=write.caller
@@ -255,7 +255,7 @@ async def _append_alone(front_end: HttpFrontEnd, write: Write, columns: RecordCo
     return _gather([rows for _, rows in dealt], places)
 
 
-def _deal(columns: RecordColumns, partitions: int, anywhere: int | None) -> list[tuple[int | None, list[int]]]:
+def deal(columns: RecordColumns, partitions: int, anywhere: int | None) -> list[tuple[int | None, list[int]]]:
     """The rows for each partition, by the common partitioner."""
     dealt: dict[int | None, list[int]] = {}
     for row in range(len(columns.values)):
@@ -286,7 +286,7 @@ def _gather(dealt: list[list[int]], places: list[tuple[int, int] | LogboomError]
     raise PartFailed(failures[0], written.partitions, written.seqnos)
 
 
-def _build(columns: RecordColumns, producer: Producer) -> Batch:
+def build_batch(columns: RecordColumns, producer: Producer) -> Batch:
     values, keys, timestamps, channels, tags, headers = columns
     return build(
         values,

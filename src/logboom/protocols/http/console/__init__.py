@@ -1,8 +1,8 @@
 """The console: a page for people that shows the node and changes it, by way of the public API alone.
 
 Its files lie beside this module, a folder for each page: overview, topic and its tabs (records, cursors, segments,
-settings), stages, pipeline, access with signing in. What the pages share is text/ (values as text), page/ (elements)
-and node/ (what the node says and takes); each imports only what stands before it.
+settings), groups, stages, pipeline, access with signing in. What the pages share is text/ (values as text), page/
+(elements) and node/ (what the node says and takes); each imports only what stands before it.
 
 The files are listed, read and compressed once, when the first is asked for; a name that is not in that list leads
 nowhere, so no path does. The headers let the browser run these scripts and no other, make nothing of text but text, and

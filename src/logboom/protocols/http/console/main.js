@@ -6,6 +6,7 @@
 
 import * as access from "./access/access.js";
 import * as signIn from "./access/sign_in.js";
+import * as groups from "./groups/groups.js";
 import { connection } from "./node/api.js";
 import "./node/caller.js";
 import "./node/shell.js";
@@ -17,12 +18,12 @@ import * as stages from "./stages/stages.js";
 import * as topic from "./topic/topic.js";
 
 const VIEWS = {
-  "": ["overview", overview.open], topics: ["overview", topic.open], stages: ["stages", stages.open], pipeline: ["pipeline", pipeline.open],
+  "": ["overview", overview.open], topics: ["overview", topic.open], groups: ["groups", groups.open], stages: ["stages", stages.open], pipeline: ["pipeline", pipeline.open],
   access: ["access", access.open],
 };
 const KEYS = [
   ["/", "Search"], ["?", "Show these keys"], ["Esc", "Close what is open"], ["g o", "Go to the overview"], ["g s", "Go to the stages"],
-  ["g p", "Go to the pipeline"], ["g a", "Go to users and rules"],
+  ["g p", "Go to the pipeline"], ["g a", "Go to users and rules"], ["g c", "Go to the groups of consumers"],
   ["↑ ↓", "Next row, in a list of records"], ["← →", "Previous or next record, in an open record; previous or next segment, in the strip"],
 ];
 
@@ -54,6 +55,7 @@ function follow() {
   enter(open, route);
   for (const link of document.querySelectorAll("nav [data-view]")) {
     set(link, "aria-current", link.dataset.view === name && "page");
+    if (link.dataset.view === name) link.scrollIntoView({ inline: "nearest", block: "nearest" }); // on a phone they do not all fit
   }
   retitle();
   window.scrollTo(0, 0);
@@ -102,6 +104,7 @@ document.addEventListener("keydown", (event) => {
   else if (chord === "g" && event.key === "s") location.hash = "#/stages";
   else if (chord === "g" && event.key === "p") location.hash = "#/pipeline";
   else if (chord === "g" && event.key === "a") location.hash = "#/access";
+  else if (chord === "g" && event.key === "c") location.hash = "#/groups";
   chord = event.key;
 });
 

@@ -7,6 +7,9 @@ import { el } from "../page/dom.js";
 import { count } from "../text/format.js";
 import { NUMBER, parseAmount } from "../text/units.js";
 
+/** What the node keeps the places of groups under. */
+const OF_GROUP = "@";
+
 export class CursorActions {
   /** `done()` is called when something has changed. */
   constructor(topic, done) {
@@ -14,8 +17,9 @@ export class CursorActions {
     this.done = done;
   }
 
-  /** Why a browser cannot name it; "" where it can. */
+  /** Why it cannot be moved from here; "" where it can. */
   unreachable({ cursor }) {
+    if (cursor.startsWith(OF_GROUP)) return `This is the place of group ${cursor.slice(1)}: see Groups.`;
     return [".", ".."].includes(cursor) ? "A browser takes this name for a directory: use logboom cursor." : "";
   }
 
