@@ -63,7 +63,7 @@ class AsyncConsumer(ConsumerState, AsyncSteps):
         if self._is_open:
             return
         self._is_open = True
-        self._finalizer = weakref.finalize(self, self._membership.leave)
+        self._finalizer = weakref.finalize(self, self._membership.abandon)
         try:
             await asyncio.wrap_future(self._membership.start())
         except BaseException:

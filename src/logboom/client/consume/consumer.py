@@ -45,7 +45,7 @@ class Consumer(ConsumerState, BlockingSteps):
             return QueueConsumer(*arguments, **options) if mode == "queue" else super().__new__(cls)
 
     def _begin(self) -> None:
-        self._finalizer = weakref.finalize(self, self._membership.leave)
+        self._finalizer = weakref.finalize(self, self._membership.abandon)
         try:
             self._membership.start().result()
         except BaseException:
