@@ -68,7 +68,8 @@ LogboomError
 │   ├── GroupBusy              the group has members, who would not know of it
 │   ├── GroupMismatch          the group shares logs, and was to share records, or the other way round
 │   ├── MemberUnknown          the group has no such member: silent for too long, or gone
-│   └── LogNotHeld             a member speaks of a log that it does not hold in that generation
+│   ├── LogNotHeld             a member speaks of a log that it does not hold in that generation
+│   └── JobNotHeld             a member speaks of records that it does not hold: the lease is over, or they are settled
 ├── BufferFull                 the writer holds as much as it may, and was told not to wait
 ├── PackageMissing             a package that only some calls need is not installed; says what to install
 ├── SparkMissing               Spark, or what it runs on, is not here or too old; says what to install
@@ -92,7 +93,6 @@ LogboomError
 │   ├── CheckpointNotFound     no checkpoint of this topic, or none that was asked for, was made yet
 │   └── ResultsUnreadable      a result is not there, or not what was published
 ├── InvalidKey                 not a name and number to publish under (also a ValueError)
-├── GroupMoveRefused           a publish moves the cursor of a consumer group, and nobody keeps groups there
 ├── KeyBusy                    a publish is under way under a name: it cannot be forgotten now
 ├── KeyMismatch                what was published under a name and number is not what is to be published now
 ├── RecordsLost                a stream, or a read of given seqnos, wants records that are not there any more
@@ -176,7 +176,6 @@ from logboom.errors.bookmarks import (
     CursorBusy,
     CursorMovedBack,
     CursorNotFound,
-    GroupMoveRefused,
     InvalidBookmark,
     InvalidCursorName,
     RecordsLost,
@@ -206,6 +205,7 @@ from logboom.errors.groups import (
     GroupMismatch,
     GroupNotFound,
     InvalidGroup,
+    JobNotHeld,
     LogNotHeld,
     MemberUnknown,
 )
@@ -286,7 +286,6 @@ __all__ = [
     "GroupBusy",
     "GroupError",
     "GroupMismatch",
-    "GroupMoveRefused",
     "GroupNotFound",
     "HeaderCorrupt",
     "IndexOutOfRange",
@@ -301,6 +300,7 @@ __all__ = [
     "InvalidQuota",
     "InvalidRule",
     "InvalidTopicName",
+    "JobNotHeld",
     "KeyBusy",
     "KeyMismatch",
     "LeaseHeld",

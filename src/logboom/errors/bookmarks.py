@@ -55,15 +55,6 @@ class CursorBusy(LogboomError):
         self.cursor = cursor
 
 
-class GroupMoveRefused(LogboomError):
-    """A move of a consumer group's cursor, where nobody keeps groups."""
-
-    def __init__(self, group: str, member: str) -> None:
-        super().__init__(f"member {member[:100]!r} cannot move the cursor of {group[:100]!r}: no groups are kept here")
-        self.group = group
-        self.member = member
-
-
 class RecordsLost(LogboomError):
     """Records that somebody counted on are gone: dropped by retention, trimmed, or lost with the end of a log."""
 

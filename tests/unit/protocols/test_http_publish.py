@@ -67,7 +67,7 @@ def test_what_is_wrong_is_named_and_nothing_is_published(tmp_path: Path) -> None
             (move(topic="other"), (404, "topic-not-found")),
             (move(bookmark="nonsense"), (400, "invalid-bookmark")),
             (move(cursor="@c"), (400, "invalid-cursor-name")),
-            (move(member="m", generation=1), (409, "group-move-refused")),
+            (move(member="m", generation=1), (404, "member-unknown")),
             ({"moves": [move()["moves"][0]] * 501}, (429, "limit-exceeded")),
             ({"records": [{"topic": "in", "records": []}]}, (400, "no-records")),
             ({"records": [good, {"topic": "in", "records": [{"value": 1, "tags": 5}]}]}, (400, "invalid-column")),

@@ -22,7 +22,6 @@ from logboom.broker.catalog import Catalog, Hosted
 from logboom.broker.publish.intent import KeptMove
 from logboom.broker.state.cursors import OF_GROUP, CursorChange, Cursors, check_name, split_key
 from logboom.broker.state.log_cursors import begin_in
-from logboom.errors import GroupMoveRefused
 
 _MOVE_BYTES: Final = 128
 """What one takes in the intent and in memory, beside its key, about."""
@@ -63,28 +62,25 @@ class WantedMoves:
 class CursorMoves:
     """Makes changes of the cursors out of what callers want moved."""
 
-    def __init__(self, catalog: Catalog, cursors: Callable[[], Cursors], now_us: Callable[[], int]) -> None:
+    def __init__(
+        self, catalog: Catalog, cursors: Callable[[], Cursors], now_us: Callable[[], int], groups: MoveCheck
+    ) -> None:
         self._catalog = catalog
         self._cursors = cursors
         self._now_us = now_us
-        self.groups: MoveCheck | None = None
-        """Who is asked about moves of members of groups; while there is nobody they are refused."""
+        self._groups = groups
 
     def want(self, moves: Sequence[CursorMove], caller: Caller) -> WantedMoves | None:
         """Raises where there are too many, or a name is none. Whether the caller may is for his broker to say."""
         check_moves(moves)
         for move in moves:
             check_name(move.cursor)
-            if move.member and self.groups is None:
-                raise GroupMoveRefused(move.cursor, move.member)
         return WantedMoves(moves, lambda move: self._begin(move, caller)) if moves else None
 
     def _begin(self, move: CursorMove, caller: Caller) -> CursorChange:
         hosted = self._catalog.find(move.topic)
         if move.member:
-            if self.groups is None:
-                raise GroupMoveRefused(move.cursor, move.member)
-            self.groups.check_move(move, hosted, caller)
+            self._groups.check_move(move, hosted, caller)
             move = msgspec.structs.replace(move, cursor=OF_GROUP + move.cursor)
         return begin_in(hosted, self._cursors(), move, self._now_us(), with_publish=True)
 

@@ -99,6 +99,11 @@ class Membership:
         """With its last moves, after all that was said before. Then the thread ends."""
         return self._send(MemberReport(LAST, 0, (), tuple(moves)))
 
+    def abandon(self) -> None:
+        """Leave, where nobody waits for it, and it may never have begun."""
+        with suppress(LocalProtocolError):
+            self.leave()
+
     def _send(self, report: MemberReport) -> Future[Refused]:
         done: Future[Refused] = Future()
         try:
@@ -175,9 +180,10 @@ class Membership:
         return refused
 
     def _adopt(self, report: MemberReport) -> None:
+        is_new = report.version != self._report.version or report.joins
         self._report = report
         self._wants_in |= report.joins
-        if self._pause is not None:
+        if is_new and self._pause is not None and not self._pause.expired():
             self._pause.reschedule(asyncio.get_running_loop().time())
 
     async def _beat(self) -> None:
@@ -209,7 +215,8 @@ class Membership:
             else:
                 await asyncio.sleep(IDLE_S)
             return
-        wait_s = self._beat_s
+        is_overdue = asyncio.get_running_loop().time() - self._heard > 2 * self._beat_s  # others have cut it short
+        wait_s = 0.0 if is_overdue else self._beat_s
         if generation is None:  # what the node says now counts for nothing, but it hears
             await asyncio.sleep(self._beat_s / 2)
             wait_s = 0.0

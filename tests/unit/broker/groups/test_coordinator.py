@@ -146,6 +146,22 @@ def test_a_log_that_is_not_given_back_in_time_is_taken_and_its_holder_commits_no
     tell(tmp_path / "data", story)
 
 
+def test_a_holder_that_is_silent_after_a_log_was_taken_holds_up_nobody(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await rooms(broker, 2)
+        ann = await GroupMember(broker, "ann", give_back_ms=300).join()
+        bob = await GroupMember(broker, "bob").join()
+        ann.keeps = True
+        await ann.beat()
+        await bob.beat(wait_ms=60_000)
+        assert len(bob.logs) == 1
+        for _ in range(3):
+            await asyncio.sleep(0.05)  # others have their turn, and the node does not look at the group again and again
+        assert len((await describe(broker)).members) == 2
+
+    tell(tmp_path / "data", story)
+
+
 def test_time_to_give_back_begins_when_the_member_is_told(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         await rooms(broker, 2)

@@ -13,8 +13,7 @@ import pytest
 
 from logboom.access.rule import Rule
 from logboom.broker.api import MOVES_MAX, CursorMove, Part, PublishKey
-from logboom.broker.caller import ITSELF, Caller
-from logboom.broker.catalog import Hosted
+from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
@@ -31,6 +30,7 @@ from logboom.errors import (
     InvalidKey,
     LimitExceeded,
     LogboomError,
+    LogNotHeld,
     MemberUnknown,
     NotAllowed,
     PartitionNotFound,
@@ -42,6 +42,7 @@ from logboom.errors import (
 )
 from logboom.storage.bookmark import TERM_UNKNOWN, Bookmark
 from support.brokers.any_broker import AnyBroker
+from support.brokers.group_member import GroupMember
 from support.brokers.places import PLACES, Place, opened, served
 from support.disks.simulated import Call, PowerLoss, SimulatedDisk
 from support.simulation.staged import Machine, append, fill, killed, plain_parts, read_log, tell
@@ -248,32 +249,20 @@ def test_who_publishes_moves_only_cursors_and_reads_only_topics_that_he_may(tmp_
     asyncio.run(story())
 
 
-class Groups:
-    """Holds that member m1 has partition 0 of `in` in generation 3."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[str, str, Caller]] = []
-
-    def check_move(self, move: CursorMove, hosted: Hosted, caller: Caller) -> None:
-        self.asked.append((move.cursor, hosted.topic.name, caller))
-        if (move.member, move.generation, move.partition) != ("m1", 3, 0):
-            raise UnexpectedCursor(move.cursor, move.topic, None)
-
-
-def test_a_move_of_a_group_is_for_its_coordinator_to_allow_and_kept_under_a_name_no_client_has() -> None:
+def test_a_move_of_a_group_is_its_members_alone_and_kept_under_a_name_no_client_has() -> None:
     async def story(broker: LocalBroker) -> None:
-        groups = broker.moves.groups = Groups()
-        wanted = await move(broker, 3, "team", member="m1", generation=2)
-        with pytest.raises(UnexpectedCursor):
+        member = await GroupMember(broker, "ann", topics="in", caller=ITSELF, group="team").join()
+        held = member.grants["in", 0].generation
+        wanted = await move(broker, 3, "team", member=member.member, generation=held + 1)
+        with pytest.raises(LogNotHeld):
             await broker.publish_batches(KEY, plain_parts({OUT: [b"x"]}), [wanted], caller=ITSELF)
         assert await read_log(broker, OUT) == []
-        wanted = msgspec.structs.replace(wanted, generation=3)
+        wanted = msgspec.structs.replace(wanted, generation=held)
+        with pytest.raises(MemberUnknown):
+            await broker.publish_batches(KEY, plain_parts({OUT: [b"x"]}), [wanted], caller=EVERYBODY)
         await broker.publish_batches(KEY, plain_parts({OUT: [b"x"]}), [wanted], caller=ITSELF)
-        assert groups.asked == [("team", "in", ITSELF)] * 2
         assert (await read_log(broker, OUT), await stands(broker, "team")) == ([b"x"], None)
-        cursors = broker._its_cursors()
-        await cursors.settled("@team", "in", 0)
-        assert cursors.fetch("@team", "in", 0) == wanted.bookmark
+        assert (await member.beat()).grants["in", 0].bookmark == wanted.bookmark
         for call in (
             broker.fetch_cursor("@team", "in", 0),
             broker.delete_cursor("@team"),
@@ -378,7 +367,7 @@ def test_a_topic_with_a_cursor_that_moves_is_not_deleted_and_then_is() -> None:
         publishing = broker._publishing
         assert publishing is not None
         label = "other", 1
-        change = broker.moves.want([await move(broker, 2)], ITSELF)
+        change = broker._moves.want([await move(broker, 2)], ITSELF)
         assert change is not None
         publishing._keep_moves(label, change.begin_all(broker._its_cursors()))
         with pytest.raises(TopicBusy):

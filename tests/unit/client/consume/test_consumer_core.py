@@ -422,8 +422,7 @@ def encoded(*places: LogPlace) -> bytes:
 def take_all(member: Member, form: str, found: list[Any]) -> None:
     """In one loop, or with a poll after another."""
     if form == "records":
-        for record in member.records():
-            found.append(record.value)
+        found.extend(record.value for record in member.records())
     elif form == "lists":
         pieces = member.reading.lists(("value",))
         while (lists := member.core.next_of(pieces)) is not None:
