@@ -50,33 +50,13 @@ class RabbitMQ:
     @classmethod
     @contextmanager
     def running(cls, directory: str) -> Iterator[list[RabbitMQ]]:
-        """Its port mapper is a child of ours too, on a port of its own; else one would stay behind."""
-        server = find_program("/usr/lib/rabbitmq/bin/rabbitmq-server")
-        home = Path(directory, "rabbitmq")
-        home.mkdir()
-        port, names = free_port(), free_port()
-        log = f"{directory}/rabbitmq.log"
-        (home / "plugins").write_text("[rabbitmq_stream].\n")
-        (home / "rabbitmq.conf").write_text(
+        port, log = free_port(), f"{directory}/rabbitmq.log"
+        lines = (
             f"listeners.tcp = none\nstream.listeners.tcp.1 = 127.0.0.1:{port}\n"
             f"stream.advertised_host = 127.0.0.1\nstream.advertised_port = {port}\n"
         )
-        environment = {
-            "HOME": str(home),
-            "ERL_EPMD_PORT": str(names),
-            "ERL_EPMD_ADDRESS": "127.0.0.1",
-            "RABBITMQ_NODENAME": NODE,
-            "RABBITMQ_DIST_PORT": str(free_port()),
-            "RABBITMQ_MNESIA_BASE": str(home / "data"),
-            "RABBITMQ_LOG_BASE": str(home / "log"),
-            "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
-            "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
-            "RABBITMQ_CONF_ENV_FILE": os.devnull,
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}",
-        }
         with (
-            running([find_program("epmd")], f"{directory}/epmd.log", environment),
-            running([server], log, environment),
+            running_server(directory, "[rabbitmq_stream].\n", lines),
             connect(port, log) as single,
             connect(port, log) as batched,
         ):
@@ -175,6 +155,35 @@ class RabbitMQ:
             self._frames.append(view[offset + 4 : end])
             offset = end
         self._rest = data[offset:]
+
+
+@contextmanager
+def running_server(directory: str, plugins: str, lines: str) -> Iterator[None]:
+    """Its port mapper is a child of ours too, on a port of its own; else one would stay behind."""
+    server = find_program("/usr/lib/rabbitmq/bin/rabbitmq-server")
+    home = Path(directory, "rabbitmq")
+    home.mkdir()
+    names, log = free_port(), f"{directory}/rabbitmq.log"
+    (home / "plugins").write_text(plugins)
+    (home / "rabbitmq.conf").write_text(lines)
+    environment = {
+        "HOME": str(home),
+        "ERL_EPMD_PORT": str(names),
+        "ERL_EPMD_ADDRESS": "127.0.0.1",
+        "RABBITMQ_NODENAME": NODE,
+        "RABBITMQ_DIST_PORT": str(free_port()),
+        "RABBITMQ_MNESIA_BASE": str(home / "data"),
+        "RABBITMQ_LOG_BASE": str(home / "log"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(home / "plugins"),
+        "RABBITMQ_CONFIG_FILE": str(home / "rabbitmq.conf"),
+        "RABBITMQ_CONF_ENV_FILE": os.devnull,
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}",
+    }
+    with (
+        running([find_program("epmd")], f"{directory}/epmd.log", environment),
+        running([server], log, environment),
+    ):
+        yield
 
 
 def _command(key: int, content: bytes) -> bytes:

@@ -20,6 +20,7 @@ WITH_A_NODE = [
     "README.md",
     "docs/tutorial.md",
     "docs/howto/groups.md",
+    "docs/howto/queues.md",
     "docs/howto/read.md",
     "docs/howto/validate.md",
     "docs/howto/values.md",

@@ -62,6 +62,14 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Of one group: of more, the last by name are given to nobody."""
     group_idle_ms: int = 30 * 86_400_000
     """A group that nobody has been a member of for so long is forgotten, with its places."""
+    queue_window: int = 65_536
+    """Records of one log between the first that is not done and the last that was leased, in one group."""
+    queue_in_flight: int = 200_000
+    """Records of one group that are leased at one time."""
+    queue_member_in_flight: int = 20_000
+    """Of these, to one member."""
+    queue_blocks: int = 100_000
+    """Entries that all queues together keep of records that are not done: one is of up to 1,024."""
     access_entries: int = 100_000
     """Users, tokens, roles, rules and quotas together."""
 
@@ -100,6 +108,10 @@ RANGES: Final = {
     "group_members": (1, 100_000),
     "group_logs": (1, 100_000),
     "group_idle_ms": (60_000, 2**40),
+    "queue_window": (1, 1_000_000),
+    "queue_in_flight": (1, 10_000_000),
+    "queue_member_in_flight": (1, 1_000_000),
+    "queue_blocks": (10, 10_000_000),
     "access_entries": (1, 10_000_000),
 }
 

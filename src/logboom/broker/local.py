@@ -94,6 +94,12 @@ from logboom.broker.publish.publisher import FILE as PUBLISH_FILE
 from logboom.broker.publish.publisher import TOPIC as PUBLISH_TOPIC
 from logboom.broker.publish.publisher import Publisher
 from logboom.broker.publish.stages import Stages
+from logboom.broker.queues.lease_entry import FILE as QUEUES_FILE
+from logboom.broker.queues.lease_entry import LIMIT as QUEUES_LIMIT
+from logboom.broker.queues.lease_entry import TOPIC as QUEUES_TOPIC
+from logboom.broker.queues.local_queues import LocalQueues
+from logboom.broker.queues.queue_state import QueueState
+from logboom.broker.queues.queues import Queues
 from logboom.broker.read.archives import Archives
 from logboom.broker.read.feed import begin_feed
 from logboom.broker.read.log_names import LogNames
@@ -130,7 +136,7 @@ Result = TypeVar("Result")
 
 
 @audited
-class LocalBroker(LocalAccess, LocalGroups):
+class LocalBroker(LocalAccess, LocalGroups, LocalQueues):
     """Implements broker.api.Broker; see there for what the methods promise."""
 
     def __init__(
@@ -198,6 +204,7 @@ class LocalBroker(LocalAccess, LocalGroups):
         archives.on_change = self._wake.set
         self._cursors: Cursors | None = None
         self._groups: Coordinator | None = None
+        self._queues: Queues | None = None
         staging = world.threads(STAGE_THREADS, "logboom-stage")
         self._pools += (staging,)
         self._stages = Stages(
@@ -215,6 +222,7 @@ class LocalBroker(LocalAccess, LocalGroups):
             *(data.node, self.started, config.limits, catalog, self._rounds, self._reading, self._upkeep),
             *(self._stages, lambda: self._publishing, self._access.__len__),
             lambda: {} if self._groups is None else self._groups.counted(),
+            lambda: {} if self._queues is None else self._queues.counted(),
         )
         self.connections, self.meters = counters.connections, counters.meters
         self.describe_access: Callable[[], AccessStats | None] = lambda: None
@@ -312,13 +320,27 @@ class LocalBroker(LocalAccess, LocalGroups):
         self._open_groups(
             await opened(StateHome(GROUPS_TOPIC, GROUPS_FILE, (GROUPS_LIMIT, self.limits.groups))), self._cursors
         )
+        blocks = await opened(StateHome(QUEUES_TOPIC, QUEUES_FILE, (QUEUES_LIMIT, sys.maxsize)))  # QueueState counts
+        await self._open_queues(QueueState(blocks, self.limits.queue_blocks, self.world), self._its_groups())
 
     def _open_groups(self, state: StateLog, cursors: Cursors) -> None:
         about = self._catalog, self._topic_reads, self.limits, self.world
         self._groups = Coordinator(state, cursors, *about, self.replica is not None, self._spawn)
         self._members, self._group_resets = MemberCalls(self._groups), GroupResets(self._groups)
         self._group_report = GroupReport(self._groups, cursors, self._catalog, self.world.monotonic_s)
-        self._topics.on_deleted = self._groups.forget_topic
+
+    async def _open_queues(self, state: QueueState, groups: Coordinator) -> None:
+        about = self._reading, self._rules, self._router.append, self._spawn
+        self._queues = queues = Queues(state, groups, *about)
+        groups.on_gone, groups.on_forgotten = queues.note_gone, queues.forget_group
+        self._group_report.queued_of = queues.standings
+        self._topics.on_deleted = self._forget_topic
+        if self.replica is None:
+            await queues.tidy(self.unreadable)
+
+    async def _forget_topic(self, topic_id: str) -> None:
+        self._its_groups().forget_topic(topic_id)
+        await self._its_queues().forget_topic(topic_id)
 
     async def _open_audit(self) -> None:
         if self.audit.is_on:
@@ -748,6 +770,8 @@ class LocalBroker(LocalAccess, LocalGroups):
         self.watcher.stop()
         if self._groups is not None:
             self._groups.end()
+        if self._queues is not None:
+            self._queues.end()
         try:
             async with asyncio.timeout(deadline_s):
                 await self._validation.close(deadline_s * VALIDATION_SHARE)
@@ -757,6 +781,8 @@ class LocalBroker(LocalAccess, LocalGroups):
                 self.audit.close()
                 if self._tasks:
                     await asyncio.wait(self._tasks)
+                if self._queues is not None:
+                    await self._queues.close()
                 if self._groups is not None:
                     await self._groups.close()
                 if self._cursors is not None:

@@ -6,7 +6,7 @@ A deletion is finished once it was begun, whoever waits for it; a trim is durabl
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from logboom.broker.admission import Admission, check_not_internal
 from logboom.broker.api import PIPELINE_TOPIC, PartitionInfo, Settings, TopicInfo
@@ -40,7 +40,7 @@ class Topics:
         self._archives = archives
         self._cursors = cursors
         self._wake = wake
-        self.on_deleted: Callable[[str], None] = lambda topic_id: None
+        self.on_deleted: Callable[[str], Awaitable[None]] = _nothing
         """Called with the id of a topic that is gone."""
 
     async def create(
@@ -80,7 +80,7 @@ class Topics:
         hosted = await self._catalog.delete(name, topic_id)
         self._validation.drop(hosted)
         await self._cursors().forget_topic(hosted.topic.id)
-        self.on_deleted(hosted.topic.id)
+        await self.on_deleted(hosted.topic.id)
         self._wake.set()
 
     async def trim(self, topic: str, partition: int | None, seqno: int) -> PartitionInfo:
@@ -107,3 +107,7 @@ class Topics:
             self._admission.refused = refused
         else:
             self._catalog.find(topic).refused = refused
+
+
+async def _nothing(topic_id: str) -> None:
+    """Nobody else keeps anything of it."""

@@ -8,18 +8,25 @@ from msgspec.msgpack import Decoder
 
 from logboom.broker import api
 from logboom.broker.caller import EVERYBODY, Caller
+from logboom.client.link.async_link import AsyncLink
+from logboom.errors import RemoteProtocolError
 from logboom.protocols.binary import group_messages as messages
+from logboom.protocols.binary.messages import Kind
 
 _standing = Decoder(api.GroupStanding)
 _refused = Decoder(list[api.RefusedMove])
 _groups = Decoder(list[api.GroupInfo])
 _group = Decoder(api.GroupDescription)
 _resets = Decoder(list[api.GroupReset])
+_refused_jobs = Decoder(list[api.RefusedSettlement])
 _nothing = Decoder(None)
 
 
 class RemoteGroups:
     async def _call(self, head: Any, result: Decoder[Any], caller: Caller) -> Any:
+        raise NotImplementedError
+
+    def _as(self, caller: Caller) -> AsyncLink:
         raise NotImplementedError
 
     async def join_group(self, join: api.GroupJoin, *, caller: Caller = EVERYBODY) -> api.GroupStanding:
@@ -66,3 +73,20 @@ class RemoteGroups:
 
     async def delete_group(self, group: str, *, caller: Caller = EVERYBODY) -> None:
         await self._call(messages.DeleteGroup(group), _nothing, caller)
+
+    async def take_jobs(self, request: api.TakeJobs, *, caller: Caller = EVERYBODY) -> api.LeasedJobs:
+        jobs: api.LeasedJobs = await self._as(caller).request(Kind.TAKE_JOBS, request, decode=_jobs)
+        return jobs
+
+    async def settle_jobs(
+        self, group: str, member: str, settlements: list[api.Settlement], *, caller: Caller = EVERYBODY
+    ) -> list[api.RefusedSettlement]:
+        head = messages.SettleJobs(group, member, settlements)
+        refused: list[api.RefusedSettlement] = await self._call(head, _refused_jobs, caller)
+        return refused
+
+
+def _jobs(answer: object) -> api.LeasedJobs:
+    if not isinstance(answer, api.LeasedJobs):
+        raise RemoteProtocolError("records to work on were asked for, and something else came")
+    return answer

@@ -68,7 +68,8 @@ LogboomError
 │   ├── GroupBusy              the group has members, who would not know of it
 │   ├── GroupMismatch          the group shares logs, and was to share records, or the other way round
 │   ├── MemberUnknown          the group has no such member: silent for too long, or gone
-│   └── LogNotHeld             a member speaks of a log that it does not hold in that generation
+│   ├── LogNotHeld             a member speaks of a log that it does not hold in that generation
+│   └── JobNotHeld             a member speaks of records that it does not hold: the lease is over, or they are settled
 ├── BufferFull                 the writer holds as much as it may, and was told not to wait
 ├── PackageMissing             a package that only some calls need is not installed; says what to install
 ├── SparkMissing               Spark, or what it runs on, is not here or too old; says what to install
@@ -204,6 +205,7 @@ from logboom.errors.groups import (
     GroupMismatch,
     GroupNotFound,
     InvalidGroup,
+    JobNotHeld,
     LogNotHeld,
     MemberUnknown,
 )
@@ -298,6 +300,7 @@ __all__ = [
     "InvalidQuota",
     "InvalidRule",
     "InvalidTopicName",
+    "JobNotHeld",
     "KeyBusy",
     "KeyMismatch",
     "LeaseHeld",

@@ -60,3 +60,15 @@ class LogNotHeld(GroupError):
         )
         self.log = log
         self.generation = generation
+
+
+class JobNotHeld(GroupError):
+    """A member speaks of records that it does not hold: its lease of them has run out, or they are settled."""
+
+    def __init__(self, group: str, seqno: int, until: int) -> None:
+        records = f"record {seqno}" if until == seqno + 1 else f"records {seqno} to {until - 1}"
+        super().__init__(
+            group, f"{records} are not this member's in group {group!r}: its lease has run out, or they are settled"
+        )
+        self.seqno = seqno
+        self.until = until

@@ -100,6 +100,16 @@ MEANINGS: Final = {
     "limits.group_members": "How many members one group may have.",
     "limits.group_logs": "How many logs (partitions) one group reads; of more, the last by name are read by nobody.",
     "limits.group_idle_ms": "A group without members for this time is deleted, with its places.",
+    "limits.queue_window": (
+        "How many records of one log a work queue has at hand at one time: from the first that is not done to the last "
+        "that somebody was given. Beyond that it waits."
+    ),
+    "limits.queue_in_flight": "How many records of one work queue its members may hold at one time.",
+    "limits.queue_member_in_flight": "How many of these one member may hold.",
+    "limits.queue_blocks": (
+        "How much all work queues keep of records that are not done: entries, each of up to 1,024 records of one log. "
+        "They are kept in memory. Beyond that nobody is given records."
+    ),
     "limits.access_entries": "How many users, tokens, roles, rules and quotas there may be together.",
     "tls.certificate": "A file with the node's certificate and those between it and its CA, in PEM.",
     "tls.key": "A file with the key of the certificate; not needed where that file holds both.",

@@ -21,6 +21,7 @@ from logboom.broker.api import (
     ReadRequest,
     Settings,
     Start,
+    TakeJobs,
 )
 from logboom.broker.caller import Caller
 from logboom.broker.local import LocalBroker
@@ -50,6 +51,8 @@ ASKED: dict[str, list[tuple[str, str, str]]] = {
     "describe_group": [("describe", "group", "billing")],
     "reset_group": [("write", "group", "billing"), ("read", "topic", "events")],
     "delete_group": [("delete", "group", "billing")],
+    "take_jobs": [("read", "group", "billing")],
+    "settle_jobs": [("read", "group", "billing")],
     "open_stage": [("create", "transaction", "")],
     "stage": [("write", "topic", "events")],
     "publish": [("write", "transaction", "orders")],
@@ -95,6 +98,9 @@ ASKED: dict[str, list[tuple[str, str, str]]] = {
 NAMES = {"create_topic": "new", "forget_key": "orders"}
 
 
+REQUESTS: dict[str, object] = {"activity": ActivityRequest(), "take_jobs": TakeJobs("billing", "m" * 16)}
+
+
 def calls() -> Iterator[str]:
     for protocol in (*Broker.__mro__, Feeds):
         if protocol not in (Protocol, object):
@@ -114,7 +120,8 @@ def arguments(call: str, answers: list[Answer]) -> dict[str, Any]:
         "acks": None,
         "then": answers.extend,
         "parts": [Part("events", [build([b"x"])])],
-        "request": ActivityRequest() if call == "activity" else ReadRequest("events", Start(cursor="billing")),
+        "request": REQUESTS.get(call, ReadRequest("events", Start(cursor="billing"))),
+        "settlements": [],
         "cursor": "billing",
         "bookmark": "",
         "stage": "s1",

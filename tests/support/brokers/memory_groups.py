@@ -10,8 +10,12 @@ from logboom.broker.api import (
     GroupReset,
     GroupStanding,
     HeldLog,
+    LeasedJobs,
     RefusedMove,
+    RefusedSettlement,
+    Settlement,
     Start,
+    TakeJobs,
 )
 from logboom.broker.caller import EVERYBODY, Caller
 from logboom.errors import GroupNotFound, MemberUnknown
@@ -54,3 +58,11 @@ class MemoryGroups:
 
     async def delete_group(self, group: str, *, caller: Caller = EVERYBODY) -> None:
         raise GroupNotFound(group)
+
+    async def take_jobs(self, request: TakeJobs, *, caller: Caller = EVERYBODY) -> LeasedJobs:
+        raise MemberUnknown(request.group, request.member)
+
+    async def settle_jobs(
+        self, group: str, member: str, settlements: list[Settlement], *, caller: Caller = EVERYBODY
+    ) -> list[RefusedSettlement]:
+        raise MemberUnknown(group, member)

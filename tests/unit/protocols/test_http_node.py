@@ -224,6 +224,7 @@ def test_topics_can_be_chosen_by_prefix_or_left_out(tmp_path: Path) -> None:
             "_groups",
             "_pipeline",
             "_publish",
+            "_queues",
             "a.1",
             "a.2",
             "b.1",

@@ -4,8 +4,8 @@ In the process it is `broker.local.LocalBroker`, through the network `client.rem
 apart. Everything that can go wrong is an error of errors.py.
 
 `Broker` is the sum of small Protocols, each in a file of its own with the values it takes and gives: topics, logs
-(appends, reads), cursors, groups, stages, insight, operations, access. Feeds stand beside it, for nodes that others
-copy.
+(appends, reads), cursors, groups, queues, stages, insight, operations, access. Feeds stand beside it, for nodes that
+others copy.
 """
 
 from __future__ import annotations
@@ -46,6 +46,16 @@ from logboom.broker.api.groups import (
 from logboom.broker.api.insight import AccessStats, InsightCalls, NodeStats, QuotaStats, ReplicaStats
 from logboom.broker.api.logs import LogCalls
 from logboom.broker.api.operations import OperatorCalls
+from logboom.broker.api.queues import (
+    JobRange,
+    JobVerdict,
+    LeasedChunk,
+    LeasedJobs,
+    QueueCalls,
+    RefusedSettlement,
+    Settlement,
+    TakeJobs,
+)
 from logboom.broker.api.reads import Chunk, Filter, LogPlace, ReadCalls, ReadRequest, Start, Subscription
 from logboom.broker.api.stages import StageCalls
 from logboom.broker.api.topics import PIPELINE_TOPIC, PartitionInfo, TopicCalls, TopicInfo
@@ -104,7 +114,11 @@ __all__ = [
     "History",
     "Incident",
     "InsightCalls",
+    "JobRange",
+    "JobVerdict",
     "KeyInfo",
+    "LeasedChunk",
+    "LeasedJobs",
     "LogCalls",
     "LogPlace",
     "Measures",
@@ -118,6 +132,7 @@ __all__ = [
     "Publication",
     "PublishKey",
     "PublishedPart",
+    "QueueCalls",
     "QueueSettings",
     "QuotaStats",
     "QuotaUsage",
@@ -125,16 +140,19 @@ __all__ = [
     "ReadRequest",
     "Receipt",
     "RefusedMove",
+    "RefusedSettlement",
     "RemovedUser",
     "ReplicaStats",
     "RoleInfo",
     "RuleInfo",
     "SegmentInfo",
     "Settings",
+    "Settlement",
     "StageCalls",
     "StageInfo",
     "Start",
     "Subscription",
+    "TakeJobs",
     "TokenInfo",
     "TopicCalls",
     "TopicHistory",

@@ -10,11 +10,21 @@ from logboom.broker.api.groups import GroupCalls
 from logboom.broker.api.insight import InsightCalls
 from logboom.broker.api.logs import LogCalls
 from logboom.broker.api.operations import OperatorCalls
+from logboom.broker.api.queues import QueueCalls
 from logboom.broker.api.stages import StageCalls
 from logboom.broker.api.topics import TopicCalls
 
 
 class Broker(
-    TopicCalls, LogCalls, CursorCalls, GroupCalls, StageCalls, InsightCalls, OperatorCalls, AccessCalls, Protocol
+    TopicCalls,
+    LogCalls,
+    CursorCalls,
+    GroupCalls,
+    QueueCalls,
+    StageCalls,
+    InsightCalls,
+    OperatorCalls,
+    AccessCalls,
+    Protocol,
 ):
     """All that a node does for those who ask."""

@@ -101,6 +101,9 @@ class NodeStats(msgspec.Struct, frozen=True):
     groups: dict[str, int] = {}
     """groups, members, and logs that they hold, as they are now; joins, expired, moves, taken, commits and refused
     since the start."""
+    queues: dict[str, int] = {}
+    """in_flight and delayed, as they are now; leases, redeliveries, acks, releases, rejects, refused, dead_letters,
+    given_up and skipped since the start."""
 
 
 class QuotaStats(msgspec.Struct, frozen=True):

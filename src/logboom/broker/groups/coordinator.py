@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import heapq
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
 from math import inf
@@ -86,6 +86,10 @@ class Coordinator:
         self._wake = asyncio.Event()
         self._listened_s = world.monotonic_s()
         self.closing = False
+        self.on_gone: Callable[[LiveGroup, Collection[str]], None] = lambda group, gone: None
+        """Called when these are members no more."""
+        self.on_forgotten: Callable[[str, Collection[tuple[str, int]] | None], Awaitable[None]] = _nothing
+        """Called when a group is deleted, or its places are put elsewhere in these logs."""
         self._load()
         catalog.watchers.add(self._told)
 
@@ -147,8 +151,11 @@ class Coordinator:
         group.entry, group.is_kept, group.is_inherited, self._version = following, True, False, ""
         known = {(grant.log, grant.generation) for grant in before.grants}
         self.counts.moves += sum((grant.log, grant.generation) not in known for grant in following.grants)
-        for member in before.members.keys() - following.members.keys():
+        gone = before.members.keys() - following.members.keys()
+        for member in gone:
             group.presences.pop(member, None)
+        if gone:
+            self.on_gone(group, gone)
         asked = {(grant.member, grant.log) for grant in following.grants if grant.asked}
         for member, presence in group.presences.items():
             presence.told_at = {log: at_s for log, at_s in presence.told_at.items() if (member, log) in asked}
@@ -275,6 +282,9 @@ class Coordinator:
             gone = {member for member, presence in group.presences.items() if presence.until_s <= now_s}
             asked = [grant for grant in entry.grants if grant.asked]
             taken = {grant.log for grant in asked if group.presences[grant.member].is_overdue(grant, now_s)}
+            ending = [group.presences[member] for member in gone]
+            for presence in ending:
+                presence.is_ending = True
             try:
                 await self.settle(group, without_members(entry, gone, self.world.now_us()), taken)
                 self.counts.expired += len(gone)
@@ -282,6 +292,8 @@ class Coordinator:
             except LogboomError as error:
                 logger.warning("group %s: what is due cannot be written down, it is tried again: %s", group.name, error)
                 group.retry_s = self.world.monotonic_s() + RETRY_S
+            for presence in ending:
+                presence.is_ending = False
             self.schedule(group)
 
     async def _forget_idle(self) -> None:
@@ -328,6 +340,7 @@ class Coordinator:
                 raise GroupNotFound(group.name)
             if group.entry.members:
                 raise GroupBusy(group.name, len(group.entry.members))
+            await self.on_forgotten(group.name, None)
             await self.cursors.delete(mark(group.name))
             await self.state.put({group.name.encode(): None})
             del self.groups[group.name]
@@ -384,3 +397,7 @@ class Coordinator:
 
     async def close(self) -> None:
         await self.state.close()
+
+
+async def _nothing(name: str, logs: Collection[tuple[str, int]] | None) -> None:
+    """Nobody else keeps anything of it."""

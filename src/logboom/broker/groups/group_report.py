@@ -10,7 +10,7 @@ from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.catalog import Catalog
 from logboom.broker.groups.coordinator import Coordinator
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry
-from logboom.broker.groups.live_group import LiveGroup
+from logboom.broker.groups.live_group import LiveGroup, QueueStanding
 from logboom.broker.groups.shares import LogId
 from logboom.broker.monitor.lags import lag_of
 from logboom.broker.slices import slices
@@ -28,6 +28,8 @@ class GroupReport:
         self._cursors = cursors
         self._catalog = catalog
         self._now_s = now_s
+        self.queued_of: Callable[[str], dict[LogId, QueueStanding]] = lambda group: {}
+        """How a queue stands, in each of its logs."""
 
     async def list_all(self, prefix: str, sees: Sieve, knows: Sieve) -> list[GroupInfo]:
         """By name. `sees` says which groups, `knows` which topics are shown."""
@@ -48,7 +50,7 @@ class GroupReport:
         """Raises GroupNotFound."""
         group = self._coordinator.find(name)
         standing = (await self._standings({name}))[name]
-        entry, logs = group.entry, self._logs(group.entry, standing, knows)
+        entry, logs = group.entry, self._logs(group, standing, knows)
         held = defaultdict(list)
         for log in logs:
             if log.member is not None:
@@ -71,42 +73,49 @@ class GroupReport:
         return found
 
     def _info(self, group: LiveGroup, standing: Standings, knows: Sieve) -> GroupInfo:
-        entry, logs = group.entry, self._logs(group.entry, standing, knows)
+        entry, logs = group.entry, self._logs(group, standing, knows)
         lags: defaultdict[str, int] = defaultdict(int)
         for log in logs:
             lags[log.topic] += log.lag
         facts = len(entry.members), len(logs), sum(lags.values()), entry.generation, dict(lags)
         return GroupInfo(group.name, entry.mode, _state(entry), *facts)
 
-    def _logs(self, entry: GroupEntry, standing: Standings, knows: Sieve) -> list[GroupLog]:
+    def _logs(self, group: LiveGroup, standing: Standings, knows: Sieve) -> list[GroupLog]:
         """Those that somebody holds, and those in which the group has a place."""
-        grants = {grant.log: grant for grant in entry.grants}
+        grants, queued = {grant.log: grant for grant in group.entry.grants}, self.queued_of(group.name)
         return [
-            self._log(log, grants.get(log), standing.get(log))
-            for log in sorted(grants.keys() | standing.keys())
+            self._log(log, grants.get(log), standing.get(log), queued.get(log))
+            for log in sorted(grants.keys() | standing.keys() | queued.keys())
             if knows is None or knows(log.topic)
         ]
 
-    def _log(self, log: LogId, grant: GrantEntry | None, standing: CursorEntry | None) -> GroupLog:
+    def _log(
+        self, log: LogId, grant: GrantEntry | None, standing: CursorEntry | None, queued: QueueStanding | None
+    ) -> GroupLog:
         hosted = self._catalog.get(log.topic)
         first = committed = 0
         if hosted is not None and hosted.topic.id == log.topic_id and log.partition < len(hosted.writers):
             writer = hosted.writers[log.partition]
             if isinstance(writer, LogWriter):
                 first, committed = hosted.describe_log(log.partition).first, writer.log.committed
-        at = first if standing is None else standing.seqno
+        seqno = None if standing is None else standing.seqno
+        if queued is not None:  # its place is committed a little later
+            seqno = queued.base
+        at = first if seqno is None else seqno
         lag = lag_of(hosted, bytes.fromhex(log.topic_id), log.partition, max(at, first)) or 0
         return GroupLog(
             *log,
             member=None if grant is None else grant.member,
             generation=0 if grant is None else grant.generation,
-            seqno=None if standing is None else standing.seqno,
+            seqno=seqno,
             bookmark=None if standing is None else str(bookmark_of(standing, log.partition)),
             first=first,
             committed=committed,
             lag=lag,
             updated=None if standing is None else standing.updated,
             is_asked_back=bool(grant and grant.asked),
+            in_flight=0 if queued is None else queued.in_flight,
+            delayed=0 if queued is None else queued.delayed,
         )
 
     def _member(self, group: LiveGroup, member: str, logs: list[str]) -> MemberInfo:

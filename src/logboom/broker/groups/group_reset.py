@@ -45,6 +45,8 @@ class GroupResets:
             if group.entry.members:
                 raise GroupBusy(group.name, len(group.entry.members))
             await self._groups.settle(group, replace(group.entry, emptied=self._groups.world.now_us()))
+            put = {(self._groups.catalog.find(topic).topic.id, partition) for topic, partition in bookmarks}
+            await self._groups.on_forgotten(group.name, put)
             moves = [
                 self._groups.move(group.name, self._groups.catalog.find(topic), partition, bookmark, True)
                 for (topic, partition), bookmark in bookmarks.items()

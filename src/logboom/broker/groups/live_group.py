@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from math import inf
+from typing import NamedTuple
 
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry
 from logboom.broker.groups.presence import MemberPresence
@@ -26,6 +27,14 @@ class GroupCounts:
     """Places that were moved."""
     refused: int = 0
     """Moves of places that were not made."""
+
+
+class QueueStanding(NamedTuple):
+    """How a group that shares records stands in one log."""
+
+    base: int
+    in_flight: int
+    delayed: int
 
 
 @dataclass(slots=True, eq=False)

@@ -59,6 +59,8 @@ class LocalGroups:
         self._its_groups()
         self._ask(caller, "read", "group", join.group)
         self._ask_whole(ReadRequest(join.topics, whole=True), caller)
+        if join.queue is not None and join.queue.dead_letter:
+            self._ask(caller, "write", "topic", join.queue.dead_letter)
         with self._admission.counting():
             return await self._members.join(join, caller)
 

@@ -13,7 +13,7 @@ from logboom.storage.data.topic import check_name as check_topic_name
 SESSION_MS: Final = 500, 3_600_000
 GIVE_BACK_MS: Final = 100, 86_400_000
 LEASE_MS: Final = 100, 86_400_000
-TRIES: Final = 1, 1_000
+TRIES: Final = 1, 100
 DELAY_MS: Final = 0, 7 * 86_400_000
 _NAME: Final = re.compile(r"[A-Za-z0-9._/:-]{1,248}", re.ASCII)
 _MEMBER: Final = re.compile(r"[A-Za-z0-9_-]{16,64}", re.ASCII)

@@ -94,6 +94,7 @@ class Counters:
     access: Callable[[], int]
     """How many users, tokens, roles, rules and quotas there are."""
     groups: Callable[[], dict[str, int]]
+    queues: Callable[[], dict[str, int]]
     """As NodeStats has them."""
     connections: dict[str, Callable[[], int]] = field(default_factory=dict)
     """How many there are now, by protocol; front-ends say so."""
@@ -153,6 +154,7 @@ class Counters:
             deletions=len(self.catalog.deletions),
             access_entries=self.access(),
             groups=self.groups(),
+            queues=self.queues(),
         )
 
     def _writes(self) -> dict[str, int]:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from logboom.batch import Record
+from logboom.client.consume.async_queue_consumer import AsyncQueueConsumer
 from logboom.client.consume.consumer_core import Commit, Say, Tell
 from logboom.client.consume.consumer_state import CLOSE_S, ConsumerState
 from logboom.client.read.async_steps import AsyncSteps
@@ -33,7 +34,14 @@ class AsyncConsumer(ConsumerState, AsyncSteps):
             print(record.topic, record.partition, record.seqno, record.value)
 
     `async with`, or the first loop, joins. One task at a time. What is called when logs come and go may be a coroutine.
+
+    With `mode="queue"` it is a `AsyncQueueConsumer`, and takes what that takes.
     """
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: Any, mode: str = "logs", **options: Any) -> Any:
+            return AsyncQueueConsumer(*arguments, **options) if mode == "queue" else super().__new__(cls)
 
     _is_open = False
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from logboom.batch import Record
 from logboom.client.consume.consumer_core import Commit, Say, Tell
 from logboom.client.consume.consumer_state import CLOSE_S, ConsumerState
+from logboom.client.consume.queue_consumer import QueueConsumer
 from logboom.client.read.blocking_steps import BlockingSteps
 from logboom.client.read.start import check_seqno
 from logboom.errors import LogboomError
@@ -34,7 +35,14 @@ class Consumer(ConsumerState, BlockingSteps):
 
     Loops wait for more, for ever, or until nothing has come for `timeout_s`; without `follow` they go up to where the
     logs ended that it holds.
+
+    With `mode="queue"` it is a `QueueConsumer`, and takes what that takes.
     """
+
+    if not TYPE_CHECKING:
+
+        def __new__(cls, *arguments: Any, mode: str = "logs", **options: Any) -> Any:
+            return QueueConsumer(*arguments, **options) if mode == "queue" else super().__new__(cls)
 
     def _begin(self) -> None:
         self._finalizer = weakref.finalize(self, self._membership.abandon)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from logboom import __version__
 from logboom.batch import microseconds
 from logboom.batch.batch import Latch
-from logboom.broker.api import CursorMove, Filter, GroupJoin, Start
+from logboom.broker.api import CursorMove, Filter, GroupJoin, GroupMode, Start
 from logboom.broker.read.log_names import join_names
 from logboom.client.consume.consumer_core import AssignedLog, CommitMode, ConsumerCore
 from logboom.client.consume.held_logs import HeldLogs
@@ -54,6 +54,7 @@ class ConsumerState:
         servers: Servers = None,
         *,
         group: str,
+        mode: GroupMode = "logs",
         commit: CommitMode = "after",
         at: At | None = None,
         timestamp: datetime | int | None = None,
@@ -76,6 +77,8 @@ class ConsumerState:
         check_start(at, gaps, timestamp=timestamp)
         if isinstance(tags_any, str) or isinstance(tags_all, str):
             raise ValueError("tags are a list of texts, such as ['red']")
+        if mode != "logs":
+            raise ValueError(f"mode is {mode!r}, allowed are 'logs' and 'queue'")
         if commit not in _MODES:
             raise ValueError(f"commit is {commit!r}, allowed are {', '.join(map(repr, _MODES))}")
         _check_positive(

@@ -15,7 +15,7 @@ import msgspec
 from logboom.access.credential import MECHANISMS
 from logboom.access.scram import NONCE_BYTES, ScramClient
 from logboom.batch.header import Buffer
-from logboom.broker.api import Chunk
+from logboom.broker.api import Chunk, LeasedChunk, LeasedJobs
 from logboom.client.link.profile import Profile
 from logboom.errors import LocalProtocolError, LogboomError, RemoteProtocolError
 from logboom.protocols.binary.codec import FRAME_BYTES_FIRST, Frame, FrameReader, encode
@@ -26,6 +26,7 @@ from logboom.protocols.binary.messages import (
     ChunkHead,
     Failure,
     Hello,
+    JobsHead,
     Kind,
     SignInStep,
     Welcome,
@@ -42,6 +43,7 @@ _welcome = msgspec.msgpack.Decoder(Welcome)
 _failure = msgspec.msgpack.Decoder(Failure)
 _appends = msgspec.msgpack.Decoder(Appends)
 _chunk = msgspec.msgpack.Decoder(ChunkHead)
+_jobs = msgspec.msgpack.Decoder(JobsHead)
 _step = msgspec.msgpack.Decoder(SignInStep)
 
 
@@ -52,14 +54,14 @@ class Reply(NamedTuple):
 
 
 class Event(NamedTuple):
-    """Something came: a Welcome, an Appends, a Chunk, a LogboomError, None for a pong, the raw bytes of a result; or
-    something that is to be replied to.
+    """Something came: a Welcome, an Appends, a Chunk, LeasedJobs, a LogboomError, None for a pong, the raw bytes of a
+    result; or something that is to be replied to.
 
     A Chunk is a view of memory that is the receiver's from now on. Correlation 0 is about the connection: it ends.
     """
 
     correlation: int
-    what: Welcome | Appends | Chunk | LogboomError | Reply | bytes | None
+    what: Welcome | Appends | Chunk | LeasedJobs | LogboomError | Reply | bytes | None
     size: int = 0
     """Of a chunk's whole frame: so much of a subscription's credit it has used."""
 
@@ -131,6 +133,8 @@ class Session:
             return Event(frame.correlation, _appends.decode(frame.head))
         if kind == Kind.CHUNK:
             return Event(frame.correlation, self._chunk_of(frame), frame.size)
+        if kind == Kind.JOBS:
+            return Event(frame.correlation, self._jobs_of(frame), frame.size)
         if kind == Kind.RESULT:
             return Event(frame.correlation, bytes(frame.head))
         if kind == Kind.ERROR:
@@ -149,17 +153,30 @@ class Session:
         raise RemoteProtocolError(f"a frame of kind {kind} makes no sense from a server")
 
     def _chunk_of(self, frame: Frame) -> Chunk:
-        head = _chunk.decode(frame.head)
-        payload = frame.payload
-        if len(payload) != head.size + 8 * (head.seqnos or 0):
+        (chunk,) = self._chunks_of(frame, [_chunk.decode(frame.head)])
+        return chunk
+
+    def _jobs_of(self, frame: Frame) -> LeasedJobs:
+        head = _jobs.decode(frame.head)
+        if len(head.tries) != len(head.chunks):
+            raise RemoteProtocolError("chunks of records that were leased do not say how often each was")
+        chunks = self._chunks_of(frame, head.chunks)
+        return LeasedJobs(list(map(LeasedChunk, chunks, head.tries)), head.lease_ms)
+
+    def _chunks_of(self, frame: Frame, heads: Sequence[ChunkHead]) -> list[Chunk]:
+        """Views of the frame's payload, which is theirs one after another."""
+        payload, chunks, at = frame.payload, [], 0
+        for head in heads:
+            middle = at + head.size
+            end = middle + 8 * (head.seqnos or 0)
+            if not 0 <= at <= middle <= end <= len(payload):
+                raise RemoteProtocolError("a chunk is not as long as it says")
+            facts = head.topic_id, head.partition, head.seqno, head.next_seqno, head.first, head.committed, head.term
+            seqnos = None if head.seqnos is None else payload[middle:end]
+            chunks.append(Chunk(*facts, payload[at:middle], seqnos, head.lineage, head.topic))
+            at = end
+        if at != len(payload):
             raise RemoteProtocolError("a chunk is not as long as it says")
-        if len(payload):
+        if at:
             self._frames.keep()
-        seqnos = None if head.seqnos is None else payload[head.size :]
-        return Chunk(
-            *(head.topic_id, head.partition, head.seqno, head.next_seqno, head.first, head.committed, head.term),
-            payload[: head.size],
-            seqnos,
-            head.lineage,
-            head.topic,
-        )
+        return chunks

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from logboom.broker.api import GroupJoin, GroupMove, HeldLog, Start
+from logboom.broker.api import GroupJoin, GroupMove, HeldLog, Settlement, Start
 
 
 class JoinGroup(msgspec.Struct, tag="join_group"):
@@ -49,4 +49,20 @@ class DeleteGroup(msgspec.Struct, tag="delete_group"):
     group: str
 
 
-GroupCall = JoinGroup | BeatGroup | LeaveGroup | CommitGroup | ListGroups | DescribeGroup | ResetGroup | DeleteGroup
+class SettleJobs(msgspec.Struct, tag="settle_jobs"):
+    group: str
+    member: str
+    settlements: list[Settlement]
+
+
+GroupCall = (
+    JoinGroup
+    | BeatGroup
+    | LeaveGroup
+    | CommitGroup
+    | ListGroups
+    | DescribeGroup
+    | ResetGroup
+    | DeleteGroup
+    | SettleJobs
+)

@@ -18,14 +18,22 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 import msgspec
 from msgspec.msgpack import Decoder
 
-from logboom.broker.api import Answer, Outcome, Part, ReadRequest, Start, call_when_done
+from logboom.broker.api import (
+    Answer,
+    Outcome,
+    Part,
+    ReadRequest,
+    Start,
+    TakeJobs,
+    call_when_done,
+)
 from logboom.broker.caller import Caller
 from logboom.broker.publish.publication import BUNDLE_BYTES_MAX
 from logboom.errors import LimitExceeded, LogboomError, ProtocolError, RemoteProtocolError
 from logboom.protocols.binary.append_run import AppendRun, cut
 from logboom.protocols.binary.codec import Frame, encode_front
 from logboom.protocols.binary.messages import Append, Call, Credit, Hello, Kind, PublishBatches, Read, SpokenFor
-from logboom.protocols.binary.push import Push, encode_chunk
+from logboom.protocols.binary.push import Push, encode_chunk, encode_jobs
 from logboom.protocols.binary.spoken_for import spoken_for
 
 if TYPE_CHECKING:
@@ -46,6 +54,7 @@ _append = Decoder(Append)
 _publish = Decoder(PublishBatches)
 _read: Decoder[Read] = Decoder(Read)
 _credit = Decoder(Credit)
+_take_jobs = Decoder(TakeJobs)
 _spoken_for = Decoder(SpokenFor)
 _call: Decoder[Any] = Decoder(Call)
 
@@ -198,6 +207,21 @@ class Handler:
         connection.send_all(encode_chunk(correlation, chunk)[0])
         if chunk.record_count:
             self._front_end.meter.note_read(chunk.record_count, len(chunk.data), perf_counter() - began)
+
+    def _take_jobs(self, frame: Frame) -> None:
+        request, correlation, caller = _take_jobs.decode(frame.head), frame.correlation, self._caller
+        self._start(correlation, lambda: self._lease(correlation, request, caller), waits=request.wait_ms > 0)
+
+    async def _lease(self, correlation: int, request: TakeJobs, caller: Caller) -> None:
+        """Answered whole, since they are the member's by now: no more at once than a connection may hold."""
+        connection = self._connection
+        await connection.writable()
+        jobs = await self._front_end.broker.take_jobs(request, caller=caller)
+        began = perf_counter()
+        connection.send_all(encode_jobs(correlation, jobs))
+        if jobs.chunks:
+            size = sum(len(leased.chunk.data) for leased in jobs.chunks)
+            self._front_end.meter.note_read(jobs.record_count, size, perf_counter() - began)
 
     def _take_subscribe(self, frame: Frame) -> None:
         head = _read.decode(frame.head)
@@ -367,6 +391,7 @@ _TAKE: Final[dict[int, Callable[[Handler, Frame], None]]] = {
     Kind.SPEAK_FOR: Handler._take_speak_for,
     Kind.APPEND: Handler._take_append,
     Kind.READ: Handler._take_read,
+    Kind.TAKE_JOBS: Handler._take_jobs,
     Kind.SUBSCRIBE: Handler._take_subscribe,
     Kind.CREDIT: Handler._take_credit,
     Kind.UNSUBSCRIBE: Handler._take_unsubscribe,

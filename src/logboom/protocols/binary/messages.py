@@ -47,6 +47,9 @@ class Kind(IntEnum):
     """Answered with RESULT; the last frame with that correlation id."""
     PUBLISH = 17
     """Batches to be staged and published in one call; answered with RESULT."""
+    TAKE_JOBS = 18
+    """The head is a `TakeJobs`; answered with JOBS."""
+    JOBS = 19
     CALL = 20
     RESULT = 21
 
@@ -203,6 +206,15 @@ class ChunkHead(msgspec.Struct, array_like=True, gc=False):
     seqnos: int | None = None
     lineage: int = 0
     topic: str = ""
+
+
+class JobsHead(msgspec.Struct, array_like=True, gc=False):
+    """A broker's LeasedJobs; the payload is that of the chunks, one after another."""
+
+    lease_ms: int
+    chunks: list[ChunkHead]
+    tries: list[int]
+    """Of each chunk."""
 
 
 class Credit(msgspec.Struct, array_like=True, gc=False):

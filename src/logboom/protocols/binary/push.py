@@ -14,11 +14,11 @@ from time import perf_counter
 from typing import TYPE_CHECKING
 
 from logboom.batch.header import Buffer
-from logboom.broker.api import Chunk
+from logboom.broker.api import Chunk, LeasedJobs
 from logboom.broker.caller import Caller
 from logboom.errors import RemoteProtocolError
 from logboom.protocols.binary.codec import encode_front
-from logboom.protocols.binary.messages import ChunkHead, Kind, Read
+from logboom.protocols.binary.messages import ChunkHead, JobsHead, Kind, Read
 
 if TYPE_CHECKING:
     from logboom.protocols.binary.connection import BinaryConnection
@@ -82,14 +82,24 @@ class Push:
 
 def encode_chunk(correlation: int, chunk: Chunk) -> tuple[list[Buffer], int]:
     """The buffers of a CHUNK frame, and its size."""
+    head, payload, size = _parts_of(chunk)
+    front = encode_front(Kind.CHUNK, correlation, head, size)
+    return [front, *payload], len(front) + size
+
+
+def _parts_of(chunk: Chunk) -> tuple[ChunkHead, list[Buffer], int]:
     data, seqnos = chunk.data, chunk.seqnos
     count = None if seqnos is None else seqnos.nbytes // 8
     head = ChunkHead(*chunk[:7], data.nbytes, count, chunk.lineage, chunk.topic)
-    size = data.nbytes + 8 * (count or 0)
-    front = encode_front(Kind.CHUNK, correlation, head, size)
-    buffers: list[Buffer] = [front]
-    if data.nbytes:
-        buffers.append(data)
+    payload: list[Buffer] = [data] if data.nbytes else []
     if seqnos is not None and seqnos.nbytes:
-        buffers.append(seqnos.cast("B"))
-    return buffers, len(front) + size
+        payload.append(seqnos.cast("B"))
+    return head, payload, data.nbytes + 8 * (count or 0)
+
+
+def encode_jobs(correlation: int, jobs: LeasedJobs) -> list[Buffer]:
+    """The buffers of a JOBS frame."""
+    parts = [_parts_of(leased.chunk) for leased in jobs.chunks]
+    head = JobsHead(jobs.lease_ms, [part[0] for part in parts], [leased.tries for leased in jobs.chunks])
+    front = encode_front(Kind.JOBS, correlation, head, sum(part[2] for part in parts))
+    return [front, *(buffer for part in parts for buffer in part[1])]
