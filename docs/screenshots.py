@@ -105,6 +105,15 @@ def lose_the_node(page: Page, scene: Scene) -> None:
     page.get_by_text("has not answered since").wait_for()
 
 
+def read_on(page: Page, scene: Scene) -> None:
+    """The members of the group, which were silent, catch up with most of what came."""
+    for number in (1, 2):
+        member = f"/groups/dashboards/members/{'panel' * 3}-{number}"
+        given = scene.node.call("POST", f"{member}/poll", {}, {"limit": 5_000})
+        scene.node.call("POST", f"{member}/commit", {"next": given["next"]})
+    page.wait_for_timeout(5_000)
+
+
 def pause(page: Page, scene: Scene) -> None:
     page.get_by_role("button", name="Pause").click()
 
@@ -120,7 +129,7 @@ PICTURES: Final = (
     Picture("record-narrow-dark", "shop", "#/topics/orders", NARROW, NIGHT, open_a_record),
     Picture("segments", "shop", "#/topics/sensors.temperature/segments"),
     Picture("cursors", "shop", "#/topics/clicks/cursors"),
-    Picture("group", "shop", "#/groups/dashboards"),
+    Picture("group", "shop", "#/groups/dashboards", step=read_on),
     Picture("settings", "shop", "#/topics/orders/settings"),
     Picture("write", "shop", "#/topics/orders", step=open_writing),
     Picture("pipeline", "works", "#/pipeline"),

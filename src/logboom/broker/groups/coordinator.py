@@ -282,6 +282,9 @@ class Coordinator:
             gone = {member for member, presence in group.presences.items() if presence.until_s <= now_s}
             asked = [grant for grant in entry.grants if grant.asked]
             taken = {grant.log for grant in asked if group.presences[grant.member].is_overdue(grant, now_s)}
+            ending = [group.presences[member] for member in gone]
+            for presence in ending:
+                presence.is_ending = True
             try:
                 await self.settle(group, without_members(entry, gone, self.world.now_us()), taken)
                 self.counts.expired += len(gone)
@@ -289,6 +292,8 @@ class Coordinator:
             except LogboomError as error:
                 logger.warning("group %s: what is due cannot be written down, it is tried again: %s", group.name, error)
                 group.retry_s = self.world.monotonic_s() + RETRY_S
+            for presence in ending:
+                presence.is_ending = False
             self.schedule(group)
 
     async def _forget_idle(self) -> None:

@@ -133,6 +133,9 @@ class MemberCalls:
         self, name: str, member: str, generation: int, held: Collection[HeldLog], wait_ms: int, caller: Caller
     ) -> GroupStanding:
         group = self._find_member(name, member, caller)
+        while group.presences[member].is_ending:
+            async with group.changing:
+                group = self._find_member(name, member, caller)
         presence = group.presences[member]
         presence.heard_s = self._groups.world.monotonic_s()
         if not (presence.is_heard and caller.is_like(presence.caller)):

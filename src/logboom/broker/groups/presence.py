@@ -24,6 +24,8 @@ class MemberPresence:
     """The generation that it said it knows."""
     told_at: dict[LogId, float] = field(default_factory=dict)
     """When it was first told that a log is asked for."""
+    is_ending: bool = False
+    """Whether its session is over, and that is being written down: it cannot be told any more that it goes on."""
     is_heard: bool = True
     """Whether it has said anything since the node began: until then `caller` is what is kept of it."""
 

@@ -29,6 +29,7 @@ from logboom.broker.api import (
 )
 from logboom.broker.caller import Caller
 from logboom.broker.slices import slices
+from logboom.broker.state.cursors import OF_GROUP
 from logboom.broker.wording import age_of, size_of
 from logboom.broker.world import REAL
 from logboom.errors import NotAllowed
@@ -308,6 +309,7 @@ def _of_limits(stats: NodeStats, cursors: int) -> Iterator[Complaint]:
         "connections": sum(stats.connections.values()),
         "unsynced_bytes": stats.writes.get("unsynced_bytes", 0),
         "cursors": cursors,
+        "groups": stats.groups.get("groups", 0),
         "stages": stats.staging.get("stages", 0),
         "staged_bytes": stats.staging.get("staged_bytes", 0),
         "publish_keys": stats.staging.get("keys", 0),
@@ -455,7 +457,9 @@ def _of_cursor(cursor: CursorInfo, first: int | None) -> Iterator[Complaint]:
     Of a log that cannot be opened nobody knows how far behind it is, and of one that was just made where it begins.
     """
     if first is None and cursor.lag is None:
-        advice = f"`logboom cursor delete {cursor.cursor} {cursor.topic}`, if it is not needed"
+        of_group = cursor.cursor.startswith(OF_GROUP)
+        goes = f"group delete {cursor.cursor[1:]}" if of_group else f"cursor delete {cursor.cursor} {cursor.topic}"
+        advice = f"`logboom {goes}`, if it is not needed"
         yield Complaint("info", "cursor without a topic", _place(cursor), "its topic was deleted", advice)
     elif first is not None and cursor.seqno < first:
         gone = counted(first - cursor.seqno, "record")
@@ -470,4 +474,6 @@ def _lagging(cursor: CursorInfo, now: int) -> Complaint:
 
 
 def _place(cursor: CursorInfo) -> str:
-    return f"{cursor.cursor} on {cursor.topic}/{cursor.partition}"
+    name = cursor.cursor
+    whose = f"group {name[1:]}" if name.startswith(OF_GROUP) else name
+    return f"{whose} on {cursor.topic}/{cursor.partition}"

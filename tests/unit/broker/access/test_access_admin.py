@@ -15,7 +15,7 @@ from logboom.access.principal import ANONYMOUS, OPERATOR
 from logboom.access.rule import Rule
 from logboom.access.scram import ScramClient
 from logboom.batch import build
-from logboom.broker.api import Filter, Part, PublishKey, ReadRequest, Receipt, RemovedUser, RoleInfo
+from logboom.broker.api import Filter, Part, PublishKey, ReadRequest, Receipt, RemovedUser, RoleInfo, Start
 from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
@@ -261,6 +261,22 @@ def test_what_one_may_not_read_one_cannot_find_out_to_exist(tmp_path: Path) -> N
         await broker.commit_cursor("billing", "secrets", 0, bookmark, caller=ITSELF)
         assert await broker.list_cursors(caller=ann) == []
         assert len(await broker.list_cursors(caller=ITSELF)) == 1
+
+    tell(tmp_path, story)
+
+
+def test_the_places_of_groups_are_listed_for_those_who_may_know_of_the_group(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await broker.create_topic("orders", caller=ITSELF)
+        for group in ("billing", "secret"):
+            await broker.reset_group(group, "orders", Start(), caller=ITSELF)
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        for kind, name in (("topic", "orders"), ("cursor", "*"), ("group", "bill*")):
+            await broker.add_rule(allow("ann", "describe", kind=kind, name=name), caller=ITSELF)
+        ann = await signed_in(broker)
+        assert [info.cursor for info in await broker.list_cursors(caller=ann)] == ["@billing"]
+        assert [info.group for info in await broker.list_groups(caller=ann)] == ["billing"]
+        assert len(await broker.list_cursors(caller=ITSELF)) == 2
 
     tell(tmp_path, story)
 

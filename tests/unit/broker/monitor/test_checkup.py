@@ -265,6 +265,12 @@ def test_a_cursor_behind_what_is_kept_is_a_warning() -> None:
     assert "4 records dropped unread" in complaint.reason
 
 
+def test_the_places_of_a_group_are_told_by_its_name() -> None:
+    lost, lagging = findings(Said([topic(0)], [cursor("@slow", seqno=4, lag=6), cursor("@lost", 9, lag=None)]))
+    assert lagging.where.startswith("group slow on t0/0")
+    assert "`logboom group delete lost`" in lost.advice
+
+
 def test_a_cursor_without_a_topic_and_one_that_lags_are_information() -> None:
     lost, lagging = findings(Said([topic(0)], [cursor("slow", seqno=4, lag=6), cursor("lost", 9, lag=None)]))
     assert (lost.kind, lagging.kind) == ("cursor without a topic", "cursor lag")

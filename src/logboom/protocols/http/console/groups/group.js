@@ -195,7 +195,7 @@ function fillMember({ parts }, info) {
   fillCell(parts.address, info.address || "–", info.address || null, !info.address);
   fillCell(parts.logs, count(info.logs.length), info.logs.slice(0, 20).join(", ") || null);
   fillCell(parts.joined, ago(info.joined, now), instant(info.joined));
-  fillCell(parts.heard, info.silent_ms < 1_500 ? "now" : `${span(info.silent_ms / 1000)} ago`, `Its session ends after ${span(info.session_ms / 1000)} of silence`);
+  fillCell(parts.heard, ago(now - info.silent_ms * 1000, now), `Its session ends after ${span(info.session_ms / 1000)} of silence`);
 }
 
 function makeLog(row) {
