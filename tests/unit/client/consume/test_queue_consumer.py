@@ -171,7 +171,7 @@ def test_what_cannot_be_is_said_at_once(address: str) -> None:
     with pytest.raises(ValueError, match="prefetch"):
         QueueConsumer("once", address, group="x", prefetch=0)
     with pytest.raises(TypeError, match="no option 'prefetches'"):
-        QueueConsumer("once", address, group="x", prefetches=1)  # type: ignore[arg-type]
+        QueueConsumer("once", address, group="x", prefetches=1)  # type: ignore[call-arg]
 
 
 def test_a_consumer_survives_a_restart_of_the_node_and_gives_nothing_twice_that_it_knows_of(tmp_path: Path) -> None:
