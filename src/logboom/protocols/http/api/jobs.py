@@ -33,7 +33,7 @@ SETTLED_MAX: Final = 1_000
 Number = Annotated[int, msgspec.Meta(ge=0, le=SEQNO_MAX)]
 
 
-class JobsQuery(msgspec.Struct, frozen=True):
+class TakeQuery(msgspec.Struct, frozen=True):
     limit: PageLimit | None = None
     wait: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
@@ -75,7 +75,7 @@ class JobsSettled(msgspec.Struct, frozen=True):
 
 
 async def take_jobs(front_end: HttpFrontEnd, request: Request) -> Response:
-    query, settings = parse_query(request, JobsQuery), front_end.settings
+    query, settings = parse_query(request, TakeQuery), front_end.settings
     usual = min(settings.page_records, settings.page_records_max)
     limit = usual if query.limit is None else check_limit(front_end, query.limit)
     if query.wait != query.wait:
@@ -146,7 +146,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         TAG,
         "Of a group with mode `queue`: records that nobody else works on, leased to this member when this is answered. "
         "Say what became of each before the lease is over.",
-        query=JobsQuery,
+        query=TakeQuery,
         meanings={
             "limit": "Return no more than so many records.",
             "wait": "Wait so many seconds while none is free; limits.read_wait_ms is the longest.",
