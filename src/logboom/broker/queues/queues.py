@@ -75,6 +75,8 @@ class Queues:
         self._queues: dict[str, WorkQueue] = {}
         self._logs: dict[tuple[str, str, str], list[tuple[Hosted, int]]] = {}
         """Of members, as long as nothing is told of topics and rules: by group, topics and principal."""
+        self._last_callers: dict[str, tuple[Caller]] = {}
+        """Who was given records of a group last: in his name dead letters are written when no member is left."""
         self._places: dict[QueueLogId, int] = {}
         self._placing: asyncio.Task[None] | None = None
         self._ending = asyncio.Event()
@@ -93,6 +95,7 @@ class Queues:
         if request.max_records < 1 or request.max_bytes < 1:
             raise InvalidGroup(request.group, "max_records and max_bytes are at least 1")
         queue = self._queue(group)
+        self._last_callers[group.name] = (caller,)
         if request.known is not None:
             if len(request.known) > RANGES_MAX:
                 raise LimitExceeded("ranges that a member knows of", RANGES_MAX, "settle some first")
@@ -173,9 +176,11 @@ class Queues:
 
     def _writer_of(self, name: str, topic: str) -> Caller:
         group = self._groups.groups.get(name)
-        for presence in () if group is None else group.presences.values():
-            if self._rules.allows(presence.caller, "write", "topic", topic):
-                return presence.caller
+        callers: list[Caller] = [] if group is None else [each.caller for each in group.presences.values()]
+        callers += self._last_callers.get(name, ())
+        for caller in callers:
+            if self._rules.allows(caller, "write", "topic", topic):
+                return caller
         raise NotAllowed("no member of the group", "write", "topic", topic)
 
     # What becomes of groups and topics.
@@ -198,6 +203,7 @@ class Queues:
             if logs is None:
                 queue.end()
                 del self._queues[name]
+                self._last_callers.pop(name, None)
         for log in list(self._places):
             if is_meant(log):
                 del self._places[log]
