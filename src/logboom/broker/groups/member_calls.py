@@ -32,8 +32,6 @@ from logboom.errors import (
 )
 from logboom.storage.bookmark import Bookmark
 
-BEATS: Final = 3
-"""So many beats go into a session."""
 MOVES_MAX: Final = 10_000
 """Of one commit."""
 WISHES_MAX: Final = 64 * 1024
@@ -146,7 +144,7 @@ class MemberCalls:
         if back:
             await self._groups.do(self._give_back(group, back))
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(wait_ms, self._groups.limits.read_wait_ms) / 1000
+        deadline = loop.time() + min(wait_ms, presence.beat_ms, self._groups.limits.read_wait_ms) / 1000
         while not self._groups.closing:
             about = group.entry.members.get(member)
             if about is None or self._groups.groups.get(name) is not group:
@@ -219,7 +217,7 @@ class MemberCalls:
             grants.append(Grant(*grant.log, grant.generation, bookmark, bool(grant.asked)))
         presence.note_told(entry, member, self._groups.world.monotonic_s())
         self._groups.schedule(group)
-        return GroupStanding(entry.generation, about.session_ms // BEATS, grants, member)
+        return GroupStanding(entry.generation, presence.beat_ms, grants, member)
 
 
 def _is_still_asked(grant: GrantEntry, now: GrantEntry | None) -> bool:

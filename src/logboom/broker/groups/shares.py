@@ -20,11 +20,15 @@ class LogId(NamedTuple):
     partition: int
 
 
-def share_out(wanted: Mapping[LogId, tuple[str, ...]], holders: Mapping[LogId, str]) -> dict[LogId, str]:
-    """The member for each log that anybody wants. `wanted` has the members that may have it, `holders` who has it."""
-    loads: dict[str, int] = {member: 0 for members in wanted.values() for member in members}
+Wanted = Mapping[LogId, frozenset[str]]
+"""Every log, with the members that may have it. Where they are many logs they are few sets, each there once."""
+
+
+def share_out(wanted: Wanted, holders: Mapping[LogId, str]) -> dict[LogId, str]:
+    """The member for each log that anybody wants. `holders` says who has it."""
+    loads: dict[str, int] = {member: 0 for members in set(wanted.values()) for member in members}
     shared: dict[LogId, str] = {}
-    alike: dict[tuple[str, ...], list[LogId]] = defaultdict(list)
+    alike: dict[frozenset[str], list[LogId]] = defaultdict(list)
     """Logs that the same members want."""
     for log in sorted(wanted):
         members = wanted[log]
@@ -42,7 +46,7 @@ def share_out(wanted: Mapping[LogId, tuple[str, ...]], holders: Mapping[LogId, s
     return shared
 
 
-def _deal(members: tuple[str, ...], logs: list[LogId], shared: dict[LogId, str], loads: dict[str, int]) -> None:
+def _deal(members: frozenset[str], logs: list[LogId], shared: dict[LogId, str], loads: dict[str, int]) -> None:
     """Each to whoever has the fewest."""
     least = [(loads[member], member) for member in members]
     heapq.heapify(least)
@@ -53,7 +57,7 @@ def _deal(members: tuple[str, ...], logs: list[LogId], shared: dict[LogId, str],
         heapq.heapreplace(least, (load + 1, member))
 
 
-def _even_out(members: tuple[str, ...], logs: list[LogId], shared: dict[LogId, str], loads: dict[str, int]) -> bool:
+def _even_out(members: frozenset[str], logs: list[LogId], shared: dict[LogId, str], loads: dict[str, int]) -> bool:
     """Move logs from those who have most to those who have fewest. Returns whether any was moved."""
     if len(members) < 2:
         return False

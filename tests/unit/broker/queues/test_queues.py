@@ -27,7 +27,7 @@ from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
-from logboom.broker.rules import OPEN, OpenRules, Right
+from logboom.broker.rules import OPEN, ObjectKind, OpenRules, Right
 from logboom.errors import GroupMismatch, InvalidGroup, LimitExceeded, MemberUnknown
 from support.brokers.any_broker import AnyBroker
 from support.waiting import until
@@ -429,6 +429,32 @@ def test_records_that_a_member_may_not_read_are_never_given_to_it(tmp_path: Path
         assert bob.tries == [1] * 4
 
     tell(tmp_path, story)
+
+
+def test_a_token_that_reaches_less_far_is_given_no_more_than_it_may_read(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        for topic in ("jobs.a", "jobs.b"):
+            await broker.create_topic(topic, 1)
+            await broker.append([Part(topic, [build([topic.encode()])])])
+        broker._topic_reads.rules = TokenRules()
+        wide = await Worker(broker, "wide", "jobs.*", Caller("ann", by="password")).join()
+        assert len(await wide.take(1)) == 1
+        assert [record.value for record, _ in wide.held] == [b"jobs.b"]
+        await wide.settle(0, 1, "release")
+        narrow = await Worker(broker, "narrow", "jobs.*", Caller("ann", by="token:1")).join()
+        wide.caller = narrow.caller  # the same member, by another way
+        for worker in (narrow, wide, narrow, wide):
+            await worker.take()
+            assert all(record.value == b"jobs.a" for record, _ in worker.held)
+
+    tell(tmp_path, story)
+
+
+class TokenRules(OpenRules):
+    """Whoever has a token may read one topic."""
+
+    def allows(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> bool:
+        return not caller.by.startswith("token:") or name == "jobs.a"
 
 
 class RulesOfOne(OpenRules):
