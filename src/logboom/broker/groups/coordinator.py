@@ -171,10 +171,18 @@ class Coordinator:
 
     async def _settled(self, group: LiveGroup, entry: GroupEntry, given_back: Collection[LogId]) -> GroupEntry:
         """Others have their turn meanwhile, however many logs and members there are."""
-        wanted = await self._wanted(group, entry)
+        wanted, most = await self._wanted(group, entry), self.limits.logs_per_subscription
         if max(len(wanted), len(entry.grants), len(entry.members)) <= SHORT:
-            return settled(entry, wanted, given_back)
-        return await asyncio.to_thread(settled, entry, wanted, given_back)
+            return settled(entry, wanted, given_back, most)
+        following = await asyncio.to_thread(settled, entry, wanted, given_back, most)
+        left = sum(map(bool, wanted.values())) - len(following.grants)
+        if left > 0 and len(following.grants) == most * len(following.members):
+            logger.warning(
+                "group %s: %d logs are read by nobody: a member holds %d at most (limits.logs_per_subscription), so it "
+                "needs more of them",
+                *(group.name, left, most),
+            )
+        return following
 
     async def _wanted(self, group: LiveGroup, entry: GroupEntry) -> Wanted:
         """Every log there is that somebody wants or holds, with the members who want it and may read it."""

@@ -80,6 +80,7 @@ class MemberCalls:
             entered = with_member(entry, join.member, about)
             if join.queue is not None and join.mode == "queue":
                 entered = replace(entered, queue=join.queue)
+            self._check_dead_letter(group.name, entered)
             try:
                 await self._groups.settle(group, entered)
             except BaseException:
@@ -89,6 +90,12 @@ class MemberCalls:
             self._groups.counts.joins += was is None
         self._groups.schedule(group)
         return True
+
+    def _check_dead_letter(self, name: str, entry: GroupEntry) -> None:
+        """A dead letter that its own group reads would be tried in vain again, and make another one."""
+        dead = "" if entry.queue is None else entry.queue.dead_letter
+        if dead and any(LogNames.parse(wish).fit(dead) for wish in {about.topics for about in entry.members.values()}):
+            raise InvalidGroup(name, f"dead_letter is {dead!r}, which the group reads itself: name another topic")
 
     def _check_identity(self, entry: GroupEntry, join: GroupJoin, caller: Caller) -> None:
         """A member, and an instance, are those of whoever has made them."""

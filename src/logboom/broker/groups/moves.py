@@ -66,13 +66,13 @@ def without_members(entry: GroupEntry, gone: Collection[str], now_us: int) -> Gr
     return replace(entry, members=members, grants=grants, emptied=0 if members else now_us)
 
 
-def settled(entry: GroupEntry, wanted: Wanted, given_back: Collection[LogId] = ()) -> GroupEntry:
+def settled(entry: GroupEntry, wanted: Wanted, given_back: Collection[LogId], most: int) -> GroupEntry:
     """The next state, where these are the logs there are, with the members that may have each, and those were given
-    back, or are taken. The same entry where nothing changes.
+    back, or are taken. Nobody holds more than `most`. The same entry where nothing changes.
     """
     generation = entry.generation + 1
     kept = [grant for grant in entry.grants if _stays(grant, entry, wanted, given_back)]
-    goal = share_out(wanted, {grant.log: grant.heir or grant.member for grant in kept})
+    goal = share_out(wanted, {grant.log: grant.heir or grant.member for grant in kept}, most)
     staying = {grant.log for grant in kept}
     touched = {grant.member for grant in entry.grants if grant.log not in staying}
     grants: list[GrantEntry] = []

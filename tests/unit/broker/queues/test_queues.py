@@ -272,6 +272,23 @@ def test_what_was_tried_in_vain_or_rejected_becomes_a_dead_letter_that_says_wher
     tell(tmp_path, story)
 
 
+def test_dead_letters_go_neither_where_the_group_reads_nor_among_the_nodes_own(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        for topic in ("jobs", "dead"):
+            await broker.create_topic(topic, 1)
+        for topics, dead in (("jobs", "jobs"), ("j*", "jobs.dead"), ("jobs,dead/0", "dead"), ("jobs", "_cursors")):
+            with pytest.raises(InvalidGroup, match="dead_letter"):
+                await Worker(broker, "ann", topics, dead_letter=dead).join()
+        assert await broker.list_groups() == []
+        await Worker(broker, "ann", dead_letter="dead").join()
+        join = GroupJoin("w", "bob".ljust(16, "-"), "dead", mode="queue")
+        with pytest.raises(InvalidGroup, match="which the group reads itself"):
+            await broker.join_group(join)
+        assert [len(info.members) for info in [await broker.describe_group("w")]] == [1]
+
+    tell(tmp_path, story)
+
+
 def test_a_record_too_large_to_be_a_dead_letter_leaves_its_value_behind(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         await broker.create_topic("jobs", 1)
