@@ -35,10 +35,10 @@ class QueuePeer:
 
 
 def work_logboom(address: str, topic: str, group: list[str], ready: Ready) -> Done:
-    from logboom import Consumer
+    from logboom import QueueConsumer
 
     count, last = 0, 0.0
-    with Consumer(topic, address, group=group[0], mode="queue", prefetch=PREFETCH) as consumer:
+    with QueueConsumer(topic, address, group=group[0], prefetch=PREFETCH) as consumer:
         ready()
         for job in consumer.jobs(timeout_s=IDLE_S):
             job.ack()

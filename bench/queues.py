@@ -11,6 +11,7 @@ from __future__ import annotations
 import multiprocessing
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -51,7 +52,7 @@ def _ours(node: Node) -> QueuePeer:
     """A new group for every time: it begins at the first record."""
     topic, group = node.create("jobs", DURABLE), ["g0"]
 
-    def fill(values: list[bytes]) -> None:
+    def fill(values: Sequence[bytes]) -> None:
         if group[0] == "g0":
             with Writer(topic, node.address) as writer:
                 writer.write_many(values)
@@ -72,7 +73,7 @@ def _time(peer: QueuePeer, workers: int) -> float:
     for worker in crew:
         worker.join()
     assert sum(count for count, _ in done) >= COUNT, done
-    return max(last for count, last in done if count) - began
+    return float(max(last for count, last in done if count) - began)
 
 
 def _work(work: Any, arguments: tuple[Any, ...], barrier: Any, results: Any) -> None:

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from logboom.batch.record import Record
     from logboom.client import (
         AsyncConsumer,
+        AsyncQueueConsumer,
         AsyncReader,
         AsyncWriter,
         Client,
         Consumer,
         FileReader,
         Profile,
+        QueueConsumer,
         Reader,
         TopicFileReader,
         Transaction,
@@ -52,6 +54,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AcksSettings",
     "AsyncConsumer",
+    "AsyncQueueConsumer",
     "AsyncReader",
     "AsyncWriter",
     "Client",
@@ -61,6 +64,7 @@ __all__ = [
     "HookSettings",
     "LogboomError",
     "Profile",
+    "QueueConsumer",
     "Reader",
     "RecompressionSettings",
     "Record",

@@ -365,15 +365,16 @@ class _GroupVisit:
             GroupMove(each.grant.topic, log[1], _mark(each, log), each.grant.generation)
             for log, each in zip(logs, held, strict=True)
         ]
+        before = [self._life.standings[log].generation for log in logs]
         positions = [each.position for each in held]
         refused = await self._ask(member, self._broker.commit_group(GROUP, member.id, moves))
         if refused is None:
             return
         no = {(each.topic, each.partition): each.code for each in refused}
-        for log, each, position in zip(logs, held, positions, strict=True):
+        for log, each, position, generation in zip(logs, held, positions, before, strict=True):
             code = no.get((each.grant.topic, log[1]))
             if code is None:
-                self._acknowledge(log, each, position)
+                self._acknowledge(log, each, position, generation)
             else:
                 assert code in ("log-not-held", "topic-not-found", "topic-recreated", "topic-deleted"), code
                 self._check_refusal(member, log, each)
@@ -384,6 +385,7 @@ class _GroupVisit:
             CursorMove(GROUP, each.grant.topic, log[1], _mark(each, log), None, False, member.id, each.grant.generation)
             for log, each in zip(logs, held, strict=True)
         ]
+        before = [self._life.standings[log].generation for log in logs]
         positions = [each.position for each in held]
         self._life.published += 1
         key = PublishKey(f"{member.id}/{self._life.published}", 0)
@@ -393,17 +395,18 @@ class _GroupVisit:
         except (LogNotHeld, TopicNotFound, TopicDeleted):
             return
         if done is not None:
-            for log, each, position in zip(logs, held, positions, strict=True):
-                self._acknowledge(log, each, position)
+            for about in zip(logs, held, positions, before, strict=True):
+                self._acknowledge(*about)
 
-    def _acknowledge(self, log: Log, held: Holding, position: int) -> None:
+    def _acknowledge(self, log: Log, held: Holding, position: int, before: int) -> None:
+        """`before` is the generation that had moved the place when this was asked for."""
         standing = self._life.standings[log]
         generation = held.grant.generation
         self._life.commits += 1
         self._life.note("commit", log, generation, position)
-        assert generation >= standing.generation, f"{log}: generation {generation} moved a place after a later one"
+        assert generation >= before, f"{log}: generation {generation} moved a place after a later one"
         standing.acknowledged = max(standing.acknowledged, position)
-        standing.generation = generation
+        standing.generation = max(standing.generation, generation)
 
     def _check_refusal(self, member: SimulatedMember, log: Log, held: Holding) -> None:
         """Who holds a log by his own view is not refused."""

@@ -12,8 +12,9 @@ import random
 import sys
 import threading
 import time
+from typing import Any
 
-from logboom import Consumer
+from logboom import QueueConsumer
 from logboom.errors import JobNotHeld
 
 LEASE_S = 4.0
@@ -22,9 +23,9 @@ SESSION_S = 3.0
 
 def main(address: str, path: str, seed: str) -> None:
     chance = random.Random(seed)
-    about = {"lease_s": LEASE_S, "session_s": SESSION_S, "tries": 50, "dead_letter": "dead", "prefetch": 40}
-    with open(path, "a", buffering=1) as notes, Consumer("jobs", address, group="w", mode="queue", **about) as consumer:
-        threading.Thread(target=lambda: (sys.stdin.read(), consumer.stop()), daemon=True).start()
+    about: Any = {"lease_s": LEASE_S, "session_s": SESSION_S, "tries": 50, "dead_letter": "dead", "prefetch": 40}
+    with open(path, "a", buffering=1) as notes, QueueConsumer("jobs", address, group="w", **about) as consumer:
+        threading.Thread(target=wait_for_end, args=(consumer,), daemon=True).start()
         for job in consumer:
             value = job.record.value.decode()
             notes.write(f"given {value} {job.tries}\n")
@@ -44,6 +45,11 @@ def main(address: str, path: str, seed: str) -> None:
                     job.ack()
             except JobNotHeld:
                 notes.write(f"late {value} {job.tries}\n")
+
+
+def wait_for_end(consumer: QueueConsumer) -> None:
+    sys.stdin.read()
+    consumer.stop()
 
 
 if __name__ == "__main__":

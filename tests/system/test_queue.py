@@ -106,6 +106,11 @@ def finish(crew: Crew, count: int) -> None:
     assert not set(crew.notes("done")) & set(letters)
 
 
+def wait_for_more(crew: Crew, count: int) -> None:
+    before = crew.given
+    wait_until(lambda: crew.given > before + count)
+
+
 def doubles(crew: Crew) -> dict[str, int]:
     """Records of which the end was told to somebody more than once."""
     return {value: times for value, times in Counter(crew.notes("done")).items() if times > 1}
@@ -132,8 +137,7 @@ def kill_the_node(root: Path, kills: int) -> None:
         for kill in range(kills + 1):
             asyncio.run(write(crew.node.address, 400 * kill, 400 * (kill + 1)))
             if kill < kills:
-                before = crew.given
-                wait_until(lambda before=before: crew.given > before + random.randint(20, 150))
+                wait_for_more(crew, random.randint(20, 150))
                 crew.node.kill()
                 name = random.choice(list(crew.workers))
                 if kill % 3 == 1:

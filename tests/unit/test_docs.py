@@ -19,6 +19,7 @@ BY_THEMSELVES = ["docs/howto/read-files.md", "docs/howto/retention.md"]
 WITH_A_NODE = [
     "README.md",
     "docs/tutorial.md",
+    "docs/howto/groups.md",
     "docs/howto/queues.md",
     "docs/howto/read.md",
     "docs/howto/validate.md",

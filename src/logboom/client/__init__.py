@@ -15,7 +15,9 @@ from logboom.lazy import exports
 
 if TYPE_CHECKING:
     from logboom.client.consume.async_consumer import AsyncConsumer
+    from logboom.client.consume.async_queue_consumer import AsyncQueueConsumer
     from logboom.client.consume.consumer import Consumer
+    from logboom.client.consume.queue_consumer import QueueConsumer
     from logboom.client.files.file_reader import FileReader
     from logboom.client.files.topic_file_reader import TopicFileReader
     from logboom.client.link.profile import Profile
@@ -30,12 +32,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsyncConsumer",
+    "AsyncQueueConsumer",
     "AsyncReader",
     "AsyncWriter",
     "Client",
     "Consumer",
     "FileReader",
     "Profile",
+    "QueueConsumer",
     "Reader",
     "RemoteBroker",
     "TopicFileReader",
@@ -47,12 +51,14 @@ __all__ = [
 
 _HOMES = {
     "AsyncConsumer": "consume.async_consumer",
+    "AsyncQueueConsumer": "consume.async_queue_consumer",
     "AsyncReader": "read.async_reader",
     "AsyncWriter": "write.async_writer",
     "Client": "publish.transaction",
     "Consumer": "consume.consumer",
     "FileReader": "files.file_reader",
     "Profile": "link.profile",
+    "QueueConsumer": "consume.queue_consumer",
     "Reader": "read.reader",
     "RemoteBroker": "remote",
     "TopicFileReader": "files.topic_file_reader",

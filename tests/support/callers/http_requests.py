@@ -78,6 +78,8 @@ HTTP: Final[dict[str, list[HttpRequest]]] = {
     "join_group": [HttpRequest(_MEMBERS, [*_GROUP, *_READ], {"topics": "events"})],
     "beat_group": [HttpRequest(f"{_MEMBER}/beat", _GROUP)],
     "poll_records": [HttpRequest(f"{_MEMBER}/poll", _GROUP)],
+    "take_jobs": [HttpRequest(f"{_MEMBER}/jobs", _GROUP)],
+    "settle_jobs": [HttpRequest(f"{_MEMBER}/jobs/settle", _GROUP, {"settlements": []})],
     "commit_group": [
         HttpRequest(f"{_MEMBER}/commit", _GROUP, {"next": ""}),
         HttpRequest(f"{_MEMBER}/commit", [*_READ, *_GROUP], {"places": [_DONE]}),

@@ -13,6 +13,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
     assert logboom.__all__ == [
         "AcksSettings",
         "AsyncConsumer",
+        "AsyncQueueConsumer",
         "AsyncReader",
         "AsyncWriter",
         "Client",
@@ -22,6 +23,7 @@ def test_the_package_exports_these_names_and_no_others() -> None:
         "HookSettings",
         "LogboomError",
         "Profile",
+        "QueueConsumer",
         "Reader",
         "RecompressionSettings",
         "Record",
@@ -39,12 +41,14 @@ def test_the_package_exports_these_names_and_no_others() -> None:
     ]
     assert logboom.client.__all__ == [
         "AsyncConsumer",
+        "AsyncQueueConsumer",
         "AsyncReader",
         "AsyncWriter",
         "Client",
         "Consumer",
         "FileReader",
         "Profile",
+        "QueueConsumer",
         "Reader",
         "RemoteBroker",
         "TopicFileReader",

@@ -180,8 +180,9 @@ class Queues:
 
     def _writer_of(self, name: str, topic: str) -> Caller:
         group = self._groups.groups.get(name)
-        callers = [] if group is None else [presence.caller for presence in group.presences.values()]
-        for caller in (*callers, *self._last_callers.get(name, ())):
+        callers: list[Caller] = [] if group is None else [each.caller for each in group.presences.values()]
+        callers += self._last_callers.get(name, ())
+        for caller in callers:
             if self._rules.allows(caller, "write", "topic", topic):
                 return caller
         raise NotAllowed("no member of the group", "write", "topic", topic)

@@ -31,7 +31,7 @@ from logboom.storage.bookmark import Bookmark, BookmarkSet
 if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
 
-NEXT_MAX: Final = 8 * 1024 * 1024
+NEXT_MAX: Final = 1024 * 1024
 """Characters of a `next`."""
 _CRC: Final = Struct("<I")
 _U32 = Annotated[int, msgspec.Meta(ge=0, lt=2**32)]
@@ -82,9 +82,11 @@ class MovesText:
         if not text:
             return []
         try:
+            if len(text) > NEXT_MAX:
+                raise ValueError(len(text))
             data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
             fields = data[: -_CRC.size]
-            if len(text) > NEXT_MAX or data[len(fields) :] != _CRC.pack(crc32c(fields)):
+            if data[len(fields) :] != _CRC.pack(crc32c(fields)):
                 raise ValueError(text)
             topics = cls._decoder.decode(fields)
         except (binascii.Error, ValueError, msgspec.MsgspecError):

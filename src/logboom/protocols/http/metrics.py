@@ -182,6 +182,10 @@ def _grouping(key: str) -> Callable[[MetricFacts], Value | None]:
     return lambda facts: facts.stats.groups.get(key)
 
 
+def _queued(key: str) -> Callable[[MetricFacts], Value | None]:
+    return lambda facts: facts.stats.queues.get(key)
+
+
 def _group_lags(facts: MetricFacts) -> Samples:
     found = (
         ((info.group, topic), lag)
@@ -433,6 +437,17 @@ FAMILIES: Final[tuple[Family, ...]] = (
     _counter("group_taken", "Logs that a member did not give back in time.", _grouping("taken")),
     _counter("group_commits", "Places of groups that were moved.", _grouping("commits")),
     _counter("group_commits_refused", "Moves of places that were refused.", _grouping("refused")),
+    _gauge("queue_in_flight", "Records of work queues that somebody works on.", _queued("in_flight")),
+    _gauge("queue_delayed", "Records of work queues that rest.", _queued("delayed")),
+    _counter("queue_leases", "Records of work queues that were given to a member.", _queued("leases")),
+    _counter("queue_redeliveries", "Of these, records that were given before.", _queued("redeliveries")),
+    _counter("queue_acks", "Records that were acknowledged.", _queued("acks")),
+    _counter("queue_releases", "Records that were given back.", _queued("releases")),
+    _counter("queue_rejects", "Records that were rejected.", _queued("rejects")),
+    _counter("queue_settlements_refused", "Records that were settled when their lease was over.", _queued("refused")),
+    _counter("queue_dead_letters", "Dead letters that were written.", _queued("dead_letters")),
+    _counter("queue_given_up", "Records tried in vain, without a dead-letter topic.", _queued("given_up")),
+    _counter("queue_skipped", "Records that were gone before they were done.", _queued("skipped")),
     _gauges(
         "job_running",
         "1 where a job of the pipeline runs, and its runner is heard of.",

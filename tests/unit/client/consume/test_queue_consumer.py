@@ -6,12 +6,11 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from logboom import AsyncConsumer, Consumer, Writer
-from logboom.client.consume.async_queue_consumer import AsyncQueueConsumer
-from logboom.client.consume.queue_consumer import QueueConsumer
+from logboom import AsyncConsumer, AsyncQueueConsumer, Consumer, QueueConsumer, Writer
 from logboom.errors import JobNotHeld, LocalProtocolError, TopicNotFound
 from support.nodes.process import NodeProcess
 from support.waiting import wait_until
@@ -31,8 +30,7 @@ def jobs(address: str, topic: str, count: int = 10) -> str:
 
 def test_jobs_come_once_and_what_is_acknowledged_never_again(address: str) -> None:
     topic = jobs(address, "once", 1000)
-    with Consumer(topic, address, group="once", mode="queue", prefetch=100) as consumer:
-        assert isinstance(consumer, QueueConsumer)
+    with QueueConsumer(topic, address, group="once", prefetch=100) as consumer:
         seen = []
         for job in consumer.jobs(timeout_s=5):
             assert (job.topic, job.partition, job.tries) == (topic, 0, 1)
@@ -42,26 +40,26 @@ def test_jobs_come_once_and_what_is_acknowledged_never_again(address: str) -> No
                 break
         assert seen == list(range(1000))
         assert consumer.flush() == []
-    with Consumer(topic, address, group="once", mode="queue") as consumer:
+    with QueueConsumer(topic, address, group="once") as consumer:
         assert consumer.poll(timeout_s=0.3) is None
 
 
 def test_what_was_not_settled_is_free_when_its_member_leaves(address: str) -> None:
     topic = jobs(address, "left")
-    with Consumer(topic, address, group="left", mode="queue") as consumer:
+    with QueueConsumer(topic, address, group="left") as consumer:
         first = consumer.poll(10)
         assert first is not None
         first.ack()
         assert consumer.poll(10) is not None
-    with Consumer(topic, address, group="left", mode="queue") as consumer:
+    with QueueConsumer(topic, address, group="left") as consumer:
         again = [consumer.poll(10) for _ in range(9)]
         assert [job.seqno for job in again if job is not None] == list(range(1, 10))
 
 
 def test_released_jobs_come_again_and_rejected_ones_become_dead_letters(address: str) -> None:
     topic = jobs(address, "tried", 2)
-    about = {"group": "tried", "mode": "queue", "tries": 2, "dead_letter": "tried-dead"}
-    with Consumer(topic, address, **about) as consumer:
+    about: Any = {"group": "tried", "tries": 2, "dead_letter": "tried-dead"}
+    with QueueConsumer(topic, address, **about) as consumer:
         seen = []
         for job in consumer.jobs(timeout_s=20):
             seen.append((job.seqno, job.tries))
@@ -74,7 +72,7 @@ def test_released_jobs_come_again_and_rejected_ones_become_dead_letters(address:
         assert sorted(seen) == [(0, 1), (0, 2), (1, 1)]
         assert consumer.flush() == []
     letters = []
-    with Consumer("tried-dead", address, group="undertakers", mode="queue") as consumer:
+    with QueueConsumer("tried-dead", address, group="undertakers") as consumer:
         for job in consumer.jobs(timeout_s=60):
             letters.append(int(job.value))
             job.ack()
@@ -85,10 +83,10 @@ def test_released_jobs_come_again_and_rejected_ones_become_dead_letters(address:
 
 def test_no_more_is_held_than_prefetch_says(address: str) -> None:
     topic = jobs(address, "held", 20)
-    with Consumer(topic, address, group="held", mode="queue", prefetch=4) as one:
+    with QueueConsumer(topic, address, group="held", prefetch=4) as one:
         mine = [one.poll(10) for _ in range(4)]
         assert one.poll(0.3) is None
-        with Consumer(topic, address, group="held", mode="queue", prefetch=4) as other:
+        with QueueConsumer(topic, address, group="held", prefetch=4) as other:
             theirs = other.poll(10)
             assert theirs is not None
             assert theirs.seqno == 4
@@ -102,14 +100,14 @@ def test_no_more_is_held_than_prefetch_says(address: str) -> None:
 
 def test_a_late_acknowledgement_that_is_waited_for_says_so(address: str) -> None:
     topic = jobs(address, "late", 1)
-    about = {"group": "late", "mode": "queue", "lease_s": 0.3}
-    with Consumer(topic, address, **about) as one, Consumer(topic, address, **about) as other:
+    about: Any = {"group": "late", "lease_s": 0.3}
+    with QueueConsumer(topic, address, **about) as one, QueueConsumer(topic, address, **about) as other:
         mine = one.poll(10)
         if mine is None:
             one, other = other, one
             mine = one.poll(10)
         assert mine is not None
-        theirs = wait_until(lambda: other.poll(0.2))
+        theirs: Any = wait_until(lambda: other.poll(0.2))
         assert theirs.tries > mine.tries
         theirs.extend(wait=True)
         with pytest.raises(JobNotHeld):
@@ -122,7 +120,7 @@ def test_a_late_acknowledgement_that_is_waited_for_says_so(address: str) -> None
 
 def test_what_waits_to_be_given_keeps_its_lease(address: str) -> None:
     topic = jobs(address, "waits", 3)
-    with Consumer(topic, address, group="waits", mode="queue", lease_s=0.5) as consumer:
+    with QueueConsumer(topic, address, group="waits", lease_s=0.5) as consumer:
         seen = []
         for job in consumer.jobs(timeout_s=5):
             threading.Event().wait(0.8)
@@ -135,7 +133,7 @@ def test_what_waits_to_be_given_keeps_its_lease(address: str) -> None:
 
 def test_a_loop_can_be_stopped_from_elsewhere_and_a_closed_consumer_says_so(address: str) -> None:
     topic = jobs(address, "stopped", 1)
-    consumer = Consumer(topic, address, group="stopped", mode="queue")
+    consumer = QueueConsumer(topic, address, group="stopped")
     for job in consumer:
         job.ack()
         threading.Timer(0.1, consumer.stop).start()
@@ -145,7 +143,7 @@ def test_a_loop_can_be_stopped_from_elsewhere_and_a_closed_consumer_says_so(addr
         next(consumer_anew(consumer))
 
 
-def consumer_anew(consumer: Consumer) -> Iterator[object]:
+def consumer_anew(consumer: QueueConsumer) -> Iterator[object]:
     consumer._is_stopped = False
     return iter(consumer)
 
@@ -155,8 +153,7 @@ def test_an_async_consumer_does_the_same(address: str) -> None:
 
     async def story() -> None:
         seen = []
-        async with AsyncConsumer(topic, address, group="async", mode="queue", prefetch=50) as consumer:
-            assert isinstance(consumer, AsyncQueueConsumer)
+        async with AsyncQueueConsumer(topic, address, group="async", prefetch=50) as consumer:
             async for job in consumer:
                 seen.append(job.seqno)
                 job.ack()
@@ -170,19 +167,17 @@ def test_an_async_consumer_does_the_same(address: str) -> None:
 
 def test_what_cannot_be_is_said_at_once(address: str) -> None:
     with pytest.raises(TopicNotFound):
-        Consumer("nowhere", address, group="x", mode="queue")
-    with pytest.raises(ValueError, match="allowed are 'logs' and 'queue'"):
-        Consumer("once", address, group="x", mode="other")
+        QueueConsumer("nowhere", address, group="x")
     with pytest.raises(ValueError, match="prefetch"):
-        Consumer("once", address, group="x", mode="queue", prefetch=0)
+        QueueConsumer("once", address, group="x", prefetch=0)
     with pytest.raises(TypeError, match="no option 'prefetches'"):
-        Consumer("once", address, group="x", mode="queue", prefetches=1)
+        QueueConsumer("once", address, group="x", prefetches=1)  # type: ignore[call-arg]
 
 
 def test_a_consumer_survives_a_restart_of_the_node_and_gives_nothing_twice_that_it_knows_of(tmp_path: Path) -> None:
     with NodeProcess(tmp_path) as node:
         topic = jobs(node.address, "restarted", 100)
-        with Consumer(topic, node.address, group="g", mode="queue", prefetch=30) as consumer:
+        with QueueConsumer(topic, node.address, group="g", prefetch=30) as consumer:
             seen = []
             for job in consumer.jobs(timeout_s=60):
                 seen.append((job.seqno, job.tries))
@@ -194,3 +189,14 @@ def test_a_consumer_survives_a_restart_of_the_node_and_gives_nothing_twice_that_
                     break
             assert consumer.flush() == []
         assert seen == [(number, 1) for number in range(100)]
+
+
+def test_a_consumer_says_by_its_mode_which_it_is(address: str) -> None:
+    topic, about = jobs(address, "modes"), {"group": "modes", "mode": "queue"}
+    options: Any = about
+    found: Any = Consumer(topic, address, **options)
+    assert isinstance(found, QueueConsumer)
+    found.close()
+    assert isinstance(AsyncConsumer(topic, address, **options), AsyncQueueConsumer)
+    with pytest.raises(ValueError, match="allowed are 'logs' and 'queue'"):
+        Consumer(topic, address, group="x", mode="other")  # type: ignore[arg-type]

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from logboom.protocols.http.front_end import HttpFrontEnd
 
 MOVES_MAX: Final = 1_000
+HELD_MAX: Final = 100_000
 SHOWN_MAX: Final = 100
 """Of logs in a header."""
 CLIENT_MAX: Final = 100
@@ -112,7 +113,7 @@ class MemberBeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the member was told last: with `wait`, the answer waits for a higher one."""
     next: str = ""
     """Of the last page: of these logs it still has records, any other that it was asked for it gives back."""
-    held: list[HeldPartition] = []
+    held: Annotated[list[HeldPartition], msgspec.Meta(max_length=HELD_MAX)] = []
     """More logs that it does not give back."""
 
 
