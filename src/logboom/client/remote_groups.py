@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final, TypeVar
 
 from msgspec.msgpack import Decoder
 
@@ -13,6 +14,10 @@ from logboom.errors import RemoteProtocolError
 from logboom.protocols.binary import group_messages as messages
 from logboom.protocols.binary.messages import Kind
 
+PIECE_BYTES: Final = 48 * 1024
+THING_BYTES: Final = 64
+"""What one takes besides its texts, at most."""
+Thing = TypeVar("Thing")
 _standing = Decoder(api.GroupStanding)
 _refused = Decoder(list[api.RefusedMove])
 _groups = Decoder(list[api.GroupInfo])
@@ -53,7 +58,9 @@ class RemoteGroups:
     async def commit_group(
         self, group: str, member: str, moves: list[api.GroupMove], *, caller: Caller = EVERYBODY
     ) -> list[api.RefusedMove]:
-        refused: list[api.RefusedMove] = await self._call(messages.CommitGroup(group, member, moves), _refused, caller)
+        refused: list[api.RefusedMove] = []
+        for some in _pieces(moves, lambda move: len(move.topic) + len(move.bookmark)):
+            refused += await self._call(messages.CommitGroup(group, member, some), _refused, caller)
         return refused
 
     async def list_groups(self, prefix: str = "", *, caller: Caller = EVERYBODY) -> list[api.GroupInfo]:
@@ -81,9 +88,23 @@ class RemoteGroups:
     async def settle_jobs(
         self, group: str, member: str, settlements: list[api.Settlement], *, caller: Caller = EVERYBODY
     ) -> list[api.RefusedSettlement]:
-        head = messages.SettleJobs(group, member, settlements)
-        refused: list[api.RefusedSettlement] = await self._call(head, _refused_jobs, caller)
+        refused: list[api.RefusedSettlement] = []
+        for some in _pieces(settlements, lambda each: len(each.topic_id)):
+            refused += await self._call(messages.SettleJobs(group, member, some), _refused_jobs, caller)
         return refused
+
+
+def _pieces(things: list[Thing], size_of: Callable[[Thing], int]) -> Iterator[list[Thing]]:
+    """As many as go into the head of one frame; none is a piece, too, so that somebody hears of it."""
+    some: list[Thing] = []
+    size = 0
+    for thing in things:
+        size += THING_BYTES + size_of(thing)
+        if some and size > PIECE_BYTES:
+            yield some
+            some, size = [], THING_BYTES + size_of(thing)
+        some.append(thing)
+    yield some
 
 
 def _jobs(answer: object) -> api.LeasedJobs:

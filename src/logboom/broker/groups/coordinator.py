@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import heapq
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, replace
@@ -34,11 +35,12 @@ from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, decode_gro
 from logboom.broker.groups.live_group import GroupCounts, LiveGroup
 from logboom.broker.groups.moves import settled, taken_over, without_members
 from logboom.broker.groups.presence import MemberPresence
-from logboom.broker.groups.shares import LogId
+from logboom.broker.groups.shares import LogId, Wanted
 from logboom.broker.groups.wishes import mark
 from logboom.broker.limits import Limits
 from logboom.broker.read.log_names import LogNames
 from logboom.broker.read.topic_reads import TopicReads
+from logboom.broker.slices import slices
 from logboom.broker.state.cursors import Cursors, bookmark_of, cursor_key
 from logboom.broker.state.internal_log import StateLog
 from logboom.broker.state.log_cursors import commit_in
@@ -49,6 +51,8 @@ RETRY_S: Final = 1.0
 TICK_S: Final = 0.25
 """So often a node with members notes that it listens: what it was away for is known as exactly."""
 DUE_LEAST: Final = 1_000
+SHORT: Final = 500
+"""Logs, or members, that are shared out at once; more on a thread."""
 LOOK_S: Final = 3_600.0
 """How often groups are looked for that nobody has been a member of for long."""
 
@@ -144,7 +148,7 @@ class Coordinator:
         before = group.entry
         if group.is_inherited:
             entry = taken_over(entry)
-        following = entry if entry.mode == "queue" else settled(entry, self._wanted(group, entry), given_back)
+        following = entry if entry.mode == "queue" else await self._settled(group, entry, given_back)
         if following == before and group.is_kept:
             return
         await self.state.put({group.name.encode(): encode_group(following)})
@@ -165,25 +169,53 @@ class Coordinator:
                 group.wake(member)
         self.schedule(group)
 
-    def _wanted(self, group: LiveGroup, entry: GroupEntry) -> dict[LogId, tuple[str, ...]]:
+    async def _settled(self, group: LiveGroup, entry: GroupEntry, given_back: Collection[LogId]) -> GroupEntry:
+        """Others have their turn meanwhile, however many logs and members there are."""
+        wanted, most = await self._wanted(group, entry), self.limits.logs_per_subscription
+        if max(len(wanted), len(entry.grants), len(entry.members)) <= SHORT:
+            return settled(entry, wanted, given_back, most)
+        following = await asyncio.to_thread(settled, entry, wanted, given_back, most)
+        left = sum(map(bool, wanted.values())) - len(following.grants)
+        if left > 0 and len(following.grants) == most * len(following.members):
+            logger.warning(
+                "group %s: %d logs are read by nobody: a member holds %d at most (limits.logs_per_subscription), so it "
+                "needs more of them",
+                *(group.name, left, most),
+            )
+        return following
+
+    async def _wanted(self, group: LiveGroup, entry: GroupEntry) -> Wanted:
         """Every log there is that somebody wants or holds, with the members who want it and may read it."""
-        wanted: dict[LogId, set[str]] = {grant.log: set() for grant in entry.grants if self._is_there(grant)}
+        kinds: list[frozenset[str]] = []
+        """Members who want and may read the same."""
+        found: dict[LogId, list[int]] = {grant.log: [] for grant in entry.grants if self._is_there(grant)}
+        unheard: defaultdict[str, list[LogId]] = defaultdict(list)
         for grant in entry.grants:
             presence = group.presences.get(grant.member)
-            if presence is not None and not presence.is_heard and grant.log in wanted:
-                wanted[grant.log].add(grant.member)  # what it may read is known when it is heard of
-        alike: dict[tuple[str, Caller], list[str]] = {}
+            if presence is not None and not presence.is_heard and grant.log in found:
+                unheard[grant.member].append(grant.log)  # what it may read is known when it is heard of
+        for member, logs in unheard.items():
+            for log in logs:
+                found[log].append(len(kinds))
+            kinds.append(frozenset((member,)))
+        alike: defaultdict[tuple[str, Caller], list[str]] = defaultdict(list)
         for member, about in entry.members.items():
             caller = replace(group.presences[member].caller, address="", protocol="")
-            alike.setdefault((about.topics, caller), []).append(member)
+            alike[about.topics, caller].append(member)
         for (topics, caller), members in alike.items():
             request = ReadRequest(topics, whole=True)
-            for hosted, partition in self.reads.find(LogNames.parse(topics), request, caller):
-                wanted.setdefault(LogId(hosted.topic.name, hosted.topic.id, partition), set()).update(members)
-        if len(wanted) > self.limits.group_logs:
-            self._say_too_many(group, len(wanted))
-            wanted = dict(sorted(wanted.items())[: self.limits.group_logs])
-        return {log: tuple(sorted(members)) for log, members in wanted.items()}
+            async for some in slices(list(self.reads.find(LogNames.parse(topics), request, caller))):
+                for hosted, partition in some:
+                    log = LogId(hosted.topic.name, hosted.topic.id, partition)
+                    found.setdefault(log, []).append(len(kinds))
+            kinds.append(frozenset(members))
+        if len(found) > self.limits.group_logs:
+            self._say_too_many(group, len(found))
+            found = dict(sorted(found.items())[: self.limits.group_logs])
+        wanted = {log: tuple(which) for log, which in found.items()}
+        joined = {which: frozenset[str]().union(*(kinds[kind] for kind in which)) for which in set(wanted.values())}
+        once = {members: members for members in joined.values()}
+        return {log: once[joined[which]] for log, which in wanted.items()}
 
     def _say_too_many(self, group: LiveGroup, count: int) -> None:
         logger.warning(

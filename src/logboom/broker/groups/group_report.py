@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 
+from msgspec import structs
+
 from logboom.broker.api.groups import GroupDescription, GroupInfo, GroupLog, GroupState, MemberInfo
 from logboom.broker.append.log_writer import LogWriter
 from logboom.broker.catalog import Catalog
@@ -55,9 +57,11 @@ class GroupReport:
         for log in logs:
             if log.member is not None:
                 held[log.member].append(f"{log.topic}/{log.partition}")
-        members = [self._member(group, member, held[member]) for member in sorted(entry.members)]
-        lag = sum(log.lag for log in logs)
-        return GroupDescription(name, entry.mode, _state(entry), entry.generation, members, logs, entry.queue, lag)
+        members = [self._member(group, member, held[member], knows) for member in sorted(entry.members)]
+        lag, queue = sum(log.lag for log in logs), entry.queue
+        if queue is not None and queue.dead_letter and knows is not None and not knows(queue.dead_letter):
+            queue = structs.replace(queue, dead_letter="")
+        return GroupDescription(name, entry.mode, _state(entry), entry.generation, members, logs, queue, lag)
 
     async def _standings(self, names: set[str]) -> defaultdict[str, Standings]:
         """Where these groups stand."""
@@ -118,14 +122,22 @@ class GroupReport:
             delayed=0 if queued is None else queued.delayed,
         )
 
-    def _member(self, group: LiveGroup, member: str, logs: list[str]) -> MemberInfo:
+    def _member(self, group: LiveGroup, member: str, logs: list[str], knows: Sieve) -> MemberInfo:
         about, presence = group.entry.members[member], group.presences.get(member)
         silent_s = 0.0 if presence is None else self._now_s() - presence.heard_s
         address = about.address if presence is None else presence.caller.address or about.address
         return MemberInfo(
-            *(member, about.instance, about.client, about.principal, address, about.topics, about.joined),
+            *(member, about.instance, about.client, about.principal, address),
+            *(_known_wish(about.topics, knows), about.joined),
             *(about.session_ms, max(0, int(silent_s * 1000)), logs),
         )
+
+
+def _known_wish(topics: str, knows: Sieve) -> str:
+    """Without the names of topics that are not shown."""
+    if knows is None:
+        return topics
+    return ",".join(part for part in topics.split(",") if knows(part.partition("/")[0].strip()))
 
 
 def _state(entry: GroupEntry) -> GroupState:

@@ -32,8 +32,6 @@ from logboom.errors import (
 )
 from logboom.storage.bookmark import Bookmark
 
-BEATS: Final = 3
-"""So many beats go into a session."""
 MOVES_MAX: Final = 10_000
 """Of one commit."""
 WISHES_MAX: Final = 64 * 1024
@@ -82,6 +80,7 @@ class MemberCalls:
             entered = with_member(entry, join.member, about)
             if join.queue is not None and join.mode == "queue":
                 entered = replace(entered, queue=join.queue)
+            self._check_dead_letter(group.name, entered)
             try:
                 await self._groups.settle(group, entered)
             except BaseException:
@@ -91,6 +90,12 @@ class MemberCalls:
             self._groups.counts.joins += was is None
         self._groups.schedule(group)
         return True
+
+    def _check_dead_letter(self, name: str, entry: GroupEntry) -> None:
+        """A dead letter that its own group reads would be tried in vain again, and make another one."""
+        dead = "" if entry.queue is None else entry.queue.dead_letter
+        if dead and any(LogNames.parse(wish).fit(dead) for wish in {about.topics for about in entry.members.values()}):
+            raise InvalidGroup(name, f"dead_letter is {dead!r}, which the group reads itself: name another topic")
 
     def _check_identity(self, entry: GroupEntry, join: GroupJoin, caller: Caller) -> None:
         """A member, and an instance, are those of whoever has made them."""
@@ -146,7 +151,7 @@ class MemberCalls:
         if back:
             await self._groups.do(self._give_back(group, back))
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + min(wait_ms, self._groups.limits.read_wait_ms) / 1000
+        deadline = loop.time() + min(wait_ms, presence.beat_ms, self._groups.limits.read_wait_ms) / 1000
         while not self._groups.closing:
             about = group.entry.members.get(member)
             if about is None or self._groups.groups.get(name) is not group:
@@ -219,7 +224,7 @@ class MemberCalls:
             grants.append(Grant(*grant.log, grant.generation, bookmark, bool(grant.asked)))
         presence.note_told(entry, member, self._groups.world.monotonic_s())
         self._groups.schedule(group)
-        return GroupStanding(entry.generation, about.session_ms // BEATS, grants, member)
+        return GroupStanding(entry.generation, presence.beat_ms, grants, member)
 
 
 def _is_still_asked(grant: GrantEntry, now: GrantEntry | None) -> bool:

@@ -10,13 +10,13 @@ Pure functions of an entry; nothing is changed in place, nothing waits. Invarian
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from typing import Final
 
 from msgspec.structs import replace
 
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, MemberEntry
-from logboom.broker.groups.shares import LogId, share_out
+from logboom.broker.groups.shares import LogId, Wanted, share_out
 
 TAKE_OVER: Final = 1_000_000
 """More generations than a node gives out in the time that its copy may lie behind."""
@@ -66,15 +66,13 @@ def without_members(entry: GroupEntry, gone: Collection[str], now_us: int) -> Gr
     return replace(entry, members=members, grants=grants, emptied=0 if members else now_us)
 
 
-def settled(
-    entry: GroupEntry, wanted: Mapping[LogId, tuple[str, ...]], given_back: Collection[LogId] = ()
-) -> GroupEntry:
+def settled(entry: GroupEntry, wanted: Wanted, given_back: Collection[LogId], most: int) -> GroupEntry:
     """The next state, where these are the logs there are, with the members that may have each, and those were given
-    back, or are taken. The same entry where nothing changes.
+    back, or are taken. Nobody holds more than `most`. The same entry where nothing changes.
     """
     generation = entry.generation + 1
     kept = [grant for grant in entry.grants if _stays(grant, entry, wanted, given_back)]
-    goal = share_out(wanted, {grant.log: grant.heir or grant.member for grant in kept})
+    goal = share_out(wanted, {grant.log: grant.heir or grant.member for grant in kept}, most)
     staying = {grant.log for grant in kept}
     touched = {grant.member for grant in entry.grants if grant.log not in staying}
     grants: list[GrantEntry] = []
@@ -99,7 +97,5 @@ def settled(
     return replace(entry, generation=generation, members=members, grants=tuple(grants))
 
 
-def _stays(
-    grant: GrantEntry, entry: GroupEntry, wanted: Mapping[LogId, tuple[str, ...]], given_back: Collection[LogId]
-) -> bool:
+def _stays(grant: GrantEntry, entry: GroupEntry, wanted: Wanted, given_back: Collection[LogId]) -> bool:
     return grant.log in wanted and grant.log not in given_back and grant.member in entry.members

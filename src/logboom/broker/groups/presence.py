@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from typing import Final
 
 from logboom.broker.caller import Caller
 from logboom.broker.groups.group_entry import GrantEntry, GroupEntry, MemberEntry
 from logboom.broker.groups.shares import LogId
+
+BEATS: Final = 3
+"""So many beats go into a session."""
 
 
 @dataclass(slots=True, eq=False)
@@ -37,6 +41,11 @@ class MemberPresence:
         """It has joined again, and had been told this already."""
         if before is not None:
             self.knows, self.told_at = before.knows, before.told_at
+
+    @property
+    def beat_ms(self) -> int:
+        """The longest it may wait with its next beat, and the longest that one waits for news."""
+        return int(self.session_s * 1000) // BEATS
 
     @property
     def until_s(self) -> float:

@@ -1,13 +1,14 @@
 """Which member of a group is to have which log: evenly, and with as few moves as that takes.
 
 A log goes only to members that want it. Members who want the same logs have as many of them as each other, or one more.
-A log stays where it is unless its holder has two more than another who wants it.
+A log stays where it is unless its holder has two more than another who wants it. Nobody has more than so many: what is
+left then waits for more members.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -20,11 +21,15 @@ class LogId(NamedTuple):
     partition: int
 
 
-def share_out(wanted: Mapping[LogId, tuple[str, ...]], holders: Mapping[LogId, str]) -> dict[LogId, str]:
-    """The member for each log that anybody wants. `wanted` has the members that may have it, `holders` who has it."""
-    loads: dict[str, int] = {member: 0 for members in wanted.values() for member in members}
+Wanted = Mapping[LogId, frozenset[str]]
+"""Every log, with the members that may have it. Where they are many logs they are few sets, each there once."""
+
+
+def share_out(wanted: Wanted, holders: Mapping[LogId, str], most: int) -> dict[LogId, str]:
+    """The member for each log that anybody wants, `most` for one at most. `holders` says who has it."""
+    loads: dict[str, int] = {member: 0 for members in set(wanted.values()) for member in members}
     shared: dict[LogId, str] = {}
-    alike: dict[tuple[str, ...], list[LogId]] = defaultdict(list)
+    alike: dict[frozenset[str], list[LogId]] = defaultdict(list)
     """Logs that the same members want."""
     for log in sorted(wanted):
         members = wanted[log]
@@ -39,10 +44,20 @@ def share_out(wanted: Mapping[LogId, tuple[str, ...]], holders: Mapping[LogId, s
         _deal(members, [log for log in logs if log not in shared], shared, loads)
     while sum(_even_out(members, logs, shared, loads) for members, logs in alike.items()):
         pass  # each move brings two loads closer, so this ends
-    return shared
+    return shared if max(loads.values(), default=0) <= most else _cut(shared, holders, most)
 
 
-def _deal(members: tuple[str, ...], logs: list[LogId], shared: dict[LogId, str], loads: dict[str, int]) -> None:
+def _cut(shared: dict[LogId, str], holders: Mapping[LogId, str], most: int) -> dict[LogId, str]:
+    """Everybody keeps the first of what he has, and of the rest as much as he may have."""
+    loads, cut = Counter[str](), dict[LogId, str]()
+    for log, member in sorted(shared.items(), key=lambda each: (holders.get(each[0]) != each[1], each[0])):
+        if loads[member] < most:
+            cut[log] = member
+            loads[member] += 1
+    return cut
+
+
+def _deal(members: frozenset[str], logs: list[LogId], shared: dict[LogId, str], loads: dict[str, int]) -> None:
     """Each to whoever has the fewest."""
     least = [(loads[member], member) for member in members]
     heapq.heapify(least)
@@ -53,7 +68,7 @@ def _deal(members: tuple[str, ...], logs: list[LogId], shared: dict[LogId, str],
         heapq.heapreplace(least, (load + 1, member))
 
 
-def _even_out(members: tuple[str, ...], logs: list[LogId], shared: dict[LogId, str], loads: dict[str, int]) -> bool:
+def _even_out(members: frozenset[str], logs: list[LogId], shared: dict[LogId, str], loads: dict[str, int]) -> bool:
     """Move logs from those who have most to those who have fewest. Returns whether any was moved."""
     if len(members) < 2:
         return False

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from logboom.broker.admission import check_not_internal
 from logboom.broker.api.groups import GroupJoin, QueueSettings
 from logboom.broker.state.cursors import OF_GROUP
-from logboom.errors import InvalidGroup, InvalidTopicName
+from logboom.errors import InvalidGroup, InvalidTopicName, TopicNotAllowed
 from logboom.storage.data.topic import check_name as check_topic_name
 
 SESSION_MS: Final = 500, 3_600_000
@@ -53,7 +54,8 @@ def _check_queue(group: str, queue: QueueSettings) -> None:
     if queue.dead_letter:
         try:
             check_topic_name(queue.dead_letter)
-        except InvalidTopicName as error:
+            check_not_internal(queue.dead_letter)
+        except (InvalidTopicName, TopicNotAllowed) as error:
             raise InvalidGroup(group, f"dead_letter: {error}") from None
 
 

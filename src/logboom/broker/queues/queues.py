@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, Final
 
@@ -50,6 +50,8 @@ PLACE_S: Final = 1.0
 """How often the places of groups are committed at most."""
 SETTLEMENTS_MAX: Final = 10_000
 """Of one call."""
+KNOWN_MAX: Final = 1_000
+"""Of wishes whose logs are remembered."""
 RANGES_MAX: Final = 10_000
 """That a member says it knows of."""
 
@@ -73,8 +75,8 @@ class Queues:
         self._spawn = spawn
         self._catalog: Catalog = coordinator.catalog
         self._queues: dict[str, WorkQueue] = {}
-        self._logs: dict[tuple[str, str, str], list[tuple[Hosted, int]]] = {}
-        """Of members, as long as nothing is told of topics and rules: by group, topics and principal."""
+        self._logs: dict[tuple[str, str, Caller], list[tuple[Hosted, int]]] = {}
+        """Of members, as long as nothing is told of topics and rules: by group, topics, and who asks."""
         self._last_callers: dict[str, tuple[Caller]] = {}
         """Who was given records of a group last: in his name dead letters are written when no member is left."""
         self._places: dict[QueueLogId, int] = {}
@@ -99,11 +101,11 @@ class Queues:
         if request.known is not None:
             if len(request.known) > RANGES_MAX:
                 raise LimitExceeded("ranges that a member knows of", RANGES_MAX, "settle some first")
-            self._open_all(queue, group, request.member)
+            self._open_all(queue, group, request.member, caller)
             queue.keep_only(request.member, request.known)
         return await queue.take(
             request,
-            lambda: self._open_all(queue, self._find(request.group, request.member, caller), request.member),
+            lambda: self._open_all(queue, self._find(request.group, request.member, caller), request.member, caller),
             lambda: self._rules.restriction(caller, "read"),
         )
 
@@ -122,7 +124,7 @@ class Queues:
         queue = self._queue(group)
         opened = {(log.id.topic_id, log.partition): log for log in queue.logs}
         if any((each.topic_id, each.partition) not in opened for each in settlements):
-            logs = self._open_all(queue, group, member)
+            logs = self._open_all(queue, group, member, caller)
             opened |= {(log.id.topic_id, log.partition): log for log in logs}
         return await queue.settle(member, settlements, lambda *log: opened.get(log))
 
@@ -147,14 +149,16 @@ class Queues:
         group = self._groups.groups.get(name)
         return (None if group is None else group.entry.queue) or QueueSettings()
 
-    def _open_all(self, queue: WorkQueue, group: LiveGroup, member: str) -> list[QueuedLog]:
-        """The logs that a member may take from."""
-        about, presence = group.entry.members[member], group.presences[member]
-        key = group.name, about.topics, about.principal
+    def _open_all(self, queue: WorkQueue, group: LiveGroup, member: str, caller: Caller) -> list[QueuedLog]:
+        """The logs that a member may take from, as whoever calls now: with a token it may be less than before."""
+        about = group.entry.members[member]
+        key = group.name, about.topics, replace(caller, address="", protocol="")
         found = self._logs.get(key)
         if found is None or any(self._catalog.get(hosted.topic.name) is not hosted for hosted, _ in found):
             request = ReadRequest(about.topics, whole=True, gaps="skip")
-            found = list(self._groups.reads.find(LogNames.parse(about.topics), request, presence.caller))
+            found = list(self._groups.reads.find(LogNames.parse(about.topics), request, caller))
+            if len(self._logs) >= KNOWN_MAX:
+                self._logs.clear()
             self._logs[key] = found = found[: self._groups.limits.group_logs]
         return [queue.open(hosted, partition, group.entry.members.__contains__) for hosted, partition in found]
 

@@ -33,6 +33,8 @@ from logboom.errors import JobNotHeld, LimitExceeded, LogboomError, MemberUnknow
 WAIT_MS: Final = 30_000
 SETTLED_MOST: Final = 5_000
 """Settlements of one call."""
+KNOWN_MOST: Final = 600
+"""Ranges that go into the head of one frame."""
 REFUSALS_MOST: Final = 1_000
 """That are remembered until somebody asks."""
 LEAVE_S: Final = 5.0
@@ -208,6 +210,8 @@ class QueueMember:
         known: list[JobRange] | None = [
             JobRange(*piece.log, *each) for piece in self._pieces for each in piece.ranges()
         ]
+        if len(known or ()) > KNOWN_MOST:  # then what got lost is free when its lease has run out
+            known = None
         while True:
             room = self._prefetch - self._held
             if known is None and (room < (self._prefetch + 1) // 2 or self._is_idle):

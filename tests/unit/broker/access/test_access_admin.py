@@ -15,7 +15,18 @@ from logboom.access.principal import ANONYMOUS, OPERATOR
 from logboom.access.rule import Rule
 from logboom.access.scram import ScramClient
 from logboom.batch import build
-from logboom.broker.api import Filter, Part, PublishKey, ReadRequest, Receipt, RemovedUser, RoleInfo, Start
+from logboom.broker.api import (
+    Filter,
+    GroupJoin,
+    Part,
+    PublishKey,
+    QueueSettings,
+    ReadRequest,
+    Receipt,
+    RemovedUser,
+    RoleInfo,
+    Start,
+)
 from logboom.broker.caller import EVERYBODY, ITSELF, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.local import LocalBroker
@@ -277,6 +288,27 @@ def test_the_places_of_groups_are_listed_for_those_who_may_know_of_the_group(tmp
         assert [info.cursor for info in await broker.list_cursors(caller=ann)] == ["@billing"]
         assert [info.group for info in await broker.list_groups(caller=ann)] == ["billing"]
         assert len(await broker.list_cursors(caller=ITSELF)) == 2
+
+    tell(tmp_path, story)
+
+
+def test_who_looks_at_a_group_learns_no_names_of_topics_from_what_its_members_want(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        for name in ("orders", "secrets", "graves"):
+            await broker.create_topic(name, caller=ITSELF)
+        wish, queue = "orders,secrets/0,secret.*", QueueSettings(dead_letter="graves")
+        for group, mode in (("billing", "logs"), ("work", "queue")):
+            join = GroupJoin(group, "member-of-0123456789", wish, mode=mode, queue=queue)  # type: ignore[arg-type]
+            await broker.join_group(join, caller=ITSELF)
+        await broker.add_user("ann", [credential()], caller=ITSELF)
+        for kind, name in (("topic", "orders"), ("group", "*")):
+            await broker.add_rule(allow("ann", "describe", kind=kind, name=name), caller=ITSELF)
+        ann = await signed_in(broker)
+        for group in ("billing", "work"):
+            found = await broker.describe_group(group, caller=ann)
+            assert [member.topics for member in found.members] == ["orders"]
+            assert not any(name in repr(found) for name in ("secret", "graves"))
+            assert wish in repr(await broker.describe_group(group, caller=ITSELF))
 
     tell(tmp_path, story)
 

@@ -10,20 +10,23 @@ from typing import Any
 import pytest
 
 from logboom.batch import build
-from logboom.broker.api import GroupDescription, Part, Start
+from logboom.broker.api import GroupDescription, Part, ReadRequest, Start
 from logboom.broker.caller import Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
 from logboom.broker.rules import OPEN
 from logboom.errors import (
+    CursorNotFound,
     GroupBusy,
     GroupMismatch,
     GroupNotFound,
     InvalidGroup,
+    InvalidPattern,
     LimitExceeded,
     LogboomError,
     MemberUnknown,
+    SeqnoOutOfRange,
     TopicNotFound,
 )
 from logboom.storage.bookmark import Bookmark
@@ -390,6 +393,38 @@ def test_a_group_can_be_placed_before_anybody_joins(tmp_path: Path) -> None:
         await broker.reset_group("billing", "rooms", Start(seqno=6))
         ann = await GroupMember(broker, "ann").join()
         assert Bookmark.parse(ann.grants["rooms", 0].bookmark or "").seqno == 6
+
+    tell(tmp_path / "data", story)
+
+
+def test_a_group_is_put_only_where_there_is_a_place_and_a_trial_says_so_too(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await rooms(broker, 2)
+        beginning = (await broker.locate(ReadRequest("rooms/1", Start(), whole=True)))[0].bookmark
+        await broker.commit_cursor("nightly", "rooms", 1, str(beginning))
+        await broker.reset_group("billing", "rooms", Start(at="latest"))
+        for dry_run in (True, False):
+            with pytest.raises(SeqnoOutOfRange, match=r"11 .* 0 up to and not including 10"):
+                await broker.reset_group("billing", "rooms/0", Start(seqno=11), dry_run)
+            with pytest.raises(CursorNotFound, match="nihgtly"):
+                await broker.reset_group("billing", "rooms", Start(cursor="nihgtly"), dry_run)
+            with pytest.raises(InvalidPattern, match="no topic fits 'halls"):
+                await broker.reset_group("fresh", "halls.*", Start(), dry_run)
+            found = await broker.reset_group("billing", "rooms", Start(cursor="nightly"), dry_run)
+            assert [(each.partition, each.seqno) for each in found] == [(1, 0)]
+        assert [log.seqno for log in (await describe(broker)).logs] == [10, 0]
+        assert [info.group for info in await broker.list_groups()] == ["billing"]
+
+    tell(tmp_path / "data", story)
+
+
+def test_a_beat_that_waits_is_answered_before_the_session_ends(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await rooms(broker)
+        ann = await GroupMember(broker, "ann", session_ms=3000).join()
+        for _ in range(4):
+            await ann.beat(60_000)
+        assert len(ann.logs) == 4
 
     tell(tmp_path / "data", story)
 

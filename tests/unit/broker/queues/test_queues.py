@@ -27,7 +27,7 @@ from logboom.broker.caller import EVERYBODY, Caller
 from logboom.broker.config import BrokerConfig
 from logboom.broker.limits import Limits
 from logboom.broker.local import LocalBroker
-from logboom.broker.rules import OPEN, OpenRules, Right
+from logboom.broker.rules import OPEN, ObjectKind, OpenRules, Right
 from logboom.errors import GroupMismatch, InvalidGroup, LimitExceeded, MemberUnknown
 from support.brokers.any_broker import AnyBroker
 from support.waiting import until
@@ -272,6 +272,23 @@ def test_what_was_tried_in_vain_or_rejected_becomes_a_dead_letter_that_says_wher
     tell(tmp_path, story)
 
 
+def test_dead_letters_go_neither_where_the_group_reads_nor_among_the_nodes_own(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        for topic in ("jobs", "dead"):
+            await broker.create_topic(topic, 1)
+        for topics, dead in (("jobs", "jobs"), ("j*", "jobs.dead"), ("jobs,dead/0", "dead"), ("jobs", "_cursors")):
+            with pytest.raises(InvalidGroup, match="dead_letter"):
+                await Worker(broker, "ann", topics, dead_letter=dead).join()
+        assert await broker.list_groups() == []
+        await Worker(broker, "ann", dead_letter="dead").join()
+        join = GroupJoin("w", "bob".ljust(16, "-"), "dead", mode="queue")
+        with pytest.raises(InvalidGroup, match="which the group reads itself"):
+            await broker.join_group(join)
+        assert [len(info.members) for info in [await broker.describe_group("w")]] == [1]
+
+    tell(tmp_path, story)
+
+
 def test_a_record_too_large_to_be_a_dead_letter_leaves_its_value_behind(tmp_path: Path) -> None:
     async def story(broker: LocalBroker) -> None:
         await broker.create_topic("jobs", 1)
@@ -429,6 +446,32 @@ def test_records_that_a_member_may_not_read_are_never_given_to_it(tmp_path: Path
         assert bob.tries == [1] * 4
 
     tell(tmp_path, story)
+
+
+def test_a_token_that_reaches_less_far_is_given_no_more_than_it_may_read(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        for topic in ("jobs.a", "jobs.b"):
+            await broker.create_topic(topic, 1)
+            await broker.append([Part(topic, [build([topic.encode()])])])
+        broker._topic_reads.rules = TokenRules()
+        wide = await Worker(broker, "wide", "jobs.*", Caller("ann", by="password")).join()
+        assert len(await wide.take(1)) == 1
+        assert [record.value for record, _ in wide.held] == [b"jobs.b"]
+        await wide.settle(0, 1, "release")
+        narrow = await Worker(broker, "narrow", "jobs.*", Caller("ann", by="token:1")).join()
+        wide.caller = narrow.caller  # the same member, by another way
+        for worker in (narrow, wide, narrow, wide):
+            await worker.take()
+            assert all(record.value == b"jobs.a" for record, _ in worker.held)
+
+    tell(tmp_path, story)
+
+
+class TokenRules(OpenRules):
+    """Whoever has a token may read one topic."""
+
+    def allows(self, caller: Caller, right: Right, kind: ObjectKind, name: str = "") -> bool:
+        return not caller.by.startswith("token:") or name == "jobs.a"
 
 
 class RulesOfOne(OpenRules):
