@@ -72,7 +72,7 @@ def test_released_jobs_come_again_and_rejected_ones_become_dead_letters(address:
         assert sorted(seen) == [(0, 1), (0, 2), (1, 1)]
         assert consumer.flush() == []
     letters = []
-    with QueueConsumer("tried-dead", address, group="undertakers") as consumer:
+    with QueueConsumer("tried-d*", address, group="undertakers") as consumer:  # it may not be there yet
         for job in consumer.jobs(timeout_s=60):
             letters.append(int(job.value))
             job.ack()
@@ -100,7 +100,7 @@ def test_no_more_is_held_than_prefetch_says(address: str) -> None:
 
 def test_a_late_acknowledgement_that_is_waited_for_says_so(address: str) -> None:
     topic = jobs(address, "late", 1)
-    about: Any = {"group": "late", "lease_s": 0.3}
+    about: Any = {"group": "late", "lease_s": 2.0}
     with QueueConsumer(topic, address, **about) as one, QueueConsumer(topic, address, **about) as other:
         mine = one.poll(10)
         if mine is None:
