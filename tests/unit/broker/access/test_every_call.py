@@ -25,7 +25,7 @@ from support.callers.everybody import HIDING, PASSWORD, REFUSALS, TOPIC, Visitor
 
 LISTS = ("list_users", "list_tokens")
 """Whoever asks sees himself."""
-ONLY_HERE = ("feed", "deleted", "access", "append_then")
+ONLY_HERE = ("feed", "deleted", "access", "groups", "append_then")
 """Not over the wire of clients, or there the same as another."""
 ELSEWHERE = Caller(address="192.0.2.1:1")
 CREDENTIAL = Credential.derive(PASSWORD, b"salt" * 4, iterations=4096)
