@@ -40,7 +40,7 @@ GROUP: Final = "billing"
 WISHES: Final = ("t*", "t*", "t*", "t1*,t2*")
 RECORDS: Final = 60
 LIFE_S: Final = 15.0
-SESSIONS_S: Final = (1.0, 3.0)
+SESSIONS_MS: Final = (1_000, 3_000)
 GIVE_BACK_S: Final = 2.0
 QUIET_S: Final = 20.0
 """After which everything has moved on: sessions that end, logs that are taken, and some beats."""
@@ -200,7 +200,7 @@ class _GroupVisit:
         life.made += 1
         if not instance and self._chance.random() < 0.3:
             instance = f"instance-{life.made}"
-        about = self._chance.choice(WISHES), self._chance.uniform(*SESSIONS_S), instance
+        about = self._chance.choice(WISHES), self._chance.randrange(*SESSIONS_MS) / 1000, instance
         member = SimulatedMember(f"member-{life.made:012}", *about)
         life.members.append(member)
         return member
@@ -275,7 +275,7 @@ class _GroupVisit:
 
     async def _join(self, member: SimulatedMember) -> None:
         sent_s = self._now_s
-        times_ms = int(member.session_s * 1000), int(GIVE_BACK_S * 1000)
+        times_ms = round(member.session_s * 1000), int(GIVE_BACK_S * 1000)
         wish = GroupJoin(GROUP, member.id, member.topics, "logs", member.instance, "", *times_ms)
         standing = await self._ask(member, self._broker.join_group(wish))
         if standing is not None:

@@ -364,7 +364,23 @@ def test_a_loop_ends_when_somebody_stops_it(node: NodeProcess, topic: str) -> No
         timer.start()
         assert len(list(consumer)) == 40
         timer.join()
+        fill(node, topic, 10)
+        assert list(consumer) == [], "it stays stopped"
     assert places(node, topic) == dict.fromkeys(range(4), 10), "what was come back for is committed"
+
+
+def test_a_loop_in_which_the_consumer_is_closed_ends(node: NodeProcess, topic: str) -> None:
+    fill(node, topic, 10)
+    consumer = Consumer(topic, node.address, group=topic, commit_interval_s=0.02)
+    found = []
+    for record in consumer:
+        found.append(record)
+        if len(found) == 5:
+            time.sleep(0.1)
+            consumer.close()
+            consumer.close()
+    assert len(found) == 5
+    assert sum(place or 0 for place in places(node, topic).values()) == 4, "the last one was in hand"
 
 
 def test_what_a_listener_raises_comes_out_of_the_loop_and_costs_nothing(node: NodeProcess, topic: str) -> None:

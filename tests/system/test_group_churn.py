@@ -83,6 +83,7 @@ class Churn:
             return self.join()
         what = self._chance.choice(("join", "kill", "leave", "stop", "go on", "node"))
         member = self._chance.choice(self._living)
+        assert member.process.poll() is None, member.log.read_text()
         if what == "join" and len(self._living) < most:
             self.join()
         elif what in ("kill", "leave"):

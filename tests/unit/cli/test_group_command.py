@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from logboom.batch import build
-from logboom.broker.api import GroupJoin, Part
+from logboom.broker.api import GroupJoin, Part, TakeJobs
 from logboom.cli import names, run
 from logboom.client.remote import connect
 from support.nodes.process import NodeProcess
@@ -81,6 +81,23 @@ def test_groups_are_listed_and_described(call: Call) -> None:
     assert "\norders/0\t-\t3\t3\tmember-0123456789\t-\n" in shown
     found = json.loads(call("group", "describe", "billing", "--json"))
     assert (found["members"][0]["logs"], found["logs"][0]["lag"]) == (["orders/0"], 3)
+
+
+def test_of_a_queue_it_is_told_what_is_in_flight(call: Call) -> None:
+    async def join_queue() -> None:
+        async with connect() as broker:
+            await broker.join_group(GroupJoin("jobs", MEMBER, "orders", "queue"))
+            await broker.take_jobs(TakeJobs("jobs", MEMBER, max_records=2))
+
+    asyncio.run(join_queue())
+    try:
+        shown = call("group", "describe", "jobs")
+    finally:
+        asyncio.run(leave("jobs"))
+    assert "mode\tqueue\n" in shown
+    heads, row = (line.split("\t") for line in shown.splitlines()[-2:])
+    assert heads == ["log", "seqno", "end", "lag", "in flight", "delayed", "moved"]
+    assert (row[0], row[2], row[4:6]) == ("orders/0", "3", ["2", "0"])
 
 
 @pytest.mark.parametrize(

@@ -460,7 +460,7 @@ def test_every_call_is_a_method_of_the_broker_with_the_same_arguments_and_a_call
     for call, method in METHODS.items():
         named = list(inspect.signature(getattr(Broker, method)).parameters)[1:]
         assert [*(field.name for field in msgspec.structs.fields(call)), "caller"] == named
-    beside = {"append", "append_then", "stage", "read", "subscribe", "publish_batches"}
+    beside = {"append", "append_then", "stage", "read", "subscribe", "publish_batches", "take_jobs"}
     methods = {name for name, _ in inspect.getmembers(Broker, inspect.isfunction) if not name.startswith("_")}
     assert methods - set(METHODS.values()) == beside
 

@@ -14,7 +14,7 @@ from logboom.cli.show.wording import count_of
 from logboom.errors import GroupBusy, InvalidGroup
 
 if TYPE_CHECKING:
-    from logboom.broker.api import GroupDescription, GroupInfo, GroupReset
+    from logboom.broker.api import GroupDescription, GroupInfo, GroupLog, GroupReset
     from logboom.client.remote import RemoteBroker
 
 DONE, REFUSED = 0, 2
@@ -39,6 +39,8 @@ app = App(name="group", help="List, describe, reset and delete groups of consume
 GROUPS = ("group", "mode", "state", "members", "logs", "lag")
 MEMBERS = ("member", "client", "user", "address", "logs", "joined", "silent")
 LOGS = ("log", "seqno", "end", "lag", "member", "moved")
+QUEUE = ("log", "seqno", "end", "lag", "in flight", "delayed", "moved")
+"""Of a queue, whose members share records, and hold no log."""
 RESETS = ("log", "from", "to")
 Yes = Annotated[bool, Parameter(name=["--yes", "-y"], negative="", show_default=False)]
 
@@ -191,15 +193,19 @@ def _show(found: GroupDescription) -> None:
         show_table(MEMBERS, rows)
     if found.logs:
         print()
-        logs = (
-            (
-                *(f"{log.topic}/{log.partition}", log.seqno, log.committed, log.lag),
-                f"{log.member} (asked back)" if log.is_asked_back else log.member,
-                None if log.updated is None else show_moment(log.updated),
-            )
-            for log in found.logs
-        )
-        show_table(LOGS, logs)
+        is_queue = found.mode == "queue"
+        show_table(QUEUE if is_queue else LOGS, (_log_row(log, is_queue) for log in found.logs))
+
+
+def _log_row(log: GroupLog, is_queue: bool) -> tuple[Any, ...]:
+    from logboom.cli.show.moment import show_moment
+
+    holder = f"{log.member} (asked back)" if log.is_asked_back else log.member
+    return (
+        *(f"{log.topic}/{log.partition}", log.seqno, log.committed, log.lag),
+        *((log.in_flight, log.delayed) if is_queue else (holder,)),
+        None if log.updated is None else show_moment(log.updated),
+    )
 
 
 def _show_places(places: list[GroupReset]) -> None:

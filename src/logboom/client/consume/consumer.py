@@ -114,15 +114,17 @@ class Consumer(ConsumerState, BlockingSteps):
         core, latch, run = self._core, self._latch, self._run
         run(core.begin(follow))
         deadline = core.fetching.deadline(timeout_s)
-        while not self._is_stopped:
+        while True:
             came, pieces = False, take(core.reading)
-            while not latch.is_shut:
+            while not (latch.is_shut or self._is_stopped):
                 piece = core.next_of(pieces)
                 if piece is None or (core.commits_before and not run(core.commit_ahead())):
                     break
                 came = True
                 yield piece
                 core.in_hand = False
+            if self._is_stopped:
+                return
             is_interrupted = latch.is_shut
             run(core.attend())
             if came:

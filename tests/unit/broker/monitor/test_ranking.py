@@ -57,7 +57,7 @@ def test_a_page_is_cut_from_the_whole_and_never_too_long(tmp_path: Path, monkeyp
         assert await watched.names(offset=9) == []
         assert await watched.names(offset=-1, limit=1_000) == ["a", "b", "c"]
         assert await watched.names(limit=-1) == []
-        assert await watched.names(internal=True, limit=3) == ["_access", "_cursors", "_pipeline"]
+        assert await watched.names(internal=True, limit=3) == ["_access", "_cursors", "_groups"]
 
     tell(tmp_path, story)
 

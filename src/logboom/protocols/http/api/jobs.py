@@ -33,20 +33,20 @@ SETTLED_MAX: Final = 1_000
 Number = Annotated[int, msgspec.Meta(ge=0, le=SEQNO_MAX)]
 
 
-class JobsQuery(msgspec.Struct, frozen=True):
+class TakeQuery(msgspec.Struct, frozen=True):
     limit: PageLimit | None = None
     wait: Annotated[float, msgspec.Meta(ge=0)] = 0.0
 
 
-class JobShown(msgspec.Struct, frozen=True):
+class LeasedJobShown(msgspec.Struct, frozen=True):
     tries: int
     """How often it was leased to somebody, this time included."""
     topic_id: str
     record: RecordShown
 
 
-class JobPage(msgspec.Struct, frozen=True):
-    jobs: list[JobShown]
+class LeasedJobsPage(msgspec.Struct, frozen=True):
+    jobs: list[LeasedJobShown]
     lease_ms: int
     """So long they are this member's, unless it asks for more time."""
 
@@ -75,7 +75,7 @@ class JobsSettled(msgspec.Struct, frozen=True):
 
 
 async def take_jobs(front_end: HttpFrontEnd, request: Request) -> Response:
-    query, settings = parse_query(request, JobsQuery), front_end.settings
+    query, settings = parse_query(request, TakeQuery), front_end.settings
     usual = min(settings.page_records, settings.page_records_max)
     limit = usual if query.limit is None else check_limit(front_end, query.limit)
     if query.wait != query.wait:
@@ -89,16 +89,16 @@ async def take_jobs(front_end: HttpFrontEnd, request: Request) -> Response:
     return shown(await front_end.loop.run_in_executor(front_end.threads, _show, jobs))
 
 
-def _show(jobs: LeasedJobs) -> JobPage:
+def _show(jobs: LeasedJobs) -> LeasedJobsPage:
     """On a thread."""
-    found: list[JobShown] = []
+    found: list[LeasedJobShown] = []
     for chunk, tries in jobs.chunks:
         taken = take(chunk, chunk.record_count, chunk.next_seqno, chunk.data.nbytes * 1000, True, chunk.topic)
         for table in taken.tables:
             for record in rows(table):
                 placed = msgspec.structs.replace(record, topic=chunk.topic, partition=chunk.partition)
-                found.append(JobShown(tries, chunk.topic_id, placed))
-    return JobPage(found, jobs.lease_ms)
+                found.append(LeasedJobShown(tries, chunk.topic_id, placed))
+    return LeasedJobsPage(found, jobs.lease_ms)
 
 
 async def settle_jobs(front_end: HttpFrontEnd, request: Request) -> Response:
@@ -146,12 +146,12 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
         TAG,
         "Of a group with mode `queue`: records that nobody else works on, leased to this member when this is answered. "
         "Say what became of each before the lease is over.",
-        query=JobsQuery,
+        query=TakeQuery,
         meanings={
             "limit": "Return no more than so many records.",
             "wait": "Wait so many seconds while none is free; limits.read_wait_ms is the longest.",
         },
-        answers={200: {JSON: Content(JobPage, {"jobs": [_JOB], "lease_ms": 30_000})}},
+        answers={200: {JSON: Content(LeasedJobsPage, {"jobs": [_JOB], "lease_ms": 30_000})}},
         problems=(404, 409),
     ),
     Operation(

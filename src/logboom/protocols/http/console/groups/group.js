@@ -145,8 +145,9 @@ class GroupPage {
     const name = `${log.topic}/${log.partition}`;
     fillCell(parts.log, name, name);
     set(parts.log, "href", `#${path("topics", log.topic)}?partition=${log.partition}`);
-    setName(parts.holder, log.member ?? "nobody");
-    set(parts.holder, "title", log.member ?? "No member holds it now");
+    const isQueue = this.found?.mode === "queue";
+    setName(parts.holder, log.member ?? (isQueue ? `all: ${count(log.in_flight)} in flight` : "nobody"));
+    set(parts.holder, "title", log.member ?? (isQueue ? `The members share its records: ${count(log.in_flight)} are worked on, ${count(log.delayed)} rest` : "No member holds it now"));
     parts.holder.classList.toggle("quiet", log.member === null);
     parts.asked.hidden = !log.is_asked_back;
     fillCell(parts.seqno, log.seqno === null ? "–" : count(log.seqno), log.seqno === null ? "It has no place there yet: its first record" : null, log.seqno === null);
