@@ -10,7 +10,17 @@ import pytest
 from msgspec.structs import replace
 
 from logboom.batch import Producer, build
-from logboom.broker.api import Appended, Filter, Part, ReadRequest, Start
+from logboom.broker.api import (
+    Appended,
+    Filter,
+    GroupJoin,
+    GroupMove,
+    Part,
+    ReadRequest,
+    Settlement,
+    Start,
+    TakeJobs,
+)
 from logboom.broker.local import LocalBroker
 from logboom.client.remote import RemoteBroker, connect
 from logboom.errors import (
@@ -40,6 +50,27 @@ async def through(gateways: int, path: Path) -> AsyncIterator[RemoteBroker]:
                     yield behind
     finally:
         await local.close()
+
+
+def test_a_member_says_more_at_once_than_the_head_of_a_frame_has_room_for(tmp_path: Path) -> None:
+    async def story() -> None:
+        many, member = 2_000, "member-0123456789"
+        async with through(1, tmp_path) as broker:
+            topic = await broker.create_topic("events", 1)
+            await broker.append([Part("events", [build([b"x"] * many)])], "durable")
+            (grant,) = (await broker.join_group(GroupJoin("readers", member, "events"))).grants
+            places = await broker.locate(ReadRequest("events", Start(at="latest"), whole=True))
+            moves = [GroupMove("events", 0, str(places[0].bookmark), grant.generation)] * many
+            assert await broker.commit_group("readers", member, moves) == []
+            await broker.join_group(GroupJoin("workers", member, "events", mode="queue"))
+            await broker.take_jobs(TakeJobs("workers", member, many))
+            one_by_one = [Settlement(topic.id, 0, seqno, seqno + 1) for seqno in range(0, many, 2)]
+            again = [Settlement(topic.id, 0, seqno, seqno + 1) for seqno in range(0, many, 2)]
+            assert await broker.settle_jobs("workers", member, one_by_one + again) == []
+            (log,) = (await broker.describe_group("workers")).logs
+            assert log.in_flight == many // 2
+
+    run(story())
 
 
 @pytest.mark.parametrize("gateways", [1, 2])

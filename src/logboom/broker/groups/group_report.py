@@ -126,11 +126,8 @@ class GroupReport:
         about, presence = group.entry.members[member], group.presences.get(member)
         silent_s = 0.0 if presence is None else self._now_s() - presence.heard_s
         address = about.address if presence is None else presence.caller.address or about.address
-        return MemberInfo(
-            *(member, about.instance, about.client, about.principal, address),
-            *(_known_wish(about.topics, knows), about.joined),
-            *(about.session_ms, max(0, int(silent_s * 1000)), logs),
-        )
+        facts = about.instance, about.client, about.principal, address, _known_wish(about.topics, knows)
+        return MemberInfo(member, *facts, about.joined, about.session_ms, max(0, int(silent_s * 1000)), logs)
 
 
 def _known_wish(topics: str, knows: Sieve) -> str:
