@@ -131,6 +131,13 @@ class RaftCore:
         return self.membership.is_voter(self.member)
 
     @property
+    def may_campaign(self) -> bool:
+        """Also who is no voter any more, until that is known to be committed: the others may lack the entry, and then
+        cannot elect anybody against its log.
+        """
+        return any(membership.is_voter(self.member) for _, membership in self.memberships)
+
+    @property
     def is_in_lease(self) -> bool:
         """Whether a leader was heard so recently that nobody else gets a vote."""
         return self.leader != 0 and self.elapsed < self.settings.election_ticks

@@ -48,7 +48,7 @@ class Followership:
         core.elapsed += 1
         if self._asked:
             self._expire_reads()
-        if core.elapsed < core.patience or not core.is_voter:
+        if core.elapsed < core.patience or not core.may_campaign:
             return None
         return Cause.SILENCE
 

@@ -204,6 +204,24 @@ def test_section_4_2_2_a_leader_that_is_being_removed_does_not_count_itself() ->
     assert lone.role() is NodeRole.FOLLOWER
 
 
+def test_section_4_2_2_who_is_being_removed_still_campaigns_while_only_he_has_the_entry() -> None:
+    """Otherwise nobody could be elected: 1 does not campaign, and 2 needs the vote of 1, whose log is longer."""
+    group = RaftGroup([1, 2])
+    group.elect(1)
+    change(group, (REMOVE, 1))
+    group.deliver()
+    group.deliver(lambda message: message.sender == 2)
+    assert group[1].status().membership == Membership((2,))
+    assert group[2].status().membership == Membership((2,), (1, 2))
+    group.members[1].crash()
+    group.wire.clear()
+    group.members[1].start()
+    group.tick(10 * SETTINGS.election_ticks)
+    assert group.leader == 2
+    assert group[2].status().membership == group[1].status().membership == Membership((2,))
+    assert group.members[1].role() is NodeRole.FOLLOWER
+
+
 def test_section_4_2_3_who_was_removed_and_does_not_know_disturbs_nobody() -> None:
     group = RaftGroup([1, 2, 3, 4])
     group.elect(1)
