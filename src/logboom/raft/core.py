@@ -266,7 +266,8 @@ class RaftCore:
     def note_acknowledged(self, acknowledged: Iterable[Acknowledgement]) -> None:
         for entry in acknowledged:
             known = self.acknowledged.get(entry.member)
-            if known is None or entry.index > known.index:
+            is_news = len(self.acknowledged) < PEERS_MAX if known is None else entry.index > known.index
+            if is_news:
                 self.acknowledged[entry.member] = entry
 
     def remember_met(self) -> tuple[RememberedLife, ...]:

@@ -65,7 +65,7 @@ class Followership:
         core, log = self._core, self._core.log
         core.elapsed = 0
         entries, prev = append.entries, append.prev_index
-        if entries and not self._has_room():
+        if entries and not (self._has_room() and entries[0].index == prev + 1 == entries[-1].index - len(entries) + 1):
             return None
         if prev < core.commit:
             core.verified = max(core.verified, core.commit)

@@ -42,6 +42,7 @@ class Leadership:
         "_first",
         "_first_commit",
         "_halves",
+        "_handover_ticks",
         "_is_dirty",
         "_others",
         "_reads",
@@ -65,6 +66,7 @@ class Leadership:
         self._settles_membership = True
         """Whether the newest membership is not committed yet, or is and asks for something."""
         self._successor = 0
+        self._handover_ticks = 0
         self._round = 0
         self._round_is_sent = True
         self._reads: list[tuple[int, int, int, int]] = []
@@ -129,7 +131,7 @@ class Leadership:
         if follower is None or not self._core.membership.is_voter(member):
             return False
         self._successor = member
-        self._core.elapsed = 0
+        self._handover_ticks = 0
         self._hand_over_when_ready(follower)
         self._is_dirty = True
         return True
@@ -145,9 +147,12 @@ class Leadership:
         self._beat_ticks += 1
         for follower in self._others:
             follower.round_ticks += 1
+        if self._successor:
+            self._handover_ticks += 1
+            if self._handover_ticks >= core.settings.election_ticks:
+                self._successor = 0
         if core.elapsed >= core.settings.election_ticks:
             core.elapsed = 0
-            self._successor = 0
             if not self._majority_is_there():
                 return Cause.NO_MAJORITY
         if self._beat_ticks >= core.settings.heartbeat_ticks:

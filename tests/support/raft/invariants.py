@@ -53,6 +53,8 @@ class Invariants:
         self.not_appended: set[tuple[int, int]] = set()
         self.open: dict[int, dict[int, int]] = {}
         """Proposals that wait, by member: index to term."""
+        self.lost_disks: dict[int, dict[int, int]] = {}
+        """What disks that are lost had synced: hash by index. It was acknowledged, and counts until others know."""
         self.settled = 0
         self.unknown = 0
 
@@ -69,7 +71,9 @@ class Invariants:
         first = entries[0].index
         if member.role() is NodeRole.LEADER and first <= member.disk.last_index and member.led_term == member.term():
             raise broken("leader append-only", f"{member.member} replaces its own entries from {first} on")
-        chain = member.chain_at(first - 1)
+        before = member.chain_at(first - 1)
+        assert before is not None
+        chain = before
         for entry in entries:
             chain = follow(chain, entry)
             known = self.prefixes.setdefault((entry.index, entry.term), chain)
@@ -95,7 +99,9 @@ class Invariants:
             ):
                 raise broken("persistence", f"the vote of {member.member} for {message.to} is not on its disk")
         elif isinstance(message, AppendAnswer) and not message.rejected and message.index > disk.synced_index:
-            raise broken("persistence", f"{member.member} acknowledges {message.index}, its disk has {disk.synced_index}")
+            raise broken(
+                "persistence", f"{member.member} acknowledges {message.index}, its disk has {disk.synced_index}"
+            )
         elif isinstance(message, AppendEntries):
             for entry in message.entries:
                 if not disk.first_index <= entry.index <= disk.last_index:
@@ -125,7 +131,10 @@ class Invariants:
             raise broken("election safety", f"{member.member} leads term {core.term}, and another does")
         if member.led_term != core.term:
             member.led_term = core.term
-            if core.log.last_index < self.commit or member.chain_at(self.commit) not in (None, self.committed[self.commit]):
+            if core.log.last_index < self.commit or member.chain_at(self.commit) not in (
+                None,
+                self.committed[self.commit],
+            ):
                 raise broken("leader completeness", f"{member.member} leads and lacks what is committed")
         open_changes = [index for index, _ in core.memberships if index > max(self.commit, core.commit)]
         if len(open_changes) > 1:
@@ -142,6 +151,7 @@ class Invariants:
                 raise broken("proposals", f"{index} of term {term} was said not to be appended")
             if member.role() is NodeRole.LEADER:
                 holders = {other.member for other in everybody if other.synced_chain_at(index) == chain}
+                holders |= {lost for lost, had in self.lost_disks.items() if had.get(index) == chain}
                 for half in (core.membership.voters, core.membership.outgoing):
                     if half and len(holders & set(half)) < majority(len(half)):
                         raise broken("commit", f"{member.member} commits {index}, which only {sorted(holders)} have")
@@ -193,7 +203,9 @@ class Invariants:
         self.open.pop(member.member, None)
 
     def sees_loss(self, member: StageMember) -> None:
-        """A disk was lost with all that it had: what was said before is another life's."""
+        """A disk is lost with all that it has: what was said before is another life's."""
+        had = {index: member.synced_chain_at(index) for index in range(1, member.disk.synced_index + 1)}
+        self.lost_disks[member.member] = {index: chain for index, chain in had.items() if chain is not None}
         self.votes = {key: vote for key, vote in self.votes.items() if key[1] != member.member}
 
     def sees_rest(self, members: Iterable[StageMember]) -> None:

@@ -29,118 +29,202 @@ class PlantedBug:
 
 
 BUGS = (
-    PlantedBug("a message leaves before the vote and term are on disk", 300, (
-        ("core.RaftCore.send", "(self.outbox if self.hard_is_durable else self.held)", "self.outbox"),
-    )),
-    PlantedBug("two votes in one term", 300, (
-        ("core.RaftCore.answer_vote", "is_free = self.vote", "is_free = True or self.vote"),
-    )),
-    PlantedBug("a vote is forgotten at a restart", 300, (
-        ("core.RaftCore.__init__", "self.vote = start.hard_state.vote if", "self.vote = 0 if"),
-    )),
-    PlantedBug("a vote for whoever asks, however short his log is", 300, (
-        ("core.RaftCore.answer_vote", "granted = may_vote and self.log", "granted = may_vote or self.log"),
-    )),
-    PlantedBug("logs are compared by their length and not by their last term", 300, (
-        ("entry_log.EntryLog.is_covered_by", "last_term > self.last_term or (", "("),
-        ("entry_log.EntryLog.is_covered_by", "last_term == self.last_term and ", ""),
-    )),
-    PlantedBug("an entry of an older term is committed by counting", 300, (
-        ("leadership.Leadership._advance", "index < self._first or ", ""),
-    )),
-    PlantedBug("a follower acknowledges what is not synced", 300, (
-        ("followership.Followership._acknowledge", "min(core.log.persisted, core.verified)", "core.verified"),
-    )),
-    PlantedBug("a leader counts itself before its own sync", 300, (
-        ("leadership.Leadership._advance", "persisted = core.log.persisted", "persisted = core.log.last_index"),
-    )),
-    PlantedBug("what is committed is applied before it is synced here", 300, (
-        ("node.RaftNode.ready", "commit = min(core.commit, log.persisted)", "commit = core.commit"),
-    )),
-    PlantedBug("an append is taken without a look at the entry before it", 300, (
-        ("followership.Followership.on_append", "elif log.term(prev) == append.prev_term:", "elif prev <= log.last_index:"),
-    )),
-    PlantedBug("a conflicting entry is kept", 300, (
-        ("followership.Followership._merge", "log.term(entry.index) != entry.term", "entry.index > log.last_index"),
-    )),
-    PlantedBug("a heartbeat commits all that is in the log", 300, (
-        ("followership.Followership.on_heartbeat", "min(heartbeat.commit, core.verified)",
-         "min(heartbeat.commit, core.log.last_index)"),
-        ("leadership.Leadership._beat", "commit = min(follower.match, core.commit)", "commit = core.commit"),
-    )),
-    PlantedBug("a sync of entries that were cut meanwhile counts for those in their place", 300, (
-        ("core.RaftCore.cut", "self.order.cut(index)", "pass"),
-    )),
-    PlantedBug("what was sent counts as received", 300, (
-        ("progress.FollowerProgress.sent", "self.next = last_index + 1", "self.match, self.next = last_index, last_index + 1"),
-    )),
-    PlantedBug("a refused append counts as accepted", 300, (
-        ("leadership.Leadership.on_append_answer", "if answer.rejected:", "if False:"),
-    )),
-    PlantedBug("an acknowledgement of an older term counts", 300, (
-        ("node.RaftNode._meets_term", "return False", "return isinstance(message, AppendAnswer)"),
-    )),
-    PlantedBug("a joint commit needs only the new majority", 300, (
-        ("leadership.Leadership._follow_membership", "(membership.voters, membership.outgoing)", "(membership.voters,)"),
-    )),
-    PlantedBug("a joint election needs only the new majority", 300, (
-        ("candidacy.Candidacy._count", "membership.voters, membership.outgoing", "membership.voters, ()"),
-    )),
-    PlantedBug("a membership stays when its entry is cut", 300, (
-        ("core.RaftCore.cut", "while self.memberships[-1][0] >= index:", "while False:"),
-    )),
-    PlantedBug("the final membership follows a joint one that is not committed", 300, (
-        ("leadership.Leadership._settle_membership", "core.memberships[-1][0] > core.commit", "False"),
-    )),
-    PlantedBug("a membership change begins while another is under way", 300, (
-        ("leadership.Leadership.change_members", "core.memberships[-1][0] > core.commit or ", ""),
-    )),
-    PlantedBug("learners count", 300, (
-        ("leadership.Leadership._follow_membership", "(membership.voters, membership.outgoing)",
-         "((*membership.voters, *membership.learners), membership.outgoing)"),
-    )),
-    PlantedBug("a removed leader still counts itself", 300, (
-        ("leadership.Leadership._follow_membership", "core.member in half)", "True)"),
-    )),
-    PlantedBug("a removed member still counts", 300, (
-        ("leadership.Leadership._follow_membership", "for half in (membership.voters, membership.outgoing)",
-         "for half in ({*membership.voters, *core.memberships[0][1].voters} & {*self.progress, core.member}, ())"),
-        ("leadership.Leadership._follow_membership", "for member in membership.members if",
-         "for member in {*membership.members, *core.memberships[0][1].members} if"),
-    )),
-    PlantedBug("a read is answered without asking whether somebody else leads", 300, (
-        ("leadership.Leadership._release_reads", "if turn > confirmed or index < 0:", "if index < 0:"),
-        ("leadership.Leadership._add_read", "self._reads.append((self._round, index, who, context))",
-         "self._reads.append((self._round, index, who, context)); self._release_reads()"),
-    )),
-    PlantedBug("a read is answered by a leader that has committed nothing yet", 300, (
-        ("leadership.Leadership._add_read", "core.commit if core.commit >= self._first else -1", "core.commit"),
-    )),
-    PlantedBug("a read is answered before what it must see is applied", 300, (
-        ("core.RaftCore.confirm_read", "self.reads if index <= self.applied else self.unsettled_reads", "self.reads"),
-    )),
-    PlantedBug("entries that left are said not to be appended", 300, (
-        ("leadership.Leadership.close", "sent = max(log.handed, first - 1)", "sent = first - 1"),
-    )),
-    PlantedBug("nobody is told of proposals that are lost", 300, (
-        ("leadership.Leadership.close", "if first <= sent:", "if False:"),
-    )),
-    PlantedBug("what could not be written stays in the log", 300, (
-        ("node.RaftNode.write_failed", "core.take_back(core.log.persisted + 1)", "pass"),
-    )),
-    PlantedBug("a snapshot replaces what is committed", 300, (
-        ("followership.Followership.on_install", "snapshot.index <= core.commit or ", ""),
-        ("followership.Followership.on_install", "core.log.term(snapshot.index) == snapshot.term", "False"),
-    )),
-    PlantedBug("a probe that was lost is awaited for ever", 300, (
-        ("leadership.Leadership.on_heartbeat_answer", "follower.is_paused = False", "pass"),
-    )),
-    PlantedBug("entries that were lost on the way are never sent again", 300, (
-        ("leadership.Leadership.on_heartbeat_answer", "follower.wants_look = True", "pass"),
-    )),
-    PlantedBug("the sizes of a full window are never given back", 300, (
-        ("progress.FollowerProgress.accepted", "self.flight_bytes -= flight.pop(0)[1]", "flight.pop(0)"),
-    )),
+    PlantedBug(
+        "a message leaves before the vote and term are on disk",
+        1,
+        (("core.RaftCore.send", "(self.outbox if self.hard_is_durable else self.held)", "self.outbox"),),
+    ),
+    PlantedBug(
+        "two votes in one term",
+        1,
+        (("core.RaftCore.answer_vote", "is_free = self.vote", "is_free = True or self.vote"),),
+    ),
+    PlantedBug(
+        "a vote is forgotten at a restart",
+        96,
+        (("core.RaftCore.__init__", "self.vote = start.hard_state.vote if", "self.vote = 0 if"),),
+    ),
+    PlantedBug(
+        "a vote for whoever asks, however short his log is",
+        1,
+        (("core.RaftCore.answer_vote", "granted = may_vote and self.log", "granted = may_vote or self.log"),),
+    ),
+    PlantedBug(
+        "logs are compared by their length and not by their last term",
+        76,
+        (
+            ("entry_log.EntryLog.is_covered_by", "last_term > self.last_term or (", "("),
+            ("entry_log.EntryLog.is_covered_by", "last_term == self.last_term and ", ""),
+        ),
+    ),
+    PlantedBug(
+        "an entry of an older term is committed by counting",
+        164,
+        (("leadership.Leadership._advance", "index < self._first or ", ""),),
+    ),
+    PlantedBug(
+        "a follower acknowledges what is not synced",
+        2,
+        (("followership.Followership._acknowledge", "min(core.log.persisted, core.verified)", "core.verified"),),
+    ),
+    PlantedBug(
+        "a leader counts itself before its own sync",
+        2,
+        (("leadership.Leadership._advance", "persisted = core.log.persisted", "persisted = core.log.last_index"),),
+    ),
+    PlantedBug(
+        "what is committed is applied before it is synced here",
+        2,
+        (("node.RaftNode.ready", "commit = min(core.commit, log.persisted)", "commit = core.commit"),),
+    ),
+    PlantedBug(
+        "an append is taken without a look at the entry before it",
+        76,
+        (
+            (
+                "followership.Followership.on_append",
+                "elif log.term(prev) == append.prev_term:",
+                "elif prev <= log.last_index:",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a conflicting entry is kept",
+        5,
+        (("followership.Followership._merge", "log.term(entry.index) != entry.term", "entry.index > log.last_index"),),
+    ),
+    PlantedBug(
+        "a heartbeat commits all that is in the log",
+        5,
+        (
+            (
+                "followership.Followership.on_heartbeat",
+                "min(heartbeat.commit, core.verified)",
+                "min(heartbeat.commit, core.log.last_index)",
+            ),
+            ("leadership.Leadership._beat", "commit = min(follower.match, core.commit)", "commit = core.commit"),
+        ),
+    ),
+    PlantedBug(
+        "a sync of entries that were cut meanwhile counts for those in their place",
+        114,
+        (("core.RaftCore.cut", "self.order.cut(index)", "pass"),),
+    ),
+    PlantedBug(
+        "what was sent counts as received",
+        1,
+        (
+            (
+                "progress.FollowerProgress.sent",
+                "self.next = last_index + 1",
+                "self.match, self.next = last_index, last_index + 1",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a refused append counts as accepted",
+        1,
+        (("leadership.Leadership.on_append_answer", "if answer.rejected:", "if False:"),),
+    ),
+    PlantedBug(
+        "a joint commit needs only the new majority",
+        21,
+        (
+            (
+                "leadership.Leadership._follow_membership",
+                "(membership.voters, membership.outgoing)",
+                "(membership.voters,)",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "the final membership follows a joint one that is not committed",
+        12,
+        (("leadership.Leadership._settle_membership", "core.memberships[-1][0] > core.commit", "False"),),
+    ),
+    PlantedBug(
+        "a membership change begins while another is under way",
+        52,
+        (("leadership.Leadership.change_members", "core.memberships[-1][0] > core.commit or ", ""),),
+    ),
+    PlantedBug(
+        "learners count",
+        9,
+        (
+            (
+                "leadership.Leadership._follow_membership",
+                "(membership.voters, membership.outgoing)",
+                "((*membership.voters, *membership.learners), membership.outgoing)",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a removed leader still counts itself",
+        16,
+        (("leadership.Leadership._follow_membership", "core.member in half)", "True)"),),
+    ),
+    PlantedBug(
+        "a removed member still counts",
+        16,
+        (
+            (
+                "leadership.Leadership._follow_membership",
+                "for half in (membership.voters, membership.outgoing)",
+                "for half in ({*membership.voters, *core.memberships[0][1].voters}, ())",
+            ),
+            (
+                "leadership.Leadership._follow_membership",
+                "for member in membership.members if",
+                "for member in {*membership.members, *core.memberships[0][1].members} if",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a read is answered by a leader that has committed nothing yet",
+        21,
+        (("leadership.Leadership._add_read", "core.commit if core.commit >= self._first else -1", "core.commit"),),
+    ),
+    PlantedBug(
+        "a read is answered before what it must see is applied",
+        4,
+        (
+            (
+                "core.RaftCore.confirm_read",
+                "self.reads if index <= self.applied else self.unsettled_reads",
+                "self.reads",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "entries that left are said not to be appended",
+        2,
+        (("leadership.Leadership.close", "sent = max(log.handed, first - 1)", "sent = first - 1"),),
+    ),
+    PlantedBug(
+        "nobody is told of proposals that are lost",
+        11,
+        (("leadership.Leadership.close", "if first <= sent:", "if False:"),),
+    ),
+    PlantedBug(
+        "what could not be written stays in the log",
+        11,
+        (("node.RaftNode.write_failed", "core.take_back(core.log.persisted + 1)", "pass"),),
+    ),
+    PlantedBug(
+        "a probe that was lost is awaited for ever",
+        5,
+        (("leadership.Leadership.on_heartbeat_answer", "follower.is_paused = False", "pass"),),
+    ),
+    PlantedBug(
+        "entries that were lost on the way are never sent again",
+        20,
+        (("leadership.Leadership.on_heartbeat_answer", "follower.wants_look = True", "pass"),),
+    ),
+    PlantedBug(
+        "the sizes of a full window are never given back",
+        2,
+        (("progress.FollowerProgress.accepted", "self.flight_bytes -= flight.pop(0)[1]", "flight.pop(0)"),),
+    ),
 )
 
 

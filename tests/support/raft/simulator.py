@@ -1,8 +1,8 @@
 """One seed, one history: chance decides what line comes next on a stage, and everything else follows.
 
 The network delays, reorders, doubles and drops; links are cut both ways, one way, or so that one member sees two sides
-that do not see each other; clocks run at different rates and jump; members crash at every point of their work; disks are
-slow, fail, or are lost; members and leaders change; clients propose and read. Then everything heals, and within a
+that do not see each other; clocks run at different rates and jump; members crash at every point of their work; disks
+are slow, fail, or are lost; members and leaders change; clients propose and read. Then everything heals, and within a
 bounded time everybody must have the same and take more.
 
 A failing history is a list of lines. Run again they fail again, and `shrink` leaves out what the failure does not need.
@@ -34,6 +34,12 @@ HEALED_MS = 6_000.0
 """Within which everybody has to be where the others are."""
 POINTS = ("written", "sent", "applied", "synced")
 SPARE = 2
+TROUBLES = (
+    *("behead", "behead", "behead", "behead", "crash", "trap", "trap", "start", "start", "start", "cut", "cut"),
+    *("mend", "mend", "jump", "change", "change", "change", "transfer", "compact", "compact", "fail", "stop"),
+    *("rate", "wipe"),
+)
+"""As often as each stands here."""
 
 
 class Simulation:
@@ -62,9 +68,9 @@ class Simulation:
         self.stage.sent = self._sent
         self.stage.wrote = self._wrote
         self.stage.installs = self._installs
-        for member in self.stage.members:
-            self._wrote(member)
-            self._at(random.uniform(0, 10), "tick", member)
+        for number in self.stage.members:
+            self._wrote(number)
+            self._at(random.uniform(0, 10), "tick", number)
         self._at(1.0, "client", None)
         self._at(self._trouble_ms, "trouble", None)
 
@@ -173,10 +179,7 @@ class Simulation:
             return
         random = self.random
         member = random.choice(list(self.stage.members.values()))
-        name = random.choice(
-            ("behead", "behead", "behead", "behead", "crash", "trap", "trap", "start", "start", "start", "cut", "cut", "mend", "mend", "jump")
-            + ("change", "change", "change", "transfer", "compact", "compact", "fail", "stop", "rate", "wipe")
-        )
+        name = random.choice(TROUBLES)
         getattr(self, f"_make_{name}")(member)
         self._at(random.expovariate(1 / self._trouble_ms), "trouble", None)
 
@@ -230,7 +233,7 @@ class Simulation:
             }
             if self.random.random() < 0.3:
                 self._make_change(leader)
-            for _ in range(self.random.randrange(6)):
+            for _time in range(self.random.randrange(6)):
                 self.do(f"propose {leader.member} {self.random.randrange(1, 600)}")
 
     def _make_mend(self, _: StageMember) -> None:

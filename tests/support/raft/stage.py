@@ -273,7 +273,7 @@ class RaftStage:
 
     def _install(self, member: str) -> bool:
         found = self.up(member)
-        snapshot = found and found.disk.installs
+        snapshot = found.disk.installs if found else None
         if found is None or snapshot is None or found.role() is not NodeRole.INSTALLER:
             return False
         if snapshot.index > self.invariants.commit or self.invariants.committed_terms[snapshot.index] != snapshot.term:
@@ -318,11 +318,11 @@ class RaftStage:
             return False
         if found.is_up:
             self._end(found, None)
+        self.invariants.sees_loss(found)
         membership = self.members[min(self.members)].disk.base.membership
         found.disk = RaftDisk(membership)
         found.chain = [0]
         found.term_seen = found.commit_seen = found.led_term = 0
-        self.invariants.sees_loss(found)
         self.count("lost disks")
         return True
 

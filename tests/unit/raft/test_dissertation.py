@@ -459,3 +459,26 @@ def test_one_member_alone_elects_itself_and_commits() -> None:
     group.settle()
     assert group.members[1].applied == [(1, 1), (2, 1)]
     assert [read.index for read in group.members[1].reads] == [2]
+
+
+def test_section_4_3_a_joint_election_needs_both_majorities() -> None:
+    group = RaftGroup([1, 2, 3])
+    group.elect(1)
+    change(group, (REMOVE, 2), (REMOVE, 3))
+    group.deliver()
+    group.members[1].crash()
+    group.members[1].start()
+    assert group[1].status().membership == Membership((1,), (1, 2, 3))
+    group.cut_off(1)
+    group.tick(10 * SETTINGS.election_ticks)
+    assert group.members[1].role() is NodeRole.PRE_CANDIDATE
+    group.heal()
+    group.elect(1)
+
+
+def test_an_acknowledgement_of_an_older_term_counts_for_nothing() -> None:
+    lone = LoneMember(terms=(1, 1), term=3)
+    lone.lead(answered=False)
+    lone.hear(AppendAnswer, 2, 3, 3)
+    lone.hear(AppendAnswer, 3, 3, 3)
+    assert lone.committed == 0

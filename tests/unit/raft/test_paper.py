@@ -401,7 +401,7 @@ def test_figure_8_an_entry_of_an_earlier_term_is_not_committed_by_counting() -> 
     assert lone.committed == 3
 
 
-def test_section_5_6_timing_patience_is_random_between_one_and_two_election_times() -> None:
+def test_section_5_2_patience_is_random_between_one_and_two_election_times() -> None:
     waited = set()
     group = RaftGroup([1])
     for seed in range(200):

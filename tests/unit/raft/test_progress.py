@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from logboom.raft import ENTRY_COST, RaftSettings, RaftSnapshot
+from logboom.raft import ENTRY_COST, RaftEntry, RaftSettings, RaftSnapshot
 from logboom.raft.messages import AppendAnswer, AppendEntries, CommitNotice, Heartbeat, HeartbeatAnswer, InstallSnapshot
 from logboom.raft.progress import FollowerProgress
 from support.raft.group import RaftGroup
@@ -168,3 +168,11 @@ def test_next_is_always_above_match() -> None:
     follower.accepted(3, 1)
     follower.rejected(9, 1)
     assert follower.next == 4
+
+
+def test_an_append_whose_entries_do_not_follow_each_other_is_ignored() -> None:
+    lone = LoneMember()
+    for indexes in ((2,), (1, 3), (1, 1)):
+        entries = tuple(RaftEntry(index, 1) for index in indexes)
+        assert lone.hear(AppendEntries, 2, 1, 0, 0, entries, 0) == []
+    assert lone.terms == []
