@@ -9,7 +9,7 @@ READY := $(VENV)/.ready
 JAVA := $(VENV)/.java
 CLASSES := $(VENV)/.classes
 CLIENTS := $(VENV)/.clients
-BENCHES := encode decode append sync growth publish open scan follow dump wire latency produce consume queues groups topics faults scale logd http_write http_read spark_first spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
+BENCHES := encode decode append sync raft growth publish open scan follow dump wire latency produce consume queues groups topics faults scale logd http_write http_read spark_first spark_scan spark_json spark_select spark_stream spark_sink checkpoint archive verify report
 
 # Tests start hundreds of Pythons: each would compile everything anew where an environment forbids to keep what is compiled.
 unexport PYTHONDONTWRITEBYTECODE
