@@ -128,7 +128,7 @@ BUGS = (
     ),
     PlantedBug(
         "a joint commit needs only the new majority",
-        21,
+        35,
         (
             (
                 "leadership.Leadership._follow_membership",
@@ -176,6 +176,18 @@ BUGS = (
                 "leadership.Leadership._follow_membership",
                 "for member in membership.members if",
                 "for member in {*membership.members, *core.memberships[0][1].members} if",
+            ),
+        ),
+    ),
+    PlantedBug(
+        "a read is answered without asking whether somebody else leads",
+        498,
+        (
+            ("leadership.Leadership._release_reads", "if turn > confirmed or index < 0:", "if index < 0:"),
+            (
+                "leadership.Leadership._add_read",
+                "self._reads.append((self._round, index, who, context))",
+                "self._reads.append((self._round, index, who, context)); self._release_reads()",
             ),
         ),
     ),
