@@ -16,7 +16,7 @@ from logboom.broker.read.log_names import join_names
 from logboom.client.consume.consumer_core import AssignedLog, CommitMode, ConsumerCore
 from logboom.client.consume.held_logs import HeldLogs
 from logboom.client.consume.mailbox import Mailbox
-from logboom.client.consume.membership import Membership, MemberTimes
+from logboom.client.consume.membership import GroupMembership, MemberTimes
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.read.fetcher import Fetcher
@@ -104,7 +104,7 @@ class ConsumerState:
         mailbox = Mailbox(latch, time.monotonic)
         tick_s = min(commit_interval_s, session_s / 8, max_idle_s / 4)
         times = MemberTimes(session_s, max_idle_s, max(0.02, tick_s), connect_timeout_s)
-        self._membership = Membership(join, addresses, mailbox, times)
+        self._membership = GroupMembership(join, addresses, mailbox, times)
         reading = HeldLogs(self.topic, latch, None if wanted == Filter() else wanted, gaps == "skip", coder_of(value))
         fetching = Fetcher(reading, addresses, time.monotonic)
         self._latch = latch

@@ -58,7 +58,7 @@ class MemberTimes(NamedTuple):
     """How long a node is looked for at first."""
 
 
-class Membership:
+class GroupMembership:
     def __init__(self, join: GroupJoin, servers: Sequence[Address], mailbox: Mailbox, times: MemberTimes) -> None:
         self._join = join
         self._servers = servers
