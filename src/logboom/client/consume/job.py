@@ -12,6 +12,8 @@ from typing import Any, NamedTuple, Protocol
 
 from logboom.batch import Record
 from logboom.broker.api import JobVerdict, LeasedChunk
+from logboom.errors import ValueUnreadable
+from logboom.values.serializer import ValueCoder
 
 
 @dataclass(slots=True, eq=False)
@@ -73,14 +75,16 @@ class Job:
     was over before.
     """
 
-    __slots__ = ("_desk", "_piece", "record", "tries")
+    __slots__ = ("_coder", "_desk", "_piece", "record", "tries")
 
-    def __init__(self, record: Record, piece: LeasedPiece, desk: JobDesk) -> None:
+    def __init__(self, record: Record, piece: LeasedPiece, desk: JobDesk, coder: ValueCoder | None = None) -> None:
         self.record = record
+        """Its value is bytes until `value` was asked for."""
         self.tries = piece.leased.tries
         """How often it was given to somebody, this time included."""
         self._piece = piece
         self._desk = desk
+        self._coder = coder
 
     def __repr__(self) -> str:
         return f"<Job {self.topic}/{self.partition} {self.seqno}, try {self.tries}>"
@@ -100,7 +104,16 @@ class Job:
 
     @property
     def value(self) -> Any:
-        """Of the record."""
+        """Of the record, decoded where the consumer has `value=`. Raises ValueUnreadable: then reject it, or release
+        it to somebody who can."""
+        if self._coder is not None:
+            coder, self._coder = self._coder, None
+            try:
+                coder.decode(self.record)
+            except ValueUnreadable as error:
+                self._coder = coder
+                where = self.topic, self.partition, self.seqno
+                raise ValueUnreadable(*where, error.serializer, error.reason, error.value) from error
         return self.record.value
 
     def ack(self, wait: bool = False) -> None:

@@ -17,6 +17,7 @@ from logboom.client.consume.queue_member import QueueMember, QueueTimes, check_r
 from logboom.client.keywords import explained
 from logboom.client.link.address import Servers, parse_servers
 from logboom.client.read.start import CONNECT_PATIENCE_S, At, check_start
+from logboom.values.serializer import Serializer, ValueFormat, coder_of
 
 CLOSE_S: Final = 10.0
 FLUSH_S: Final = 60.0
@@ -29,7 +30,8 @@ class QueueConsumerState:
     one. What the member that joined last says of these holds for all.
 
     No more than `prefetch` records are held at one time, those that are worked on included. While they wait to be given
-    their lease is kept up, unless no record is asked for for `max_idle_s`.
+    their lease is kept up, unless no record is asked for for `max_idle_s`. With `value` that of a job is decoded as a
+    Reader's records are, when it is asked for.
     """
 
     @explained()
@@ -46,6 +48,7 @@ class QueueConsumerState:
         prefetch: int = 500,
         at: At | None = None,
         timestamp: datetime | int | None = None,
+        value: ValueFormat | Serializer | None = None,
         mode: GroupMode = "queue",
         instance: str = "",
         session_s: float = 20.0,
@@ -72,6 +75,7 @@ class QueueConsumerState:
             queue=settings,
         )
         times = QueueTimes(lease_s, max_idle_s, connect_timeout_s)
+        self._coder = coder_of(value)
         self._is_closed = self._is_stopped = False
         self._current: tuple[LeasedPiece, Iterator[Job]] | None = None
         self._member = QueueMember(join, addresses, times, prefetch, self._receiver())
@@ -100,7 +104,7 @@ class QueueConsumerState:
             if seqno >= chunk.next_seqno or clock() >= piece.until_s:
                 return
             piece.given = seqno
-            yield Job(record, piece, self)
+            yield Job(record, piece, self, self._coder)
 
     def say(self, said: JobWord) -> None:
         """See JobDesk."""

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from logboom import AsyncConsumer, AsyncQueueConsumer, Consumer, QueueConsumer, Writer
-from logboom.errors import JobNotHeld, LocalProtocolError, TopicNotFound
+from logboom.errors import JobNotHeld, LocalProtocolError, TopicNotFound, ValueUnreadable
 from support.nodes.process import NodeProcess
 from support.waiting import wait_until
 
@@ -200,3 +200,21 @@ def test_a_consumer_says_by_its_mode_which_it_is(address: str) -> None:
     assert isinstance(AsyncConsumer(topic, address, **options), AsyncQueueConsumer)
     with pytest.raises(ValueError, match="allowed are 'logs' and 'queue'"):
         Consumer(topic, address, group="x", mode="other")  # type: ignore[arg-type]
+
+
+def test_the_value_of_a_job_is_decoded_when_it_is_asked_for(address: str) -> None:
+    topic = "decoded"
+    with Writer(topic, address) as writer:
+        for value in (b'{"n": 1}', b"no json"):
+            writer.write(value)
+    with QueueConsumer(topic, address, group="decoders", value="json") as consumer:
+        first, second = consumer.poll(60), consumer.poll(60)
+        assert first is not None
+        assert second is not None
+        assert first.value == first.value == {"n": 1}
+        first.ack(wait=True)
+        for _ in range(2):
+            with pytest.raises(ValueUnreadable, match=r"decoded/0: the value of seqno 1"):
+                _ = second.value
+        assert second.record.value == b"no json"
+        second.reject(wait=True)
