@@ -58,6 +58,8 @@ class MemberCalls:
             if not is_there:
                 return False
             entry = group.entry
+            if join.mode == "queue" and _was_only_placed(entry):
+                group.entry = entry = replace(entry, mode=join.mode)
             if entry.mode != join.mode:
                 raise GroupMismatch(join.group, entry.mode, join.mode)
             self._check_identity(entry, join, caller)
@@ -230,3 +232,8 @@ class MemberCalls:
 def _is_still_asked(grant: GrantEntry, now: GrantEntry | None) -> bool:
     """It may have been given to somebody else meanwhile, or given again."""
     return now is not None and (now.member, now.generation, now.asked) == (grant.member, grant.generation, grant.asked)
+
+
+def _was_only_placed(entry: GroupEntry) -> bool:
+    """Whether a reset has made it, and nobody was ever a member: then it is of no mode yet."""
+    return not entry.members and entry.generation == 0

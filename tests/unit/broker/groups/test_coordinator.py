@@ -500,3 +500,17 @@ def test_a_group_of_one_mode_is_not_joined_in_the_other(tmp_path: Path) -> None:
         assert queue.logs == []
 
     tell(tmp_path / "data", story)
+
+
+def test_a_group_that_was_only_placed_becomes_what_its_first_member_wants(tmp_path: Path) -> None:
+    async def story(broker: LocalBroker) -> None:
+        await rooms(broker, 1)
+        await broker.reset_group("billing", "rooms", Start(seqno=6))
+        ann = await GroupMember(broker, "ann", mode="queue").join()
+        found = await describe(broker)
+        assert (found.mode, [log.seqno for log in found.logs]) == ("queue", [6])
+        await ann.leave()
+        with pytest.raises(GroupMismatch):
+            await GroupMember(broker, "bob").join()
+
+    tell(tmp_path / "data", story)
