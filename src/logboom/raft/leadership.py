@@ -380,7 +380,9 @@ class Leadership:
             return
         if follower.wants_look:
             follower.wants_look = False
-            if follower.state == "replicate" and log.term(follower.next - 1) is not None:
+            if follower.state == "replicate" and follower.next < log.first_index:
+                self._send_snapshot(follower)
+            elif follower.state == "replicate":
                 self._send(follower, ())
 
     def _send_entries(self, follower: FollowerProgress) -> bool:

@@ -144,6 +144,22 @@ def test_who_needs_what_is_gone_gets_a_snapshot_and_nothing_else_until_it_answer
     assert append.prev_index == 5
 
 
+def test_a_full_window_that_was_lost_and_is_gone_from_the_journal_leads_to_a_snapshot() -> None:
+    group = RaftGroup([1, 2, 3], settings=NARROW)
+    group.elect(1)
+    group.cut_links = {(1, 2)}
+    for _ in range(12):
+        group.propose(SIZE)
+        group.settle()
+    assert group[1].status().followers[0].flight_bytes >= NARROW.window_bytes
+    group.members[1].disk.compact(12)
+    group.heal()
+    group.tick(2)
+    group.members[2].finish_install()
+    group.tick(2)
+    assert group.members[2].applied[-1] == (13, 1)
+
+
 def test_an_install_that_was_lost_is_said_again() -> None:
     group = RaftGroup([1, 2, 3])
     group.elect(1)
