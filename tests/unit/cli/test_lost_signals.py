@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import time
 import weakref
+from collections.abc import Iterator
 
 import pytest
 
@@ -22,6 +23,14 @@ def lose(number: signal.Signals) -> None:
     del thing
     assert watched() is None
     time.sleep(300)
+
+
+@pytest.fixture(autouse=True)
+def _heard() -> Iterator[None]:
+    """As in a terminal, also where the tests were started with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
