@@ -225,17 +225,17 @@ def test_records_of_a_poll_come_in_every_format(tmp_path: Path) -> None:
     assert tell(tmp_path, story) == []
 
 
-def test_a_member_of_more_logs_than_one_read_may_be_of_reads_all_of_them_in_time(tmp_path: Path) -> None:
+def test_a_member_holds_no_more_logs_than_one_read_may_be_of(tmp_path: Path) -> None:
     async def story(node: WebNode) -> None:
         await fill(node, partitions=5, count=1)
         await join(node)
         found: set[tuple[int, int]] = set()
         commit = ""
-        while len(found) < 5:
+        for _ in range(4):
             page = await poll(node, commit=commit)
-            assert len(page["places"]) <= 2
             found |= {*seen(page)}
             commit = page["next"]
+        assert len(found) == 2
 
     limits = Limits(logs_per_subscription=2)
     assert tell(tmp_path, story, limits=limits, config=BrokerConfig(limits=limits)) == []
